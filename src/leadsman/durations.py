@@ -1,0 +1,66 @@
+"""Durations as people write them: ``"5m"``, ``"1h30m"``, ``timedelta``, or plain seconds."""
+
+import math
+import re
+from datetime import timedelta
+
+from leadsman.errors import InvalidType, InvalidValue
+
+Duration = float | str | timedelta
+"""Seconds as a number, text such as ``"250ms"`` or ``"1h30m"``, or a `datetime.timedelta`."""
+
+_UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
+_TEXT = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit, _ in _UNITS))
+
+
+def seconds(value: Duration, what: str = "a duration") -> float:
+    """Turn a duration into seconds.
+
+    Args:
+        value: a number of seconds; text of numbers with the units ``d h m s ms``, each at most once and in this order;
+            or a `timedelta`. Never negative.
+        what: the name used in an error message.
+
+    Raises:
+        InvalidValue: not finite, negative, or text that is not a duration. Text without a unit is refused.
+        InvalidType: anything else, `bool` included.
+    """
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, str):
+        return _parsed(value, what)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(
+            f"{what} is a {type(value).__name__}; write seconds such as 30, text such as '5m', or a timedelta"
+        )
+    if not math.isfinite(value) or value < 0:
+        raise InvalidValue(f"{what} is {value!r}; it must be a finite number of seconds, not negative")
+    return float(value)
+
+
+def positive_seconds(value: Duration, what: str) -> float:
+    """As `seconds`, and greater than zero."""
+    amount = seconds(value, what)
+    if amount <= 0:
+        raise InvalidValue(f"{what} is {value!r}; it must be greater than zero")
+    return amount
+
+
+def _parsed(text: str, what: str) -> float:
+    match = _TEXT.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        raise InvalidValue(
+            f"{what} is {text!r}; write numbers with units, largest first, such as '90s', '5m' or '1h30m'"
+        )
+    return math.fsum(float(part) * unit for part, (_, unit) in zip(match.groups(), _UNITS, strict=True) if part)
+
+
+def human(amount: float) -> str:
+    """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``."""
+    rest = round(amount * 1000)
+    parts = []
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, round(size * 1000))
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"

@@ -1,0 +1,84 @@
+"""One tree of errors. The class answers two questions: whose fault, and is another attempt worth it?
+
+==========================  ==========================  ===================
+class                       whose fault                 another attempt?
+==========================  ==========================  ===================
+`ConfigurationError`        whoever wrote the app       no
+`ResultError`               whoever wrote the handler   at the next poll
+`TransientError`            the device or its wire      yes
+`PermanentError`            the device or its settings  at the next poll
+`BrokerError`               the broker or its settings  made by the link
+==========================  ==========================  ===================
+"""
+
+
+class LeadsmanError(Exception):
+    """Everything that leadsman raises on purpose."""
+
+
+class ConfigurationError(LeadsmanError):
+    """An argument, a name or a setting is wrong; the message says what to write instead. Never worth a retry."""
+
+
+class InvalidValue(ConfigurationError, ValueError):
+    """Right type, impossible value."""
+
+
+class InvalidType(ConfigurationError, TypeError):
+    """Wrong type."""
+
+
+class ResultError(LeadsmanError):
+    """A handler returned what cannot be published. Retrying the same call at once would not change it."""
+
+
+class DeviceError(LeadsmanError):
+    """The device, its wire or its settings. Raised by adapters, with the foreign error as its cause."""
+
+
+class TransientError(DeviceError):
+    """Worth another attempt: a drop, a garbled frame, a device that is away for the moment."""
+
+
+class PermanentError(DeviceError):
+    """Not worth another attempt in this cycle: a wrong password, a characteristic that does not exist."""
+
+
+class DeviceTimeout(TransientError, TimeoutError):
+    """No answer in time."""
+
+
+class DeviceUnavailable(TransientError, ConnectionError):
+    """The device is not there: unplugged, switched off, busy, or its adapter is not open yet."""
+
+
+class GarbledData(TransientError):
+    """Bytes arrived, but they make no sense."""
+
+
+class Abandoned(DeviceTimeout):
+    """A handler outlived its timeout and its cancellation; it is left to itself and not called again while it lives."""
+
+
+class BrokerError(LeadsmanError):
+    """The broker cannot be reached or says no."""
+
+
+class ConnectionRefused(BrokerError):
+    """The broker answered CONNECT with a refusal.
+
+    Attributes:
+        code: the CONNACK reason code (MQTT 5 §3.2.2.2; 3.1.1 return codes are translated to it).
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SubscriptionRefused(BrokerError):
+    """The broker answered SUBSCRIBE with a reason code of 0x80 or above (MQTT 5 §3.9.3)."""
+
+
+class BrokerClosed(BrokerError):
+    """The broker closed the connection without a CONNACK."""

@@ -1,0 +1,173 @@
+"""What happened, told once.
+
+Events are plain records; whoever wants to know is an `Observer`. All carry `at` (monotonic seconds) and `wall` (epoch
+seconds). An observer must be quick and must not raise; one that does is logged, and stops there.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class ReadingTaken(NamedTuple):
+    """A poll succeeded. `duration` in seconds, retries included."""
+
+    entity: str
+    at: float
+    wall: float
+    duration: float
+
+
+class AttemptFailed(NamedTuple):
+    """One call failed. `delay` seconds until the retry; None: no retry, because of `reason`."""
+
+    entity: str
+    at: float
+    wall: float
+    error: BaseException
+    attempt: int
+    delay: float | None
+    reason: str
+
+
+class PollFailed(NamedTuple):
+    """A poll failed for good, after `attempts` calls."""
+
+    entity: str
+    at: float
+    wall: float
+    error: BaseException
+    attempts: int
+
+
+class PollSkipped(NamedTuple):
+    """A poll was due, and the open circuit kept it from the device."""
+
+    entity: str
+    at: float
+    wall: float
+
+
+class PollMissed(NamedTuple):
+    """So many `polls` were due while an earlier one was still running, or while the process slept. They are not replayed."""
+
+    entity: str
+    at: float
+    wall: float
+    polls: int
+
+
+class CircuitMoved(NamedTuple):
+    """The breaker of an entity is now ``closed``, ``open`` or ``half_open``; `failures` cycles failed in a row."""
+
+    entity: str
+    at: float
+    wall: float
+    state: str
+    failures: int
+
+
+class FieldsLeftOut(NamedTuple):
+    """Fields of a reading were NaN or infinite, and left out. Told once until a reading is whole again."""
+
+    entity: str
+    at: float
+    wall: float
+    fields: tuple[str, ...]
+
+
+class LinkUp(NamedTuple):
+    """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``."""
+
+    at: float
+    wall: float
+    session: int
+    protocol: str
+
+
+class LinkDown(NamedTuple):
+    """The connection ended, or could not be made. `retry_in` seconds until the next attempt."""
+
+    at: float
+    wall: float
+    reason: str
+    retry_in: float
+    was_up: bool
+
+
+class MessageDropped(NamedTuple):
+    """So many `messages` of `topic` will never be delivered, because of `reason`."""
+
+    at: float
+    wall: float
+    topic: str
+    reason: str
+    messages: int
+
+
+class MessageRefused(NamedTuple):
+    """The broker refused a message with a reason code that may pass; it is kept, and its topic rests `retry_in` seconds."""
+
+    at: float
+    wall: float
+    topic: str
+    reason: str
+    retry_in: float
+
+
+class AdapterFailed(NamedTuple):
+    """An adapter could not be opened; the next attempt comes in `retry_in` seconds."""
+
+    adapter: str
+    at: float
+    wall: float
+    error: BaseException
+    retry_in: float
+
+
+class AppFault(NamedTuple):
+    """The app itself is at fault: an observer, a strategy or a part of leadsman raised."""
+
+    at: float
+    wall: float
+    where: str
+    error: BaseException
+
+
+Event = (
+    ReadingTaken
+    | AttemptFailed
+    | PollFailed
+    | PollSkipped
+    | PollMissed
+    | CircuitMoved
+    | FieldsLeftOut
+    | LinkUp
+    | LinkDown
+    | MessageDropped
+    | MessageRefused
+    | AdapterFailed
+    | AppFault
+)
+Observer = Callable[[Event], None]
+
+
+class Events:
+    """Tells each event to every observer, in the order they came."""
+
+    __slots__ = ("_observers",)
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers: list[Observer] = list(observers)
+
+    def subscribe(self, observer: Observer) -> None:
+        """Tell `observer` everything from now on."""
+        self._observers.append(observer)
+
+    def emit(self, event: Event) -> None:
+        """Tell everybody. Never raises: an observer's fault is logged and stops here."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)

@@ -1,0 +1,102 @@
+"""Health: one record per entity, folded from events, and looked at by whoever reports.
+
+The heartbeat, the availability topics and introspection all take their answer from here, so they cannot disagree.
+Looking changes nothing. A device is, the first that applies: ``circuit_open``, ``stale``, ``error``, ``starting``, ``ok``.
+An open circuit wins over the error that opened it, and over staleness, so the status never flaps between them; that the
+device is stale as well is said beside it.
+"""
+
+import math
+from typing import NamedTuple
+
+from leadsman.events import CircuitMoved, Event, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.wording import told
+
+CIRCUIT_OPEN, STALE, ERROR, STARTING, OK = "circuit_open", "stale", "error", "starting", "ok"
+OFFLINE = frozenset({CIRCUIT_OPEN, STALE})
+"""In these a device's availability topic says ``offline``: there is no fresh reading, and none is about to come."""
+
+
+class Health(NamedTuple):
+    """What is known of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds."""
+
+    stale_after: float
+    """Seconds without a successful poll until the entity is stale."""
+    fresh_at: float
+    """The last success, or the start."""
+    success_wall: float | None = None
+    failures: int = 0
+    """Failed polls in a row."""
+    failing_wall: float | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    circuit: str = "closed"
+    missed: int = 0
+    skipped: int = 0
+
+
+def fold(health: Health, event: Event) -> Health:
+    """What is known after `event`, which must be about this entity."""
+    match event:
+        case ReadingTaken():
+            if health.failures:
+                health = health._replace(failures=0, failing_wall=None, error_type=None, error_message=None)
+            return health._replace(fresh_at=event.at, success_wall=event.wall)
+        case PollFailed():
+            return health._replace(
+                failures=health.failures + 1,
+                failing_wall=event.wall if health.failing_wall is None else health.failing_wall,
+                error_type=type(event.error).__name__,
+                error_message=told(event.error),
+            )
+        case CircuitMoved():
+            return health._replace(circuit=event.state)
+        case PollMissed():
+            return health._replace(missed=health.missed + event.polls)
+        case PollSkipped():
+            return health._replace(skipped=health.skipped + 1)
+    return health
+
+
+def is_stale(health: Health, now: float) -> bool:
+    """Whether the last success, or the start, is too long ago: seen by the clock, also when nothing failed."""
+    return now - health.fresh_at > health.stale_after
+
+
+def status(health: Health, now: float) -> str:
+    """The one word about an entity at `now`."""
+    if health.circuit != "closed":
+        return CIRCUIT_OPEN
+    if is_stale(health, now):
+        return STALE
+    if health.failures:
+        return ERROR
+    return STARTING if health.success_wall is None else OK
+
+
+class Ledger:
+    """The health of all entities, kept by observing. `register` each before its first event."""
+
+    __slots__ = ("entities",)
+
+    def __init__(self) -> None:
+        self.entities: dict[str, Health] = {}
+
+    def register(self, entity: str, stale_after: float, now: float) -> None:
+        """Begin with an entity that has not been polled."""
+        self.entities[entity] = Health(stale_after, now)
+
+    def __call__(self, event: Event) -> None:
+        """Observe."""
+        entity = getattr(event, "entity", None)
+        if entity is not None:
+            self.entities[entity] = fold(self.entities[entity], event)
+
+    def status(self, entity: str, now: float) -> str:
+        """The one word about an entity."""
+        return status(self.entities[entity], now)
+
+    def next_stale(self, now: float) -> float:
+        """When the next entity that is fresh at `now` becomes stale, if nothing succeeds until then; else infinity."""
+        fresh = (health for health in self.entities.values() if not is_stale(health, now))
+        return min((health.fresh_at + health.stale_after for health in fresh), default=math.inf)

@@ -1,0 +1,170 @@
+"""Birth, heartbeat, goodbye and will: one JSON at ``{prefix}/status``, and ``online`` or ``offline`` per device.
+
+A heartbeat goes out every so often, and within a second of every change of a device's status. What it says comes from
+the ledger, at the moment it is said. All carry the number of the session: an ``offline`` whose session is older than
+that of the last ``online`` is a will that came too late.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from leadsman.clock import Clock, rfc3339
+from leadsman.events import Event, LinkUp
+from leadsman.health import OFFLINE, OK, STARTING, Ledger, is_stale
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+
+MOST_OFTEN = 1.0
+"""Seconds between two heartbeats at the least."""
+LARGEST = 64 * 1024
+"""Bytes; above it the document tells counts, and only the devices that are not ok."""
+
+
+class Heartbeat:
+    """Tells how the app and its devices are.
+
+    Args:
+        topics: where.
+        version: of the app.
+        interval: seconds between heartbeats when nothing changes.
+        ledger: what is known of the devices.
+        link: to send with, and to tell about.
+        clock: what time it is.
+        next_due: epoch seconds of a device's next poll, or None.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        version: str,
+        interval: float,
+        ledger: Ledger,
+        link: Link,
+        clock: Clock,
+        *,
+        next_due: Callable[[str], float | None],
+    ) -> None:
+        self._topics = topics
+        self._version = version
+        self._interval = interval
+        self._ledger = ledger
+        self._link = link
+        self._clock = clock
+        self._next_due = next_due
+        self._started = clock.monotonic()
+        self._statuses = dict.fromkeys(ledger.entities, STARTING)
+        self._changed = asyncio.Event()
+
+    def observe(self, event: Event) -> None:
+        """Notice a new connection, and what an event did to a device's status. Comes after the ledger."""
+        if isinstance(event, LinkUp):
+            self._announce()
+            return
+        entity: str | None = getattr(event, "entity", None)
+        if entity is not None:
+            self._look_at(entity, event.at)
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        while True:
+            self._changed.clear()
+            self._send_status()
+            await asyncio.sleep(MOST_OFTEN)
+            try:
+                async with asyncio.timeout(max(0.0, self._until_next())):
+                    await self._changed.wait()
+            except TimeoutError:
+                now = self._clock.monotonic()
+                for entity in self._statuses:  # staleness is seen by the clock, also when nothing happened
+                    self._look_at(entity, now)
+
+    def goodbye(self) -> None:
+        """Say that the app stops: every device and the app are offline."""
+        for entity in self._statuses:
+            self._send_availability(entity, online=False)
+        self._send(self._topics.status, encode(self.document("offline")))
+
+    def will(self, session: int) -> bytes:
+        """What the broker says when the connection breaks."""
+        return encode({"state": "offline", "session": session, "health": "degraded", "version": self._version})
+
+    def document(self, state: str = "online") -> dict[str, Any]:
+        """What the heartbeat says now."""
+        now = self._clock.monotonic()
+        devices = {entity: self._device(entity, now) for entity in self._statuses}
+        link, outbox = self._link, self._link.outbox
+        well = all(status in (OK, STARTING) for status in self._statuses.values()) and link.last_error is None
+        return {
+            "state": state,
+            "session": link.number,
+            "health": "ok" if well else "degraded",
+            "uptime_s": round(now - self._started, 1),
+            "version": self._version,
+            "mqtt": {
+                "protocol": link.session.protocol,
+                "connects": link.reconnects,
+                "outbox_messages": outbox.messages,
+                "outbox_bytes": outbox.bytes,
+                "dropped": outbox.dropped,
+                "last_error": link.last_error,
+            },
+            "devices": devices,
+        }
+
+    def _device(self, entity: str, now: float) -> dict[str, Any]:
+        health, status = self._ledger.entities[entity], self._ledger.status(entity, now)
+        told: dict[str, Any] = {"status": status}
+        if is_stale(health, now):
+            told["stale"] = True
+        if status not in (OK, STARTING):
+            next_poll = self._next_due(entity)
+            told |= {
+                "circuit": health.circuit,
+                "consecutive_failures": health.failures,
+                "failing_since": None if health.failing_wall is None else rfc3339(health.failing_wall),
+                "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+                "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
+                "next_poll_at": None if next_poll is None else rfc3339(next_poll),
+            }
+        return told
+
+    def _until_next(self) -> float:
+        now = self._clock.monotonic()
+        return min(self._interval, self._ledger.next_stale(now) + 0.001 - now + MOST_OFTEN) - MOST_OFTEN
+
+    def _announce(self) -> None:
+        self._send_status()
+        for entity, status in self._statuses.items():
+            self._send_availability(entity, online=status not in OFFLINE)
+
+    def _look_at(self, entity: str, now: float) -> None:
+        before, status = self._statuses[entity], self._ledger.status(entity, now)
+        if status == before:
+            return
+        self._statuses[entity] = status
+        if (status in OFFLINE) != (before in OFFLINE):
+            self._send_availability(entity, online=status not in OFFLINE)
+        self._changed.set()
+
+    def _send_status(self) -> None:
+        if not self._link.up:
+            return  # the birth tells it all, once there is a connection
+        document = self.document()
+        payload = encode(document)
+        if len(payload) > LARGEST:
+            devices = document["devices"]
+            counts: dict[str, int] = {}
+            for told in devices.values():
+                counts[told["status"]] = counts.get(told["status"], 0) + 1
+            document["counts"] = counts
+            document["devices"] = {name: told for name, told in devices.items() if told["status"] not in (OK, STARTING)}
+            payload = encode(document)
+        self._send(self._topics.status, payload)
+
+    def _send_availability(self, entity: str, *, online: bool) -> None:
+        self._send(self._topics.availability(entity), b"online" if online else b"offline")
+
+    def _send(self, topic: str, payload: bytes) -> None:
+        self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))

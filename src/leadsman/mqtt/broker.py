@@ -1,0 +1,119 @@
+"""Where the broker is, and how to enter."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from leadsman.errors import InvalidType, InvalidValue
+
+_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+"""IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket."""
+_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
+DEFAULT_URL = "mqtt://localhost:1883"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker's address and credentials. `repr` and `str` never show the password.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+        scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket). Nothing falls back to plain text.
+        username, password: or None.
+        path: of a WebSocket.
+        ca, cert, key: files in PEM: who to trust in place of the system's list, and a client certificate with its key.
+        insecure: accept any certificate. Only for a test bench: whoever sits in between reads and writes everything.
+    """
+
+    host: str = "localhost"
+    port: int = 1883
+    scheme: str = "mqtt"
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = "/mqtt"
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure: bool = False
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self.scheme in ("mqtts", "wss")
+
+    @property
+    def websocket(self) -> bool:
+        """Whether MQTT travels in a WebSocket."""
+        return self.scheme in ("ws", "wss")
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+    @classmethod
+    def from_url(cls, url: object) -> Self:
+        """Read ``mqtt://user:password@host:1883`` or ``mqtts://host?ca=ca.pem&cert=me.pem&key=me.key``.
+
+        Raises:
+            InvalidType, InvalidValue: without the password in the message.
+        """
+        if not isinstance(url, str):
+            raise InvalidType(f"the broker is given as a {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise InvalidValue(f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}") from None
+        if parts.scheme not in _PORTS:
+            raise InvalidValue(
+                f"the broker's URL begins with {parts.scheme!r}; write mqtt://, mqtts://, ws:// or wss://"
+            )
+        if not parts.hostname:
+            raise InvalidValue(f"the broker's URL names no host; write one such as {DEFAULT_URL!r}")
+        extra = dict(parse_qsl(parts.query))
+        unknown = sorted(extra.keys() - _PARAMETERS)
+        if unknown:
+            raise InvalidValue(
+                f"the broker's URL has the parameter {unknown[0]!r}; known are {', '.join(sorted(_PARAMETERS))}"
+            )
+        if parts.scheme in ("mqtt", "ws") and extra:
+            raise InvalidValue(f"the broker's URL has {sorted(extra)[0]!r} without TLS; write {parts.scheme}s://")
+        return cls(
+            host=parts.hostname,
+            port=port or _PORTS[parts.scheme],
+            scheme=parts.scheme,
+            username=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            path=parts.path or "/mqtt",
+            ca=extra.get("ca"),
+            cert=extra.get("cert"),
+            key=extra.get("key"),
+            insecure=extra.get("insecure", "").lower() in ("1", "true", "yes"),
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Read ``MQTT__URL``, or ``MQTT__HOST``, ``MQTT__PORT``, ``MQTT__USERNAME``, ``MQTT__PASSWORD``, ``MQTT__TLS``,
+        ``MQTT__CA``, ``MQTT__CERT`` and ``MQTT__KEY``; without any of them, localhost.
+
+        Raises:
+            InvalidValue: it names the variable.
+        """
+        if url := environment.get("MQTT__URL"):
+            return cls.from_url(url)
+        tls = environment.get("MQTT__TLS", "").lower() in ("1", "true", "yes")
+        text = environment.get("MQTT__PORT", "8883" if tls else "1883")
+        if not text.isdecimal() or not 0 < int(text) < 65536:
+            raise InvalidValue(f"MQTT__PORT is {text!r}; it is a number from 1 to 65535")
+        return cls(
+            host=environment.get("MQTT__HOST") or "localhost",
+            port=int(text),
+            scheme="mqtts" if tls else "mqtt",
+            username=environment.get("MQTT__USERNAME"),
+            password=environment.get("MQTT__PASSWORD"),
+            ca=environment.get("MQTT__CA"),
+            cert=environment.get("MQTT__CERT"),
+            key=environment.get("MQTT__KEY"),
+        )

@@ -1,0 +1,282 @@
+"""The one file that knows aiomqtt, and paho below it.
+
+What aiomqtt 2.5 does not tell, or gets wrong, is mended here and nowhere else:
+
+* it drops the reason code of a PUBACK, so refused messages look delivered;
+* it forgets a disconnection that arrives right after CONNACK, and does not notice one before it;
+* a client that is used again after a cut re-sends what it reported as failed: every connection gets a fresh one;
+* a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement a callback;
+* a connection attempt that is given up keeps its socket and its thread.
+"""
+
+import asyncio
+import math
+import struct
+import threading
+from typing import Any
+
+import aiomqtt
+from aiomqtt.exceptions import MqttConnectError
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from leadsman.clock import Clock, rfc3339
+from leadsman.errors import BrokerClosed, BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.session import V5
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds for TCP, TLS and CONNACK together."""
+KEEPALIVE = 15
+"""Seconds; a half-open link is noticed within twice this (MQTT 5 §3.1.2.10)."""
+WILL_DELAY = 10
+"""Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
+SESSION_EXPIRY = 60
+"""Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
+CLOSE_TIMEOUT = 1.0
+_V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
+"""Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
+
+
+class _Client(aiomqtt.Client):
+    """An aiomqtt client that tells everything."""
+
+    def __init__(self, hooks: Hooks, **options: Any) -> None:
+        super().__init__(**options)
+        self._hooks = hooks
+        self._thread_id = threading.get_ident()
+        self._given_up = False
+        self.terms = Terms()
+        self._client.disable_logger()
+        self._client.connect_timeout = CONNECT_TIMEOUT
+
+    def give_up(self) -> None:
+        """Close the socket now, or as soon as the thread that still opens it has it."""
+        self._given_up = True
+        self._client._sock_close()  # noqa: SLF001  # paho has no public way to drop a connection without DISCONNECT
+        if self._misc_task is not None:
+            self._misc_task.cancel()
+
+    def write(self, message: Message, properties: Any) -> int:
+        """PUBLISH without waiting; returns the packet identifier."""
+        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, properties)
+        if info.rc != 0:
+            raise BrokerError(f"the message could not be written: {info.rc!s}")
+        return info.mid
+
+    def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
+        self.terms = Terms(
+            getattr(properties, "ReceiveMaximum", 65_535),
+            getattr(properties, "MaximumPacketSize", None),
+            bool(flags.session_present),
+        )
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
+        self._broken(str(reason_code))
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+
+    def _broken(self, reason: str) -> None:
+        if self._given_up:
+            return
+        if not self._connected.done():
+            self._connected.set_exception(BrokerClosed(f"the broker closed the connection before CONNACK ({reason})"))
+        elif self._connected.exception() is None:
+            self._hooks.lost(reason)
+
+    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:
+        self._hooks.acknowledged(mid, reason_code.value)
+
+    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
+        self._hooks.received(Received(message.topic, bytes(message.payload), bool(message.retain)))
+
+    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:
+        # paho calls this from the thread that connects.
+        self._loop.call_soon_threadsafe(self._adopt, sock)
+
+    def _adopt(self, sock: Any) -> None:
+        if self._given_up:
+            self._client._sock_close()  # noqa: SLF001  # as in give_up
+        elif sock.fileno() >= 0:
+            self._loop.add_reader(sock.fileno(), self._read)
+            self._misc_task = self._loop.create_task(self._misc_loop())
+
+    def _read(self) -> None:
+        try:
+            self._client.loop_read()
+            sock: Any = self._client.socket()
+            while sock is not None and hasattr(sock, "pending") and sock.pending() > 0:
+                self._client.loop_read()  # decoded bytes that a TLS socket or a WebSocket holds back
+                sock = self._client.socket()
+        except Exception as error:  # a packet that paho cannot parse, or a socket that broke
+            self._fail(error)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+            sock: Any = self._client.socket()
+            if sock is not None and self._client.want_write():  # the kernel's buffer is full
+                self._loop.add_writer(sock.fileno(), self._write)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self._broken(reason)
+        self.give_up()
+
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
+        # Without a turn of the selector: the socket can nearly always be written, and `_write` says when it cannot.
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(self._write)
+        else:
+            self._loop.call_soon_threadsafe(self._write)
+
+    def _on_socket_unregister_write(self, client: Any, userdata: Any, sock: Any) -> None:
+        if sock.fileno() >= 0:
+            self._loop.remove_writer(sock.fileno())
+
+
+class _Packed:
+    """Properties of a PUBLISH, packed. paho builds three dicts for each `Properties`; it only ever asks for `pack`."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, data: bytes) -> None:
+        self._bytes = bytes((len(data),)) + data  # the length fits one byte: at most 46
+
+    def pack(self) -> bytes:
+        return self._bytes
+
+
+class BrokerConnection:
+    """One connection through aiomqtt."""
+
+    def __init__(self, client: _Client, *, v5: bool, clock: Clock) -> None:
+        self._client = client
+        self._v5 = v5
+        self._clock = clock
+        self.terms = client.terms
+
+    def publish(self, message: Message) -> int:
+        return self._client.write(message, self._properties(message) if self._v5 else None)
+
+    def _properties(self, message: Message) -> _Packed | None:
+        data = b""
+        if message.expires is not None:  # Message Expiry Interval, four bytes, at least one second
+            rest = max(1, math.ceil(message.expires - self._clock.monotonic()))
+            data = struct.pack("!BI", 0x02, min(rest, 0xFFFF_FFFF))
+        if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
+            data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
+        return _Packed(data) if data else None
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        try:
+            codes = await self._client.subscribe(topic_filter, qos)
+        except (aiomqtt.MqttError, ValueError) as error:
+            raise BrokerError(f"cannot subscribe to {topic_filter!r}: {error}") from error
+        for code in codes:
+            value = code if isinstance(code, int) else code.value
+            if value >= 0x80:
+                raise SubscriptionRefused(
+                    f"the broker refused the subscription to {topic_filter!r} ({code!s}, 0x{value:02x})"
+                )
+
+    async def close(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._client.__aexit__(None, None, None)
+        except (aiomqtt.MqttError, TimeoutError):
+            pass  # it is going away either way; abort below
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        self._client.give_up()
+
+
+async def connect(broker: Broker, clock: Clock, greeting: Greeting, hooks: Hooks) -> Connection:
+    """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
+    v5 = greeting.protocol == V5
+    try:
+        client = _Client(hooks, **_options(broker, greeting, v5=v5))
+    except ValueError as error:
+        raise BrokerError(f"cannot connect to {broker}: {error}") from error
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await client.__aenter__()
+    except BaseException as error:
+        client.give_up()
+        translated = _translated(broker, error, v5=v5)
+        if translated is error:
+            raise
+        raise translated from error
+    return BrokerConnection(client, v5=v5, clock=clock)
+
+
+def _translated(broker: Broker, error: BaseException, *, v5: bool) -> BaseException:
+    match error:
+        case BrokerError():
+            return error
+        case MqttConnectError():
+            code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
+            code = code if v5 or code >= 0x80 else _V311_REFUSALS.get(code, 0x80)
+            return ConnectionRefused(code, f"{broker} refused the connection: {_advice(code)} (0x{code:02x})")
+        case TimeoutError():
+            hint = "; a TLS port answers only mqtts://" if not broker.tls and broker.port == 8883 else ""
+            return BrokerError(f"{broker} did not answer within {CONNECT_TIMEOUT:g} s{hint}")
+        case aiomqtt.MqttError() | OSError() | ValueError():
+            return BrokerError(f"cannot connect to {broker}: {error}")
+    return error
+
+
+def _advice(code: int) -> str:
+    return {
+        0x84: "it does not speak this version of MQTT",
+        0x85: "it does not accept the client id",
+        0x86: "bad user name or password; check MQTT__USERNAME and MQTT__PASSWORD, or the URL",
+        0x87: "not authorized; check the credentials and the broker's access list",
+        0x88: "it is not available; its log says why",
+        0x89: "it is busy",
+        0x8A: "this client is banned; the broker's log says why",
+        0x97: "its quota is exceeded",
+        0x9F: "too many connections in a short time",
+    }.get(code, "the broker's log says why")
+
+
+def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
+    will_properties = connect_properties = None
+    if v5:
+        will_properties = _properties(PacketTypes.WILLMESSAGE)
+        will_properties.WillDelayInterval = WILL_DELAY
+        connect_properties = _properties(PacketTypes.CONNECT)
+        connect_properties.SessionExpiryInterval = SESSION_EXPIRY
+    options: dict[str, Any] = {
+        "hostname": broker.host,
+        "port": broker.port,
+        "username": broker.username,
+        "password": broker.password,
+        "identifier": greeting.client_id,
+        "protocol": aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
+        "will": aiomqtt.Will(greeting.will_topic, greeting.will_payload, 1, retain=True, properties=will_properties),
+        "keepalive": KEEPALIVE,
+        "timeout": CONNECT_TIMEOUT,
+        "properties": connect_properties,
+        "max_inflight_messages": 0,  # the link keeps the window; 0 is "no second one below it"
+    }
+    if v5:
+        options["clean_start"] = False
+    else:
+        options["clean_session"] = True  # 3.1.1 sessions never expire; a clean one still takes the old one over
+    if broker.websocket:
+        options |= {"transport": "websockets", "websocket_path": broker.path}
+    if broker.tls:
+        options["tls_params"] = aiomqtt.TLSParameters(ca_certs=broker.ca, certfile=broker.cert, keyfile=broker.key)
+        options["tls_insecure"] = broker.insecure
+    return options
+
+
+def _properties(packet_type: int) -> Any:
+    return Properties(packet_type)  # type: ignore[no-untyped-call]  # paho leaves it untyped

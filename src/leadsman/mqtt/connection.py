@@ -1,0 +1,75 @@
+"""What the link asks of a connection. `leadsman.mqtt.client` speaks to real brokers, `leadsman.testing` to one in memory."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from leadsman.mqtt.message import Message
+
+
+class Greeting(NamedTuple):
+    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, retained and with QoS 1."""
+
+    client_id: str
+    protocol: str
+    will_topic: str
+    will_payload: bytes
+
+
+class Terms(NamedTuple):
+    """What CONNACK says."""
+
+    receive_maximum: int = 65_535
+    """QoS 1 messages that may be unacknowledged at a time (MQTT 5 §3.2.2.3.3)."""
+    maximum_packet_size: int | None = None
+    """Bytes (§3.2.2.3.6)."""
+    session_present: bool = False
+
+
+class Received(NamedTuple):
+    """A message that came in."""
+
+    topic: str
+    payload: bytes
+    retain: bool
+
+
+class Hooks(Protocol):
+    """What a connection tells, always on the event loop."""
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """PUBACK, with its reason code; 0x80 and above are refusals, which MQTT 3.1.1 cannot express."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """The connection ended, and nobody here asked for it."""
+        ...
+
+    def received(self, message: Received) -> None:
+        """A message of a subscription."""
+        ...
+
+
+class Connection(Protocol):
+    """One connection, from CONNACK to its end."""
+
+    terms: Terms
+
+    def publish(self, message: Message) -> int:
+        """Hand a message over and return its packet identifier. Raises `BrokerError` when it cannot be written."""
+        ...
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        """Subscribe. Raises `SubscriptionRefused`, `BrokerError`."""
+        ...
+
+    async def close(self) -> None:
+        """Say DISCONNECT, so that the broker drops the will, and wait for it to be written."""
+        ...
+
+    def abort(self) -> None:
+        """Close the socket at once; the broker will publish the will."""
+        ...
+
+
+Connect = Callable[[Greeting, Hooks], Awaitable[Connection]]
+"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `BrokerClosed` when none came, and `BrokerError`."""

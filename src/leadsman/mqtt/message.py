@@ -1,0 +1,70 @@
+"""What is on its way to the broker."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from leadsman.durations import Duration, positive_seconds
+from leadsman.errors import InvalidType, InvalidValue
+
+
+class Message(NamedTuple):
+    """One PUBLISH."""
+
+    topic: str
+    payload: bytes
+    qos: int = 1
+    retain: bool = False
+    taken_at: float | None = None
+    """Epoch seconds; sent as the MQTT 5 user property ``taken_at``."""
+    expires: float | None = None
+    """Monotonic seconds after which it is worth nothing; sent as the MQTT 5 Message Expiry Interval."""
+    latest: bool = False
+    """Only the newest of its topic counts: an older one that still waits is replaced, not sent before it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes held against the outbox: payload, topic, and 60 for the rest."""
+        return len(self.payload) + len(self.topic) + 60
+
+
+@dataclass(frozen=True, init=False)
+class Delivery:
+    """How a reading travels.
+
+    Args:
+        qos: 0 or 1. Quality 1 is kept until the broker acknowledges it; 0 is handed to the operating system once.
+        retain: whether the broker keeps the latest reading for whoever subscribes later.
+        expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5).
+        taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
+            properties; None leaves the JSON as the handler returned it.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    qos: int
+    retain: bool
+    expiry: float | None
+    taken_at: Literal["payload"] | None
+
+    def __init__(
+        self,
+        qos: int = 1,
+        retain: bool = True,
+        expiry: Duration | None = None,
+        taken_at: Literal["payload"] | None = None,
+    ) -> None:
+        if isinstance(qos, bool) or qos not in (0, 1):
+            raise InvalidValue(f"qos is {qos!r}; it is 0 or 1 (2 adds a round trip and nothing that a reading needs)")
+        if not isinstance(retain, bool):
+            raise InvalidType(f"retain is {retain!r}; it is True or False")
+        if taken_at not in (None, "payload"):
+            raise InvalidValue(f"taken_at is {taken_at!r}; it is 'payload' or None")
+        object.__setattr__(self, "qos", int(qos))
+        object.__setattr__(self, "retain", retain)
+        object.__setattr__(self, "expiry", None if expiry is None else positive_seconds(expiry, "expiry"))
+        object.__setattr__(self, "taken_at", taken_at)
+
+
+STANDARD = Delivery()
+"""At least once, retained."""

@@ -1,0 +1,163 @@
+"""The outbox: what waits for the broker, bounded, in order per topic.
+
+Every topic is a queue of its own with at most one message in flight, so a topic's messages arrive in order and one that
+the broker refuses holds up nobody else. Topics take turns. When the outbox is full the oldest messages go, in steps of a
+hundredth, but never the newest of a topic: whoever compares a reading with the one before relies on that one arriving.
+
+Pure: it is handed `now`, and whoever drops something is told.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from leadsman.mqtt.message import Message
+
+MOST_MESSAGES = 10_000
+MOST_BYTES = 8 * 2**20
+"""Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
+
+
+class Dropped(NamedTuple):
+    """So many `messages` of `topic` were given up because of `reason`."""
+
+    topic: str
+    messages: int
+    reason: str
+
+
+class Outbox:
+    """Messages on their way: `put`, `take`, then `accept`, `rest` or `drop`; `lost` after a broken link."""
+
+    def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+        self._queues: dict[str, list[tuple[int, Message]]] = {}
+        self._ready: deque[str] = deque()
+        self._flying: dict[str, None] = {}
+        self._resting: dict[str, float] = {}
+        self._number = 0
+        self.bytes = 0
+        """Bytes held, see `Message.size`."""
+        self.messages = 0
+        """Messages held, those in flight included."""
+        self.dropped = 0
+        """Messages given up since the start."""
+        self.delivered = 0
+        """Messages accepted since the start."""
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._queues
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out by `take` and not settled yet."""
+        return len(self._flying)
+
+    def put(self, message: Message) -> list[Dropped]:
+        """Keep a message until it is accepted. Returns what had to go for it."""
+        self._number += 1
+        entry = (self._number, message)
+        queue = self._queues.get(message.topic)
+        if queue is None:
+            self._queues[message.topic] = [entry]
+            self._ready.append(message.topic)
+        else:
+            waiting = len(queue) - (message.topic in self._flying)
+            if message.latest and waiting:
+                self._forget(queue.pop()[1])
+            queue.append(entry)
+        self.messages += 1
+        self.bytes += message.size
+        if self.messages > self._most_messages or self.bytes > self._most_bytes:
+            return self._evict()
+        return []
+
+    def take(self, now: float) -> tuple[Message | None, list[Dropped]]:
+        """Hand out the next message, or None when all topics are in flight, resting or empty; and what has expired."""
+        expired: list[Dropped] = []
+        while self._ready:
+            topic = self._ready.popleft()
+            queue = self._queues[topic]
+            while queue and queue[0][1].expires is not None and queue[0][1].expires <= now:
+                self._forget(queue.pop(0)[1])
+                self.dropped += 1
+                expired.append(Dropped(topic, 1, "expired"))
+            if queue:
+                self._flying[topic] = None
+                return queue[0][1], expired
+            del self._queues[topic]
+        return None, expired
+
+    def accept(self, topic: str) -> Message:
+        """The message of `topic` in flight arrived."""
+        self.delivered += 1
+        return self._done(topic)
+
+    def drop(self, topic: str) -> Message:
+        """The message of `topic` in flight will never arrive."""
+        self.dropped += 1
+        return self._done(topic)
+
+    def rest(self, topic: str, until: float) -> None:
+        """Keep the message of `topic` in flight, and offer nothing of that topic before `until`, monotonic seconds."""
+        del self._flying[topic]
+        self._resting[topic] = until
+
+    def wake(self, now: float) -> float | None:
+        """Let topics go on that have rested enough. Returns when the next one has, or None."""
+        for topic in [topic for topic, until in self._resting.items() if until <= now]:
+            del self._resting[topic]
+            self._ready.append(topic)
+        return min(self._resting.values(), default=None)
+
+    def lost(self, *, defer: bool = False) -> list[str]:
+        """The link broke: what was in flight goes back, in order, to the front, or behind the others when `defer`.
+
+        Returns those topics.
+        """
+        flying = list(self._flying)
+        if defer:
+            self._ready.extend(flying)
+        else:
+            self._ready.extendleft(reversed(flying))
+        self._flying.clear()
+        return flying
+
+    def discard(self, topic: str) -> None:
+        """Give up the first message of a topic that is not in flight."""
+        self._ready.remove(topic)
+        self._flying[topic] = None
+        self.drop(topic)
+
+    def oldest(self) -> Message | None:
+        """The message that has waited longest."""
+        return min((queue[0] for queue in self._queues.values()), default=(0, None), key=lambda entry: entry[0])[1]
+
+    def _done(self, topic: str) -> Message:
+        del self._flying[topic]
+        queue = self._queues[topic]
+        message = queue.pop(0)[1]
+        self._forget(message)
+        if queue:
+            self._ready.append(topic)
+        else:
+            del self._queues[topic]
+        return message
+
+    def _forget(self, message: Message) -> None:
+        self.messages -= 1
+        self.bytes -= message.size
+
+    def _evict(self) -> list[Dropped]:
+        """Make room for a hundredth of the bounds, oldest first."""
+        candidates = sorted(
+            (number, topic) for topic, queue in self._queues.items() for number, _ in queue[topic in self._flying : -1]
+        )
+        counts: dict[str, int] = {}
+        for _, topic in candidates:
+            if self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99:
+                break
+            self._forget(self._queues[topic].pop(1 if topic in self._flying else 0)[1])
+            counts[topic] = counts.get(topic, 0) + 1
+        self.dropped += sum(counts.values())
+        return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]

@@ -1,0 +1,78 @@
+"""The life of the connection as a machine: how long to wait before the next CONNECT, and which MQTT version to try.
+
+======================  ================================================================
+what happened           what follows
+======================  ================================================================
+unreachable, cut        0.1–0.8 s (full jitter) during the first minute of an outage,
+                        then doubling to 30 s
+bad credentials,        30 s, doubling to 5 min: a password does not mend itself, and
+not authorised          some brokers ban who hammers
+version not supported   the other version, at once
+======================  ================================================================
+
+An outage is over after 5 s of connection: a link that flaps goes on backing off. Pure: `now` is monotonic seconds and
+`draw` uniform in [0, 1).
+"""
+
+from typing import NamedTuple
+
+V5, V311 = "5.0", "3.1.1"
+
+QUICK, PATIENT = (0.1, 0.8), 30.0
+"""Seconds: the range of waits in the first minute, and the longest wait after it."""
+FIRST_MINUTE = 60.0
+SETTLED = 5.0
+"""Seconds of connection after which an outage is over."""
+SLOW, SLOWEST = 30.0, 300.0
+"""Seconds: the first and the longest wait after a refusal that only a person can mend."""
+CREDENTIALS = frozenset({0x86, 0x87, 0x8C})
+"""CONNACK: bad user name or password, not authorized, bad authentication method (MQTT 5 §3.2.2.2)."""
+UNSUPPORTED_VERSION = 0x84
+"""CONNACK: unsupported protocol version."""
+
+
+class Session(NamedTuple):
+    """What is remembered between connections."""
+
+    protocol: str = V5
+    outage_since: float | None = None
+    """Monotonic seconds of the first failure since the last settled connection."""
+    failures: int = 0
+    """Failures after the first minute of the outage, or refusals in a row: the exponent of the wait."""
+    connected_at: float | None = None
+    mute: int = 0
+    """Connections in a row that the broker closed without a CONNACK, as some 3.1.1 brokers answer a CONNECT of version 5."""
+
+
+def connected(session: Session, now: float) -> Session:
+    """CONNACK said yes."""
+    return session._replace(connected_at=now, mute=0)
+
+
+def refused(session: Session, code: int, now: float, draw: float) -> tuple[Session, float]:
+    """CONNACK said no. Returns what is remembered and the seconds to wait."""
+    if code == UNSUPPORTED_VERSION:
+        return _other_version(session), QUICK[0]
+    if code in CREDENTIALS:
+        wait = min(SLOW * 2.0 ** min(session.failures, 10), SLOWEST)
+        return session._replace(failures=session.failures + 1), wait * (0.8 + 0.2 * draw)
+    return failed(session, now, draw)
+
+
+def failed(session: Session, now: float, draw: float, *, mute: bool = False) -> tuple[Session, float]:
+    """The broker could not be reached, or the connection was cut; `mute`: cut before a CONNACK."""
+    if session.connected_at is not None and now - session.connected_at >= SETTLED:
+        session = Session(session.protocol)
+    since = now if session.outage_since is None else session.outage_since
+    session = session._replace(outage_since=since, connected_at=None, mute=session.mute + 1 if mute else 0)
+    if session.mute >= 2:
+        session = _other_version(session)
+    if now - since < FIRST_MINUTE:
+        low, high = QUICK
+        return session._replace(failures=0), low + (high - low) * draw
+    wait = min(QUICK[1] * 2.0 ** min(session.failures + 1, 10), PATIENT)
+    return session._replace(failures=session.failures + 1), wait * (0.5 + 0.5 * draw)
+
+
+def _other_version(session: Session) -> Session:
+    return session._replace(protocol=V311 if session.protocol == V5 else V5, mute=0)

@@ -1,0 +1,98 @@
+"""The topic tree, on one page.
+
+=================================  ==============================================================  ==============
+topic                              payload                                                         retained, QoS
+=================================  ==============================================================  ==============
+``{prefix}/{device}/state``        the reading as JSON                                             by `Delivery`
+``{prefix}/{device}/availability`` ``online`` or ``offline``                                       yes, 1
+``{prefix}/{device}/error``        onset, reminder or recovery of an outage                        no, 1
+``{prefix}/error``                 faults of the app itself                                        no, 1
+``{prefix}/status``                birth, heartbeat, stop and will, one JSON                       yes, 1
+=================================  ==============================================================  ==============
+"""
+
+from typing import Any
+
+from leadsman.errors import InvalidType, InvalidValue
+
+RESERVED = frozenset({"status", "error", "introspect", "registry", "state", "availability", "set", "get"})
+"""Levels with a meaning of their own; no device may take one as its name."""
+LONGEST_NAME = 200
+"""Bytes of a name; MQTT allows 65,535 for a whole topic, and nobody reads that."""
+
+
+class Topics:
+    """Where one app publishes."""
+
+    __slots__ = ("error", "prefix", "status")
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = check_prefix(prefix)
+        self.status = f"{prefix}/status"
+        self.error = f"{prefix}/error"
+
+    def state(self, device: str) -> str:
+        """Where the readings of a device go."""
+        return f"{self.prefix}/{device}/state"
+
+    def availability(self, device: str) -> str:
+        """Where ``online`` and ``offline`` of a device go."""
+        return f"{self.prefix}/{device}/availability"
+
+    def device_error(self, device: str) -> str:
+        """Where outages of a device are told."""
+        return f"{self.prefix}/{device}/error"
+
+
+def encode(payload: Any) -> bytes:
+    """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.reading`)."""
+    from pydantic_core import to_json  # 20 ms at import; a registration that is only looked at does not pay it
+
+    return to_json(payload)
+
+
+def check_name(name: object) -> str:
+    """See that a device name is one topic level.
+
+    Raises:
+        InvalidType, InvalidValue: it names the fault and a name that would do.
+    """
+    text = _check_level(name, "the device name")
+    if "/" in text:
+        raise InvalidValue(
+            f"the device name {text!r} holds '/'; write it as one word, such as {text.replace('/', '_')!r}"
+        )
+    if text in RESERVED:
+        raise InvalidValue(
+            f"the device name {text!r} is a topic of leadsman's own; write {text + '_1'!r} or another word"
+        )
+    return text
+
+
+def check_prefix(prefix: object) -> str:
+    """See that a prefix is one or more topic levels; raises as `check_name`."""
+    text = _check_level(prefix, "the prefix")
+    if "" in text.split("/"):
+        raise InvalidValue(
+            f"the prefix {text!r} has an empty level; write {'/'.join(filter(None, text.split('/'))) or 'app'!r}"
+        )
+    return text
+
+
+def _check_level(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise InvalidType(f"{what} is {value!r}; write text")
+    if not value or value != value.strip():
+        raise InvalidValue(f"{what} is {value!r}; write a word without spaces around it, such as 'kitchen'")
+    wrong = next((c for c in value if c in "+#" or not c.isprintable()), None)
+    if wrong is not None:
+        raise InvalidValue(
+            f"{what} {value!a} holds {wrong!a}; '+', '#' and control characters have no place in a topic"
+        )
+    if value.startswith("$"):
+        raise InvalidValue(
+            f"{what} {value!r} begins with '$', which belongs to the broker (MQTT 5 §4.7.2); leave it out"
+        )
+    if len(value.encode()) > LONGEST_NAME:
+        raise InvalidValue(f"{what} is {len(value.encode())} bytes long; {LONGEST_NAME} are allowed")
+    return value

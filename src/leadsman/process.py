@@ -1,0 +1,99 @@
+"""A process that runs one app: signals, logging, and an end within the deadline whatever hangs.
+
+Exit codes: 0 stopped as asked; 70 stopped as asked, but something blocked the event loop until the deadline; 78 the
+configuration is wrong; 130 a second Ctrl-C.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from leadsman.errors import ConfigurationError
+from leadsman.wording import clean
+from leadsman.workers import DaemonExecutor
+
+if TYPE_CHECKING:
+    from leadsman.app import App
+
+EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 70, 78, 130
+"""As sysexits.h and the shell number them."""
+
+logger = logging.getLogger("leadsman")
+
+
+def run(app: "App") -> None:
+    """Serve `app` until SIGINT or SIGTERM. Returns when all ended well, else ends the process."""
+    _log_to_stderr()
+    try:
+        alive = _serve(app)
+    except ConfigurationError as error:
+        sys.stderr.write(f"{app.name}: {clean(str(error))}\n")
+        raise SystemExit(EX_CONFIG) from None
+    if alive:
+        logger.warning("%d calls did not end and were left behind", alive)
+        _leave(0)
+
+
+def _serve(app: "App") -> int:
+    from leadsman.app import STOP_DEADLINE
+
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(DaemonExecutor())
+    asked = 0
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            _leave(INTERRUPTED)
+        # The loop may be blocked by a handler; this timer is not.
+        deadline = threading.Timer(STOP_DEADLINE, _leave, (EX_SOFTWARE,))
+        deadline.daemon = True
+        deadline.start()
+        loop.call_soon_threadsafe(app.stop)
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        serving = loop.create_task(app.serve())
+        if asked:
+            loop.call_soon(app.stop)
+        return loop.run_until_complete(serving)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+def _leave(code: int) -> None:
+    """End the process now, without waiting for threads or handlers that hang."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            stream.flush()
+    os._exit(code)
+
+
+class _Plain(logging.Formatter):
+    """One line an event, whatever a device put into it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return "\n".join(clean(line) for line in text.splitlines())
+
+
+def _log_to_stderr() -> None:
+    """Log to stderr, unless the user has set up logging."""
+    if logging.getLogger().handlers or logger.handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(os.environ.get("LOG_LEVEL", "INFO").upper())

@@ -1,0 +1,167 @@
+"""Publish rules: whether a reading is worth telling.
+
+A rule is a value without state. It compares a reading with what was last *told* (not last read, so that a slow drift
+adds up until it is worth telling), and each handler keeps its own `Told`. The first reading is always told.
+
+``OnChange() | Every("10m")`` tells a change at once and everything else every ten minutes;
+``OnChange() & Every("1m")`` tells changes, at most one a minute.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from leadsman.durations import Duration, positive_seconds
+from leadsman.errors import InvalidType, InvalidValue
+
+
+class Told(NamedTuple):
+    """What was last told: the fields, when (monotonic seconds), and the readings since, not counting the present one."""
+
+    fields: Mapping[str, Any]
+    at: float
+    since: int = 0
+
+
+class PublishRule:
+    """What `OnChange` and `Every` have in common: they join with ``|`` and ``&``."""
+
+    __slots__ = ()
+
+    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+        """Whether to tell `fields` at `now`, after `told`."""
+        raise NotImplementedError  # each rule below answers it
+
+    def __or__(self, other: "PublishRule") -> "AnyOf":
+        return AnyOf(self, _rule(other))
+
+    def __and__(self, other: "PublishRule") -> "AllOf":
+        return AllOf(self, _rule(other))
+
+
+@dataclass(frozen=True)
+class AnyOf(PublishRule):
+    """Told when one of the two wants it."""
+
+    left: PublishRule
+    right: PublishRule
+
+    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+        return self.left.wants(told, fields, now) or self.right.wants(told, fields, now)
+
+
+@dataclass(frozen=True)
+class AllOf(PublishRule):
+    """Told when both want it."""
+
+    left: PublishRule
+    right: PublishRule
+
+    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+        return self.left.wants(told, fields, now) and self.right.wants(told, fields, now)
+
+
+@dataclass(frozen=True, init=False)
+class OnChange(PublishRule):
+    """Told when a value differs from the one last told.
+
+    Args:
+        deadband: numbers must differ by *more* than this, in their own unit. Zero tells every difference. Text,
+            booleans and lists always compare exactly; a field that appears or goes is a change.
+        fields: deadbands for single fields, in place of `deadband`; nested ones with dots: ``{"air.co2": 50}``.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    deadband: float
+    fields: tuple[tuple[str, float], ...]
+
+    def __init__(self, deadband: float = 0.0, *, fields: Mapping[str, float] | None = None) -> None:
+        object.__setattr__(self, "deadband", _deadband(deadband, "deadband"))
+        if fields is not None and not isinstance(fields, Mapping):
+            raise InvalidType(f"fields is {fields!r}; write a dict of deadbands such as {{'co2': 50}}")
+        pairs = tuple((name, _deadband(width, f"fields[{name!r}]")) for name, width in (fields or {}).items())
+        object.__setattr__(self, "fields", pairs)
+
+    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+        return self._differ(told.fields, fields, "")
+
+    def _differ(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> bool:
+        if old.keys() != new.keys():
+            return True
+        for name, value in new.items():
+            before = old[name]
+            if value == before and type(value) is type(before):
+                continue
+            if isinstance(value, Mapping) and isinstance(before, Mapping):
+                if self._differ(before, value, f"{path}{name}."):
+                    return True
+            elif _is_number(value) and _is_number(before):
+                if abs(value - before) > dict(self.fields).get(f"{path}{name}", self.deadband):
+                    return True
+            else:
+                return True
+        return False
+
+
+@dataclass(frozen=True, init=False)
+class Every(PublishRule):
+    """Told every so often, by time or by count: ``Every(seconds=300)``, ``Every("5m")``, ``Every(n=10)``.
+
+    Args:
+        seconds: told when at least this long has passed since it was last told.
+        n: every n-th reading is told, 1 or more. With both, whichever comes first.
+
+    Raises:
+        InvalidValue, InvalidType: at construction; neither given is one.
+    """
+
+    seconds: float | None
+    n: int | None
+
+    def __init__(self, seconds: Duration | None = None, *, n: int | None = None) -> None:
+        if seconds is None and n is None:
+            raise InvalidValue("Every() says neither how long nor how many; write Every('5m') or Every(n=10)")
+        if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
+            raise InvalidType(f"n is {n!r}; it must be a whole number")
+        if n is not None and n < 1:
+            raise InvalidValue(f"n is {n!r}; it must be 1 or more")
+        object.__setattr__(self, "seconds", None if seconds is None else positive_seconds(seconds, "seconds"))
+        object.__setattr__(self, "n", n)
+
+    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+        if self.n is not None and told.since + 1 >= self.n:
+            return True
+        # A millisecond of grace: polls on a grid of the same length must not miss by the last bit of a float.
+        return self.seconds is not None and now - told.at >= self.seconds - 0.001
+
+
+def checked(rule: object) -> PublishRule:
+    """See at registration that something is a publish rule.
+
+    Raises:
+        InvalidType: a class, text, or anything else.
+    """
+    if isinstance(rule, type) and issubclass(rule, PublishRule):
+        raise InvalidType(f"publish is the class {rule.__name__}; write {rule.__name__}(…) with brackets")
+    return _rule(rule)
+
+
+def _rule(rule: object) -> PublishRule:
+    if not isinstance(rule, PublishRule):
+        raise InvalidType(f"publish is {rule!r}; write OnChange(), Every('5m') or the two joined by | or &")
+    return rule
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _deadband(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(f"{what} is {value!r}; it must be a number in the unit of the field")
+    if not math.isfinite(value) or value < 0:
+        raise InvalidValue(f"{what} is {value!r}; it must be finite and not negative")
+    return float(value)

@@ -1,0 +1,136 @@
+"""A reading: what a handler returned, checked and made plain.
+
+JSON has no NaN, no infinity, no bytes and no sets. What cannot be told faithfully is refused here with a name, not
+published as something else: a silent ``null`` is a wrong reading that nobody sees.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, NamedTuple
+
+from leadsman.clock import rfc3339
+from leadsman.errors import ResultError
+
+_PLAIN = frozenset({str, bool, type(None)})
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+"""Beyond 64 bits most consumers of JSON lose digits (RFC 8259 §6)."""
+_DEPTH = 20
+"""Deeper than any reading; a structure that contains itself ends here."""
+
+
+class Reading(NamedTuple):
+    """One reading of one entity. `taken_at` is epoch seconds, the moment the successful call returned."""
+
+    entity: str
+    fields: Mapping[str, Any]
+    taken_at: float
+
+
+def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Turn a handler's result into JSON-able fields, and name the fields left out for being NaN or infinite.
+
+    Args:
+        result: a dict with text keys, a pydantic model or a dataclass; nested as deep as a reading needs.
+
+    Raises:
+        ResultError: not one of these, or a value that JSON cannot carry. The message names the field.
+    """
+    fields = result if type(result) is dict else _as_dict(result)
+    plain = True
+    for key, value in fields.items():
+        kind = type(value)
+        if kind is float:
+            if value - value != 0.0:
+                plain = False
+        elif kind is int:
+            if not _INT_MIN <= value <= _INT_MAX:
+                plain = False
+        elif kind not in _PLAIN or (kind is str and not value.isascii()):
+            plain = False
+        if type(key) is not str or not key.isascii():
+            plain = False
+    if plain:
+        return fields, ()
+    left_out: list[str] = []
+    kept = _checked_dict(fields, "", left_out, _DEPTH)
+    if left_out and not kept:
+        raise ResultError(f"every field is NaN or infinite: {', '.join(left_out)}")
+    return kept, tuple(left_out)
+
+
+def _as_dict(result: object) -> dict[str, Any]:
+    if isinstance(result, Mapping):
+        return dict(result)
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        return dataclasses.asdict(result)
+    dump = getattr(result, "model_dump", None)
+    if callable(dump) and not isinstance(result, type):
+        dumped = dump(mode="json")
+        if isinstance(dumped, dict):
+            return dumped
+    raise ResultError(
+        f"the handler returned {_a(result)}; return a dict, a pydantic model, a dataclass, or None for nothing to tell"
+    )
+
+
+class _NotFiniteError(Exception):
+    """A number that is not finite."""
+
+
+def _checked_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], depth: int) -> dict[str, Any]:
+    kept = {}
+    for key, value in fields.items():
+        if not isinstance(key, str):
+            raise ResultError(f"the key {key!r}{f' in {path[:-1]!r}' if path else ''} is {_a(key)}; keys are text")
+        name = f"{path}{_text(key, 'a key')}"
+        try:
+            kept[key] = _checked(value, name, left_out, depth)
+        except _NotFiniteError:
+            left_out.append(name)
+    return kept
+
+
+def _checked(value: object, name: str, left_out: list[str], depth: int) -> Any:
+    if depth == 0:
+        raise ResultError(f"{name!r} is nested deeper than {_DEPTH} levels, or contains itself")
+    match value:
+        case Enum():
+            return _checked(value.value, name, left_out, depth - 1)
+        case None | bool():
+            return value
+        case str():
+            return _text(value, name)
+        case float():
+            if value - value != 0.0:
+                raise _NotFiniteError
+            return float(value)
+        case int():
+            if not _INT_MIN <= value <= _INT_MAX:
+                raise ResultError(f"{name!r} does not fit in 64 bits; return it as text")
+            return int(value)
+        case datetime():
+            if value.tzinfo is None:
+                raise ResultError(f"{name!r} is a datetime without a time zone; use datetime.now(UTC)")
+            return rfc3339(value.timestamp())
+        case date():
+            return value.isoformat()
+        case Mapping():
+            return _checked_dict(value, f"{name}.", left_out, depth - 1)
+        case list() | tuple():
+            return [_checked(element, f"{name}[{i}]", left_out, depth - 1) for i, element in enumerate(value)]
+    raise ResultError(f"{name!r} is {_a(value)}, which JSON cannot carry; return a number, text, list or dict")
+
+
+def _text(value: str, name: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ResultError(f"{name!r} holds half a surrogate pair, which UTF-8 cannot carry: {value!a}") from error
+    return value
+
+
+def _a(value: object) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[:1].lower() in "aeiou" else f"a {name}"

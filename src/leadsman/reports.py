@@ -1,0 +1,163 @@
+"""Who speaks when something happens: the error topics and the log. Both tell an outage from the same notices."""
+
+import logging
+from collections.abc import Callable
+
+from leadsman import outage as outages
+from leadsman.clock import rfc3339
+from leadsman.durations import human
+from leadsman.events import (
+    AdapterFailed,
+    AppFault,
+    AttemptFailed,
+    CircuitMoved,
+    Event,
+    FieldsLeftOut,
+    LinkDown,
+    LinkUp,
+    MessageDropped,
+    MessageRefused,
+    PollMissed,
+)
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.outage import Notice, Outage
+from leadsman.wording import clean, told
+
+logger = logging.getLogger("leadsman")
+
+DROPS_TOLD = 60.0
+"""Seconds between two log lines about dropped messages; the count goes on in between."""
+
+
+class Outages:
+    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``."""
+
+    def __init__(self, topics: Topics, send: Callable[[Message], None]) -> None:
+        self._topics = topics
+        self._send = send
+        self._outages: dict[str, Outage] = {}
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        if isinstance(event, AppFault):
+            payload = {"event": "fault", "where": event.where, "type": type(event.error).__name__}
+            self._send(
+                Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
+            )
+            return
+        entity: str | None = getattr(event, "entity", None)
+        if entity is None:
+            return
+        before = self._outages.get(entity)
+        after, notice = outages.step(before, event)
+        if after is not None:
+            self._outages[entity] = after
+        elif before is not None:
+            del self._outages[entity]
+        if notice is not None:
+            self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
+        payload = {
+            "event": notice.kind,
+            "type": notice.type,
+            "message": notice.message,
+            "failures": notice.failures,
+            "since": rfc3339(notice.since),
+            "outage_seconds": round(notice.seconds, 3),
+        }
+        self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
+        lasted = human(round(notice.seconds))
+        skipped = f", {notice.skipped} polls skipped by the open circuit" if notice.skipped else ""
+        match notice.kind:
+            case "onset":
+                logger.warning("%s: failing: %s: %s", notice.entity, notice.type, notice.message)
+            case "reminder":
+                what = f"{notice.failures} polls{skipped}, last {notice.type}: {notice.message}"
+                logger.warning("%s: still failing after %s: %s", notice.entity, lasted, what)
+            case _:
+                logger.info(
+                    "%s: recovered after %s and %d failed polls%s", notice.entity, lasted, notice.failures, skipped
+                )
+
+
+class Log:
+    """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._link_down_at: float | None = None
+        self._link_reason: str | None = None
+        self._circuits_open: set[str] = set()
+        self._missed: dict[str, int] = {}
+        self._dropped = 0
+        self._drops_told_at = -DROPS_TOLD
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case LinkUp():
+                self._link_up(event)
+            case LinkDown():
+                self._link_down(event)
+            case CircuitMoved():
+                self._circuit(event)
+            case PollMissed():
+                self._miss(event)
+            case MessageDropped():
+                self._drop(event)
+            case MessageRefused(topic=topic, reason=reason, retry_in=rest):
+                logger.warning(
+                    "The broker refused a message of %s (%s); it is tried again in %s", topic, reason, human(rest)
+                )
+            case FieldsLeftOut(entity=entity, fields=fields):
+                logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(fields)))
+            case AdapterFailed():
+                wait = human(round(event.retry_in, 1))
+                logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
+            case AttemptFailed():
+                next_ = event.reason if event.delay is None else f"again in {event.delay:.1f} s"
+                logger.debug("%s: call %d failed: %s (%s)", event.entity, event.attempt, told(event.error), next_)
+            case AppFault():
+                logger.error(
+                    "%s: %s: %s", event.where, type(event.error).__name__, told(event.error), exc_info=event.error
+                )
+
+    def _link_up(self, event: LinkUp) -> None:
+        lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
+        logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted)
+        if event.protocol != "5.0":
+            logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
+        self._link_down_at = self._link_reason = None
+
+    def _link_down(self, event: LinkDown) -> None:
+        if self._link_down_at is None:
+            self._link_down_at = event.at
+        if event.reason != self._link_reason:
+            logger.warning("No connection to the broker: %s. Readings are kept; trying again.", clean(event.reason))
+            self._link_reason = event.reason
+
+    def _circuit(self, event: CircuitMoved) -> None:
+        if event.state == "open" and event.entity not in self._circuits_open:
+            self._circuits_open.add(event.entity)
+            logger.warning(
+                "%s: circuit open after %d failed polls; probing every other poll", event.entity, event.failures
+            )
+        elif event.state == "closed" and event.entity in self._circuits_open:
+            self._circuits_open.discard(event.entity)
+            logger.info("%s: circuit closed", event.entity)
+
+    def _miss(self, event: PollMissed) -> None:
+        before = self._missed.get(event.entity, 0)
+        self._missed[event.entity] = total = before + event.polls
+        if before.bit_length() != total.bit_length():  # at 1, 2, 4, 8, …
+            logger.warning(
+                "%s: %d polls missed so far: it is slower than its schedule, or the process slept", event.entity, total
+            )
+
+    def _drop(self, event: MessageDropped) -> None:
+        self._dropped += event.messages
+        if event.at - self._drops_told_at >= DROPS_TOLD:
+            logger.warning("%d messages dropped so far, last of %s: %s", self._dropped, event.topic, event.reason)
+            self._drops_told_at = event.at

@@ -1,0 +1,1 @@
+"""Retry, backoff, breaker and timeout: an algebra of small values, and one place that awaits."""

@@ -1,0 +1,195 @@
+"""How long to wait before the next attempt.
+
+A strategy is a value: it remembers nothing, and one object may serve any number of handlers. Attempts count from 1 and
+are the number of waits already taken since the last success, plus one; so an outage that spans polls goes on growing:
+2, 4, 8 | 16, 32, 60 | 60 … for `ExponentialBackoff()` with three retries per poll.
+
+Jitter draws from ±20 % of the wait *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. The cap holds strictly, and
+the draws do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from leadsman.durations import Duration, positive_seconds
+from leadsman.errors import InvalidType, InvalidValue
+
+LONGEST = 10 * 366 * 86_400.0
+"""No wait is longer than ten years: a larger number is a mistake in its unit."""
+
+
+@runtime_checkable
+class BackoffStrategy(Protocol):
+    """Anything that says how long to wait. Users may write their own; a fault in it costs one logged line, no poll."""
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait before retry number `attempt` (1, 2, 3, … since the last success), jitter included."""
+        ...
+
+
+def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
+    """Spread a wait by ±`jitter` (a fraction) within `cap` seconds; `draw` is uniform in [0, 1)."""
+    low = wait * (1.0 - jitter)
+    high = min(wait * (1.0 + jitter), cap)
+    return low + (high - low) * draw if high > low else min(wait, cap)
+
+
+class _Jittered:
+    """What the three strategies share: `wait` decides, `delay` rolls the dice."""
+
+    __slots__ = ()
+    jitter: float
+
+    def wait(self, attempt: int) -> float:
+        """Seconds before jitter. Exact for any attempt from 1 to 10⁹ and beyond; never above the cap."""
+        raise NotImplementedError  # each strategy below is a formula
+
+    @property
+    def cap(self) -> float:
+        """No delay is longer, in seconds."""
+        raise NotImplementedError  # as above
+
+    def delay(self, attempt: int, draw: float | None = None) -> float:
+        """Seconds to wait before retry `attempt`; `draw` in [0, 1) replaces the dice in tests and simulations."""
+        return jittered(self.wait(attempt), self.jitter, self.cap, random.random() if draw is None else draw)
+
+
+@dataclass(frozen=True, init=False)
+class ExponentialBackoff(_Jittered):
+    """``min(base · factor^(attempt-1), max_delay)`` seconds: 2, 4, 8, 16, 32, 60, 60, …
+
+    Args:
+        base: the first wait, greater than zero.
+        max_delay: the cap; jitter stays below it.
+        factor: growth per attempt, 1 or more.
+        jitter: the fraction by which a wait may differ, 0 to 1.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    base: float
+    max_delay: float
+    factor: float
+    jitter: float
+
+    def __init__(
+        self, base: Duration = 2.0, max_delay: Duration = 60.0, *, factor: float = 2.0, jitter: float = 0.2
+    ) -> None:
+        factor = _number(factor, "factor")
+        if factor < 1:
+            raise InvalidValue(f"factor is {factor!r}; it must be 1 or more, or the waits would shrink")
+        _freeze(
+            self,
+            base=_wait(base, "base"),
+            max_delay=_wait(max_delay, "max_delay"),
+            factor=factor,
+            jitter=_jitter(jitter),
+        )
+
+    @property
+    def cap(self) -> float:
+        return self.max_delay
+
+    def wait(self, attempt: int) -> float:
+        # Compared as logarithms, so that factor^attempt is never computed where it would overflow (attempt 1025 for 2.0).
+        if (attempt - 1) * math.log(self.factor) >= math.log(self.max_delay) - math.log(self.base):
+            return min(self.base, self.max_delay) if self.factor == 1 else self.max_delay
+        return min(self.base * self.factor ** (attempt - 1), self.max_delay)
+
+
+@dataclass(frozen=True, init=False)
+class LinearBackoff(_Jittered):
+    """``min(step · attempt, max_delay)`` seconds: 2, 4, 6, 8, …
+
+    Args and raises: as `ExponentialBackoff`.
+    """
+
+    step: float
+    max_delay: float
+    jitter: float
+
+    def __init__(self, step: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2) -> None:
+        _freeze(self, step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=_jitter(jitter))
+
+    @property
+    def cap(self) -> float:
+        return self.max_delay
+
+    def wait(self, attempt: int) -> float:
+        return min(self.step * attempt, self.max_delay)
+
+
+@dataclass(frozen=True, init=False)
+class FixedBackoff(_Jittered):
+    """`delay` seconds every time. `max_delay`, where given, bounds the jitter; else it may add its 20 %.
+
+    Args and raises: as `ExponentialBackoff`.
+    """
+
+    seconds: float
+    max_delay: float | None
+    jitter: float
+
+    def __init__(self, delay: Duration = 5.0, max_delay: Duration | None = None, *, jitter: float = 0.2) -> None:
+        _freeze(
+            self,
+            seconds=_wait(delay, "delay"),
+            max_delay=None if max_delay is None else _wait(max_delay, "max_delay"),
+            jitter=_jitter(jitter),
+        )
+
+    @property
+    def cap(self) -> float:
+        return self.seconds * (1 + self.jitter) if self.max_delay is None else self.max_delay
+
+    def wait(self, attempt: int) -> float:
+        return min(self.seconds, self.cap)
+
+
+def checked(strategy: object) -> BackoffStrategy:
+    """See at registration that something is a strategy, not at the first failure in production.
+
+    Raises:
+        InvalidType: a class, text, or an object without a ``delay(attempt)`` method.
+    """
+    if isinstance(strategy, type):
+        raise InvalidType(f"backoff is the class {strategy.__name__}; write {strategy.__name__}() with brackets")
+    if not callable(getattr(strategy, "delay", None)):
+        raise InvalidType(
+            f"backoff is {strategy!r}; write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
+        )
+    return strategy  # type: ignore[return-value]  # it has the one method there is
+
+
+def _freeze(instance: object, **values: object) -> None:
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
+def _wait(value: Duration, name: str) -> float:
+    amount = positive_seconds(value, name)
+    if amount > LONGEST:
+        raise InvalidValue(f"{name} is {value!r}; a wait of more than ten years is a mistake in the unit")
+    return amount
+
+
+def _number(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidType(f"{name} is {value!r}; it must be a number")
+    if not math.isfinite(value):
+        raise InvalidValue(f"{name} is {value!r}; it must be finite")
+    return float(value)
+
+
+def _jitter(value: object) -> float:
+    fraction = _number(value, "jitter")
+    if not 0 <= fraction <= 1:
+        raise InvalidValue(f"jitter is {value!r}; it is a fraction from 0 to 1, 0.2 for ±20 %")
+    return fraction
+
+
+DEFAULT_BACKOFF = ExponentialBackoff()
+"""2, 4, 8, … 60 s, ±20 %: what a handler with `retry` and no `backoff` gets."""

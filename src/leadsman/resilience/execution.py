@@ -1,0 +1,294 @@
+"""Where the cores meet the world: one handler's call under timeout, turn, retry and breaker.
+
+::
+
+    run ─ retry ─┬─ turn ─ timeout ─ call      breaker: `admit` before `run`, once per cycle
+                 ╰─ sleep, behind whoever waits for the turn
+
+A call that succeeds touches no policy: it is awaited between two attribute reads. This is the only file of the room
+that awaits, and the only one that looks at a clock.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from leadsman.clock import Clock
+from leadsman.durations import human
+from leadsman.errors import Abandoned, DeviceTimeout
+from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
+from leadsman.resilience import breaker
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy
+from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Outcome, Permit
+from leadsman.resilience.policy import CLEAR, ONCE, GiveUp, RetryPolicy, Streak, Verdict, matches
+from leadsman.timers import Timers
+
+GRACE = 5.0
+"""Seconds that a call may take to end after its timeout cancelled it; then it is abandoned."""
+
+Call = Callable[[], Awaitable[Any]]
+_PASS = Permit(0, 0, probe=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
+
+    retry: RetryPolicy = ONCE
+    backoff: BackoffStrategy = DEFAULT_BACKOFF
+    breaker: CircuitBreaker | None = None
+    timeout: float | None = None
+
+
+class Turns:
+    """A bus that its users share: one call at a time, in the order they asked."""
+
+    __slots__ = ("_holder", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._holder: object | None = None
+
+    async def take(self, who: object) -> None:
+        """Wait for the turn."""
+        await self._lock.acquire()
+        self._holder = who
+
+    def give_back(self, who: object) -> None:
+        """Let the next one have it. Whoever does not hold the turn (any more) changes nothing."""
+        if self._holder is who:
+            self._holder = None
+            self._lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What an execution needs from outside."""
+
+    timers: Timers
+    clock: Clock
+    events: Events
+
+
+class Execution:
+    """One handler's calls, with the state of their retry and breaker. One cycle at a time.
+
+    Args:
+        name: the entity, for events.
+        call: what to guard; a coroutine function without arguments.
+        rules: how.
+        world: timers, clock and events.
+        turns: the bus that the call shares with others, if any.
+        abandoned: told when a call outlives its timeout and its cancellation; the cycle's task is then left to itself.
+    """
+
+    __slots__ = (
+        "_abandoned", "_call", "_circuit", "_faulted", "_guarded", "_permit", "_slot", "_streak", "_task", "_told_abandoned",
+        "_turns", "_world", "attempts", "fired", "name", "rules",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        call: Call,
+        rules: Rules,
+        world: World,
+        *,
+        turns: Turns | None = None,
+        abandoned: Callable[[Abandoned], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.rules = rules
+        self.attempts = 0
+        """Calls made in the cycle under way, or in the last one that failed."""
+        self.fired = False
+        """Whether the timeout of the call under way has struck."""
+        self._call = call
+        self._world = world
+        self._turns = turns
+        self._told_abandoned = abandoned
+        self._guarded: Call = call if rules.timeout is None else self._timed
+        if turns is not None:
+            self._guarded = self._in_turn
+        self._streak: Streak = CLEAR
+        self._circuit: Circuit = CLOSED
+        self._permit: Permit | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._slot = 0
+        self._abandoned = False
+        self._faulted = False
+
+    @property
+    def circuit(self) -> Circuit:
+        """The breaker's state; closed for ever without a breaker."""
+        return self._circuit
+
+    @property
+    def streak(self) -> Streak:
+        """The waits since the last success, and the retries of the cycle under way."""
+        return self._streak
+
+    def admit(self) -> bool:
+        """Ask the breaker for leave to run a cycle. After True, `run` must follow."""
+        if self._circuit is CLOSED:
+            self._permit = _PASS
+            return True
+        rule = self.rules.breaker
+        assert rule is not None  # only a breaker moves the circuit
+        lease = (self.rules.timeout or 60.0) + GRACE
+        circuit, self._permit = breaker.admit(rule, self._circuit, self._world.clock.monotonic(), lease)
+        self._move(circuit)
+        return self._permit is not None
+
+    async def run(self, horizon: float = math.inf) -> Any:
+        """Make one cycle of calls and return what the call returned.
+
+        Args:
+            horizon: when the next poll is due, monotonic seconds; a retry at or after it is dropped.
+
+        Raises:
+            Exception: what the last call raised, once no more retries are due.
+            CancelledError: passed through, also when the handler's clean-up turned it into something else.
+        """
+        try:
+            result = await self._guarded()
+        except Exception as error:
+            return await self._recover(error, horizon)
+        except BaseException:
+            self._settle(Outcome.ABANDONED)
+            raise
+        if self._streak is not CLEAR or self._circuit is not CLOSED:
+            self._succeeded()
+        return result
+
+    async def _recover(self, error: Exception, horizon: float) -> Any:
+        self._streak = Streak(self._streak.waits)
+        self.attempts = 1
+        try:
+            while True:
+                verdict = self._judge(error, horizon)
+                if isinstance(verdict, GiveUp):
+                    raise error
+                await self._world.timers.sleep(verdict.delay)
+                self.attempts += 1
+                try:
+                    result = await self._guarded()
+                except Exception as again:
+                    error = again
+                else:
+                    self._succeeded()
+                    return result
+        except BaseException as final:
+            self._settle(self._outcome(final))
+            raise
+
+    def _judge(self, error: Exception, horizon: float) -> Verdict:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():  # clean-up in the handler must not turn a cancellation into a retry
+            raise asyncio.CancelledError from error
+        if self._abandoned:
+            self._abandoned = False
+            raise Abandoned("it ended at last, after it was abandoned") from error
+        world, now = self._world, self._world.clock.monotonic()
+        verdict: Verdict
+        if self._permit is not None and self._permit.probe:
+            verdict = GiveUp("probe")
+        else:
+            self._streak, verdict = self.rules.retry.step(self._streak, error, self._wait, horizon - now)
+        delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
+        world.events.emit(AttemptFailed(self.name, now, world.clock.wall(), error, self.attempts, delay, reason))
+        return verdict
+
+    def _wait(self, attempt: int) -> float:
+        """Ask the strategy, and survive it: a user's fault costs one told fault, never the poll."""
+        try:
+            delay = float(self.rules.backoff.delay(attempt))
+            if 0.0 <= delay <= LONGEST:
+                return delay
+            raise ValueError(f"{self.rules.backoff!r} answered {delay!r} seconds for attempt {attempt}")
+        except Exception as error:
+            if not self._faulted:
+                self._faulted = True
+                now, wall = self._world.clock.monotonic(), self._world.clock.wall()
+                self._world.events.emit(
+                    AppFault(now, wall, f"backoff of {self.name}; the default is used instead", error)
+                )
+            return DEFAULT_BACKOFF.delay(attempt)
+
+    def _succeeded(self) -> None:
+        self._streak = CLEAR
+        self._settle(Outcome.SUCCEEDED)
+
+    def _outcome(self, error: BaseException) -> Outcome:
+        rule = self.rules.breaker
+        neutral = not isinstance(error, Exception) or (rule is not None and matches(error, rule.ignore))
+        return Outcome.ABANDONED if neutral else Outcome.FAILED
+
+    def _settle(self, outcome: Outcome) -> None:
+        permit, self._permit = self._permit, None
+        rule = self.rules.breaker
+        if rule is not None and permit is not None:
+            self._move(breaker.settle(rule, self._circuit, permit, outcome, self._world.clock.monotonic()))
+
+    def _move(self, circuit: Circuit) -> None:
+        before, self._circuit = self._circuit, circuit
+        if type(before) is not type(circuit):
+            now, wall = self._world.clock.monotonic(), self._world.clock.wall()
+            self._world.events.emit(CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures))
+
+    async def _in_turn(self) -> Any:
+        assert self._turns is not None  # chosen in __init__
+        await self._turns.take(self)
+        try:
+            return await (self._call() if self.rules.timeout is None else self._timed())
+        finally:
+            self._turns.give_back(self)
+
+    async def _timed(self) -> Any:
+        """Bound one call. As `asyncio.timeout`, but the deadline is an entry in the heap that all calls share."""
+        timers, timeout = self._world.timers, self.rules.timeout
+        assert timeout is not None  # chosen in __init__
+        self._task = task = asyncio.current_task()
+        assert task is not None  # cycles run in tasks
+        self.fired = False
+        self._slot = timers.add(self._world.clock.monotonic() + timeout, self)
+        try:
+            result = await self._call()
+        except BaseException as error:
+            if not self.fired:
+                raise
+            if task.uncancel() == 0 and isinstance(error, asyncio.CancelledError):
+                raise self._timed_out() from error
+            raise
+        finally:
+            timers.remove(self._slot, self)
+        if self.fired:  # it swallowed the cancellation; what it returned then is not to be trusted
+            task.uncancel()
+            raise self._timed_out()
+        return result
+
+    def _timed_out(self) -> DeviceTimeout:
+        return DeviceTimeout(f"no answer within {human(self.rules.timeout or 0.0)}")
+
+    def ring(self, now: float) -> None:
+        """The deadline: cancel the call, and abandon it when it is still alive `GRACE` seconds later."""
+        if self._task is None or self._task.done():
+            return
+        if not self.fired:
+            self.fired = True
+            self._task.cancel()
+            self._slot = self._world.timers.add(now + GRACE, self)
+            return
+        self._abandoned = True
+        self._settle(Outcome.FAILED)
+        if self._turns is not None:
+            self._turns.give_back(self)
+        if self._told_abandoned is not None:
+            timeout = human(self.rules.timeout or 0.0)
+            self._told_abandoned(
+                Abandoned(
+                    f"still running {human(GRACE)} after its timeout of {timeout}; it is not called again while it runs"
+                )
+            )

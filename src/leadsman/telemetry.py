@@ -1,0 +1,207 @@
+"""What `@app.telemetry` records: read once, checked once, frozen.
+
+Every wrong word is told here, at registration, with what to write instead. Nothing wrong waits for the first failure
+in production. The words are listed once, in `Words`; the decorator and `add_telemetry` take the same ones.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from leadsman import publish as publishing
+from leadsman.adapters.adapter import Slot
+from leadsman.durations import Duration, positive_seconds, seconds
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.injection import Handler, Needs, is_async, name_of, needs_of
+from leadsman.mqtt.message import STANDARD, Delivery
+from leadsman.mqtt.topics import check_name
+from leadsman.publish import PublishRule
+from leadsman.resilience import backoff as backing_off
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.execution import Rules
+from leadsman.resilience.policy import DEFAULT_RETRY_ON, RetryPolicy, exception_types
+from leadsman.schedule import Cron
+
+LONGEST_TIMEOUT = 60.0
+"""Seconds; the default timeout is the interval, but at most this: four attempts that hang must not take a morning."""
+SHORTEST_INTERVAL = 0.01
+"""Seconds; below this a loop in the handler is the better tool."""
+UNSET: Any = object()
+
+
+class Words(TypedDict, total=False):
+    """The words of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
+
+    interval: Duration
+    """Poll at this fixed rate, 10 ms or more. Either this or `schedule`."""
+    schedule: str | Cron
+    """Poll by cron, five fields; ``Cron(…, zone="Europe/Berlin")`` for a zone other than the host's."""
+    retry: int
+    """Retries after the first call of a poll: ``retry=3`` is at most four calls. Default 0."""
+    retry_on: type[Exception] | Sequence[type[Exception]]
+    """What is retried, in place of the default: `OSError`, `TransientError` and the adapters' `transient_errors`."""
+    backoff: BackoffStrategy
+    """How long to wait before a retry. Default ``ExponentialBackoff()``."""
+    circuit_breaker: CircuitBreaker | None
+    """Rest a device that fails poll after poll. Default None."""
+    overrun: Literal["next-poll", "finish"]
+    """Whether a retry that would start at or after the next poll is dropped (default), or delays that poll."""
+    timeout: Duration | None
+    """Bound on one call. Default the interval, at most 60 s; cron 60 s; None for none."""
+    publish: PublishRule | None
+    """Which readings are told. Default None: all of them."""
+    delivery: Delivery
+    """How a reading travels. Default ``Delivery()``: QoS 1, retained."""
+    group: str | None
+    """Handlers of one group poll on common ticks, one call at a time. Default None."""
+    spread: Duration
+    """Start within this time instead of at once, always at the same point of it. Default 0."""
+    stale_after: Duration | None
+    """Without a successful poll for this long the device is stale. Default 3 intervals and the timeout; cron: twice
+    the largest gap."""
+    enabled: bool
+    """False registers the handler without polling it. Default True."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """One registered handler."""
+
+    name: str
+    handler: Handler
+    needs: Needs
+    plain: bool
+    interval: float | None
+    cron: Cron | None
+    rules: Rules
+    overrun: bool
+    publish: PublishRule | None
+    delivery: Delivery
+    group: str | None
+    spread: float
+    stale_after: float
+    enabled: bool
+
+
+def register(name: object, handler: Handler, words: Words, slots: Sequence[Slot]) -> Telemetry:
+    """Check one registration.
+
+    Raises:
+        InvalidType, InvalidValue: the message begins with the device's name.
+    """
+    device = check_name(name)
+    try:
+        return _register(device, handler, words, slots)
+    except ConfigurationError as error:
+        raise type(error)(f"telemetry {device!r}: {error}") from None
+
+
+def _register(name: str, handler: Handler, words: Words, slots: Sequence[Slot]) -> Telemetry:
+    _known(words)
+    plain = not is_async(handler)
+    needs = needs_of(handler, slots)
+    interval, cron = _when(words)
+    timeout = _timeout(words, interval)
+    return Telemetry(
+        name=name,
+        handler=handler,
+        needs=needs,
+        plain=plain,
+        interval=interval,
+        cron=cron,
+        rules=Rules(_retry(words, needs), _backoff(words), _breaker(words), timeout),
+        overrun=_overrun(words),
+        publish=None if words.get("publish") is None else publishing.checked(words["publish"]),
+        delivery=_instance(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        group=_group(words),
+        spread=seconds(words.get("spread", 0.0), "spread"),
+        stale_after=_stale_after(words, interval, cron, timeout or 0.0),
+        enabled=_instance(words, "enabled", bool, True, "True or False"),
+    )
+
+
+def _known(words: Words) -> None:
+    for word in words:
+        if word not in Words.__annotations__:
+            near = difflib.get_close_matches(word, Words.__annotations__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Words.__annotations__)}"
+            raise InvalidType(f"{word!r} is no word of telemetry; {hint}")
+
+
+def _when(words: Words) -> tuple[float | None, Cron | None]:
+    interval, schedule = words.get("interval", UNSET), words.get("schedule", UNSET)
+    if (interval is UNSET) == (schedule is UNSET):
+        raise InvalidValue("say when: either interval='60s' or schedule='0 */2 * * *', one of the two")
+    if schedule is not UNSET:
+        return None, schedule if isinstance(schedule, Cron) else Cron(schedule)
+    length = positive_seconds(interval, "interval")
+    if length < SHORTEST_INTERVAL:
+        raise InvalidValue(f"interval is {interval!r}; it must be at least {SHORTEST_INTERVAL} s")
+    return length, None
+
+
+def _timeout(words: Words, interval: float | None) -> float | None:
+    timeout = words.get("timeout", UNSET)
+    if timeout is None:
+        return None
+    if timeout is UNSET:
+        return LONGEST_TIMEOUT if interval is None else min(interval, LONGEST_TIMEOUT)
+    return positive_seconds(timeout, "timeout")
+
+
+def _retry(words: Words, needs: Needs) -> RetryPolicy:
+    retry = words.get("retry", 0)
+    if isinstance(retry, bool) or not isinstance(retry, int):
+        raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
+    if retry < 0:
+        raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
+    if "retry_on" in words:
+        return RetryPolicy(retry, exception_types(words["retry_on"], "retry_on"))
+    declared = [kind for _, slot in needs for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
+    return RetryPolicy(retry, exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors"))
+
+
+def _backoff(words: Words) -> BackoffStrategy:
+    return backing_off.checked(words["backoff"]) if "backoff" in words else DEFAULT_BACKOFF
+
+
+def _breaker(words: Words) -> CircuitBreaker | None:
+    breaker: object = words.get("circuit_breaker")
+    if breaker is None or isinstance(breaker, CircuitBreaker):
+        return breaker
+    raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
+
+
+def _overrun(words: Words) -> bool:
+    overrun = words.get("overrun", "next-poll")
+    if overrun not in ("next-poll", "finish"):
+        raise InvalidValue(f"overrun is {overrun!r}; it is 'next-poll' or 'finish'")
+    return overrun == "finish"
+
+
+def _group(words: Words) -> str | None:
+    group: object = words.get("group")
+    if group is None or (isinstance(group, str) and group.strip()):
+        return group
+    raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
+
+
+def _instance(words: Words, word: str, kind: type, default: Any, example: str) -> Any:
+    value = words.get(word, default)
+    if not isinstance(value, kind):
+        raise InvalidType(f"{word} is {value!r}; write {example}")
+    return value
+
+
+def _stale_after(words: Words, interval: float | None, cron: Cron | None, timeout: float) -> float:
+    given = words.get("stale_after")
+    if given is not None:
+        return positive_seconds(given, "stale_after")
+    if cron is not None:
+        return 2 * cron.largest_gap()
+    return 3 * (interval or 0.0) + timeout
+
+
+__all__ = ["Telemetry", "Words", "name_of", "register"]

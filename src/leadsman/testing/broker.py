@@ -1,0 +1,188 @@
+"""A broker in memory, for virtual time. It speaks to the link as a connection does, and can fail in every way a real one can."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from leadsman.errors import BrokerClosed, BrokerError, ConnectionRefused
+from leadsman.mqtt.connection import Connection, Greeting, Hooks, Terms
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.session import V5
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds until a connection attempt to a silent broker fails, as with the real client."""
+WILL_DELAY = 10.0
+"""Seconds, as the real client asks for."""
+
+
+class Delivered(NamedTuple):
+    """A message that reached the broker; `at` in virtual seconds."""
+
+    at: float
+    topic: str
+    payload: bytes
+    retain: bool
+    taken_at: float | None
+
+    @property
+    def json(self) -> Any:
+        """The payload, read as JSON."""
+        return json.loads(self.payload)
+
+
+class MemoryBroker:
+    """Keeps what it is sent in `log` and `retained`.
+
+    Attributes:
+        only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by hanging up.
+        refusals: PUBACK reason codes by topic; 0x80 and above refuse.
+        poison: topics on whose messages the broker closes the connection.
+        lose_acknowledgements: take messages, and let their PUBACK get lost.
+        refuse_connect: a CONNACK reason code for whoever connects, or None.
+        terms: what CONNACK says.
+    """
+
+    def __init__(self, terms: Terms = Terms()) -> None:
+        self.log: list[Delivered] = []
+        self.retained: dict[str, Delivered] = {}
+        self.connects: list[tuple[float, Greeting]] = []
+        self.only_v311: str | None = None
+        self.refusals: dict[str, int] = {}
+        self.poison: set[str] = set()
+        self.lose_acknowledgements = False
+        self.refuse_connect: int | None = None
+        self.terms = terms
+        self._up = True
+        self._frozen = False
+        self._clients: dict[str, _MemoryConnection] = {}
+        self._held: list[Callable[[], None]] = []
+
+    async def connect(self, greeting: Greeting, hooks: Hooks) -> Connection:
+        """Make a connection; see `leadsman.mqtt.connection.Connect`."""
+        loop = asyncio.get_running_loop()
+        self.connects.append((loop.time(), greeting))
+        if not self._up:
+            raise BrokerError("cannot connect: connection refused")
+        if self._frozen:
+            await asyncio.sleep(CONNECT_TIMEOUT)
+            raise BrokerError(f"did not answer within {CONNECT_TIMEOUT:g} s")
+        if self.only_v311 and greeting.protocol == V5:
+            if self.only_v311 == "mute":
+                raise BrokerClosed("closed before CONNACK")
+            raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
+        if self.refuse_connect is not None:
+            raise ConnectionRefused(self.refuse_connect, f"refused (0x{self.refuse_connect:02x})")
+        former = self._clients.pop(greeting.client_id, None)
+        if former is not None:
+            former.end("session taken over", will=False)
+        connection = self._clients[greeting.client_id] = _MemoryConnection(self, greeting, hooks, loop)
+        return connection
+
+    def stop(self, *, forget: bool = False) -> None:
+        """Die, as by kill -9. `forget` the retained messages too, as a broker without persistence does."""
+        self._up = False
+        self._held.clear()
+        if forget:
+            self.retained.clear()
+        for connection in list(self._clients.values()):
+            connection.end("connection lost", will=False)
+        self._clients.clear()
+
+    def start(self) -> None:
+        """Come back."""
+        self._up = True
+
+    def freeze(self) -> None:
+        """Stop answering, with all connections open, as by SIGSTOP."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Answer again, also what came meanwhile."""
+        self._frozen = False
+        held, self._held = self._held, []
+        for answer in held:
+            answer()
+
+    def cut(self) -> None:
+        """Close all connections; the broker itself lives on."""
+        for connection in list(self._clients.values()):
+            connection.end("connection reset", will=True)
+        self._clients.clear()
+
+    def messages(self, topic: str) -> list[Delivered]:
+        """What came on a topic, in order."""
+        return [delivered for delivered in self.log if delivered.topic == topic]
+
+    def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
+        """Take one PUBLISH. For the connection."""
+        if self._frozen:
+            self._held.append(lambda: self.receive(connection, packet_id, message))
+        elif not connection.open:
+            return
+        elif message.topic in self.poison:
+            self._clients.pop(connection.greeting.client_id, None)
+            connection.end("closed by the broker", will=True)
+        else:
+            code = self.refusals.get(message.topic, 0)
+            if code < 0x80:
+                self._keep(message.topic, message.payload, message.retain, message.taken_at, connection.loop.time())
+            if not self.lose_acknowledgements:
+                connection.hooks.acknowledged(packet_id, code)
+
+    def left(self, connection: "_MemoryConnection", *, will: bool) -> None:
+        """A client is gone. For the connection."""
+        client_id = connection.greeting.client_id
+        if self._clients.get(client_id) is connection:
+            del self._clients[client_id]
+        if will:
+            connection.loop.call_later(WILL_DELAY, self._publish_will, connection)
+
+    def _publish_will(self, connection: "_MemoryConnection") -> None:
+        greeting = connection.greeting
+        if self._up and greeting.client_id not in self._clients:
+            self._keep(greeting.will_topic, greeting.will_payload, True, None, connection.loop.time())
+
+    def _keep(self, topic: str, payload: bytes, retain: bool, taken_at: float | None, now: float) -> None:
+        delivered = Delivered(now, topic, payload, retain, taken_at)
+        self.log.append(delivered)
+        if retain:
+            self.retained[topic] = delivered
+
+
+class _MemoryConnection:
+    def __init__(self, broker: MemoryBroker, greeting: Greeting, hooks: Hooks, loop: asyncio.AbstractEventLoop) -> None:
+        self.terms = broker.terms
+        self.greeting = greeting
+        self.hooks = hooks
+        self.loop = loop
+        self.open = True
+        self._broker = broker
+        self._packet_id = 0
+
+    def publish(self, message: Message) -> int:
+        if not self.open:
+            raise BrokerError("not connected")
+        self._packet_id += 1
+        self.loop.call_soon(self._broker.receive, self, self._packet_id, message)
+        return self._packet_id
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        raise BrokerError("the broker in memory only listens")
+
+    async def close(self) -> None:
+        if self.open:
+            self.open = False
+            self._broker.left(self, will=False)
+
+    def abort(self) -> None:
+        if self.open:
+            self.open = False
+            self._broker.left(self, will=True)
+
+    def end(self, reason: str, *, will: bool) -> None:
+        """The broker's side closes."""
+        self.open = False
+        if will:
+            self._broker.left(self, will=True)
+        self.loop.call_soon(self.hooks.lost, reason)

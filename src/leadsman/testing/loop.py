@@ -1,0 +1,75 @@
+"""An event loop with virtual time: whenever nothing can run, the time jumps to the next thing due.
+
+The time lives in the loop, not in a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
+library are virtual too. A day of outages costs milliseconds.
+
+Threads are real. While a call made through leadsman's workers or `asyncio.to_thread` runs, the time stands still, unless
+the call makes no progress for `patience` real seconds: then it is taken for one that hangs, and the time goes on.
+"""
+
+import asyncio
+import selectors
+import time
+
+from leadsman import workers
+
+START = 1_767_225_600.0
+"""2026-01-01T00:00:00Z in epoch seconds: where the wall clock of a virtual loop begins unless told otherwise."""
+_STEP = 0.02
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A selector event loop whose `time` begins at zero and jumps.
+
+    Args:
+        wall: what the wall clock says at the start, epoch seconds.
+        patience: real seconds to wait for a thread before the time goes on without it.
+    """
+
+    def __init__(self, wall: float = START, patience: float = 5.0) -> None:
+        self._now = 0.0
+        self._wall_offset = wall
+        self._patience = patience
+        super().__init__(_JumpingSelector(self))
+        self.set_default_executor(workers.DaemonExecutor())
+
+    def time(self) -> float:
+        """Virtual monotonic seconds."""
+        return self._now
+
+    def wall_time(self) -> float:
+        """Virtual epoch seconds."""
+        return self._now + self._wall_offset
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock forward, or back when negative, as NTP or a person does. The monotonic time goes on."""
+        self._wall_offset += seconds
+
+    def block(self, seconds: float) -> None:
+        """Let time pass while the loop is blocked, as by a handler that computes."""
+        self._now += seconds
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._waiting_since: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            self._waiting_since = None
+            return ready
+        if workers.busy() and not self._out_of_patience():
+            return super().select(_STEP)
+        if timeout is None:
+            raise RuntimeError("nothing is due, and nothing will be: the program waits for ever")
+        self._loop._now += timeout  # noqa: SLF001  # the other half of one thing
+        return super().select(0)
+
+    def _out_of_patience(self) -> bool:
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since > self._loop._patience  # noqa: SLF001  # as above

@@ -1,0 +1,25 @@
+"""Text from outside, made safe to show: in a log, a topic or a terminal."""
+
+import re
+
+LONGEST = 500
+"""Characters; an error message longer than this is a payload."""
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+_SECRETS = re.compile(r"(?i)\b(password|passwd|token|secret|authorization)\b(\s*[=:]\s*)\S+")
+
+
+def clean(text: str) -> str:
+    """Escape control characters, hide credentials in URLs and after words such as ``password=``, and cut what is too long.
+
+    A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
+    drive a terminal, or the URL with its password.
+    """
+    text = _SECRETS.sub(r"\1\2***", _CREDENTIALS.sub("***@", text[: 4 * LONGEST]))
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def told(error: BaseException) -> str:
+    """An error in words: its message, or its type where it has none."""
+    return clean(str(error)) or type(error).__name__
