@@ -24,10 +24,8 @@ from leadsman.resilience.execution import World
 from leadsman.telemetry import Telemetry, Words, register
 from leadsman.timers import Timers
 
-STOP_DEADLINE = 2.0
-"""Seconds from the request to stop to the end of the process, whatever hangs."""
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.6
-"""Seconds of it for: handlers to end; the broker to take the rest; the adapters to close."""
+"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the adapters to close."""
 _RESTART = 1.0
 
 H = TypeVar("H", bound=Handler)
@@ -104,7 +102,7 @@ class App:
         """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`."""
         from leadsman.process import run  # signals and logging are no business of whoever embeds an app
 
-        run(self)
+        run(self.name, self.serve, self.stop)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

@@ -11,38 +11,43 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Any
 
 from leadsman.errors import ConfigurationError
 from leadsman.wording import clean
 from leadsman.workers import DaemonExecutor
 
-if TYPE_CHECKING:
-    from leadsman.app import App
-
 EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 70, 78, 130
 """As sysexits.h and the shell number them."""
+
+STOP_DEADLINE = 2.0
+"""Seconds from the request to stop to the end of the process, whatever hangs."""
 
 logger = logging.getLogger("leadsman")
 
 
-def run(app: "App") -> None:
-    """Serve `app` until SIGINT or SIGTERM. Returns when all ended well, else ends the process."""
+def run(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> None:
+    """Run `serve` until SIGINT or SIGTERM, which call `stop`. Returns when all ended well, else ends the process.
+
+    Args:
+        name: of the app, for messages.
+        serve: runs the app; returns how many calls would not end.
+        stop: asks it to end; called on the event loop.
+    """
     _log_to_stderr()
     try:
-        alive = _serve(app)
+        alive = _serve(serve, stop)
     except ConfigurationError as error:
-        sys.stderr.write(f"{app.name}: {clean(str(error))}\n")
+        sys.stderr.write(f"{name}: {clean(str(error))}\n")
         raise SystemExit(EX_CONFIG) from None
     if alive:
         logger.warning("%d calls did not end and were left behind", alive)
         _leave(0)
 
 
-def _serve(app: "App") -> int:
-    from leadsman.app import STOP_DEADLINE
-
+def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
     asked = 0
@@ -56,13 +61,13 @@ def _serve(app: "App") -> int:
         deadline = threading.Timer(STOP_DEADLINE, _leave, (EX_SOFTWARE,))
         deadline.daemon = True
         deadline.start()
-        loop.call_soon_threadsafe(app.stop)
+        loop.call_soon_threadsafe(stop)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        serving = loop.create_task(app.serve())
+        serving = loop.create_task(serve())
         if asked:
-            loop.call_soon(app.stop)
+            loop.call_soon(stop)
         return loop.run_until_complete(serving)
     finally:
         for number, handler in before.items():

@@ -1,6 +1,7 @@
 """Who speaks when something happens: the error topics and the log. Both tell an outage from the same notices."""
 
 import logging
+import math
 from collections.abc import Callable
 
 from leadsman import outage as outages
@@ -26,8 +27,8 @@ from leadsman.wording import clean, told
 
 logger = logging.getLogger("leadsman")
 
-DROPS_TOLD = 60.0
-"""Seconds between two log lines about dropped messages; the count goes on in between."""
+TELL_AGAIN = 60.0
+"""Seconds between two log lines about dropped messages, or about missed polls; the counts go on in between."""
 
 
 class Outages:
@@ -90,9 +91,10 @@ class Log:
         self._link_down_at: float | None = None
         self._link_reason: str | None = None
         self._circuits_open: set[str] = set()
-        self._missed: dict[str, int] = {}
+        self._missed = 0
+        self._missed_told_at = -math.inf
         self._dropped = 0
-        self._drops_told_at = -DROPS_TOLD
+        self._drops_told_at = -math.inf
 
     def observe(self, event: Event) -> None:
         """Take one event."""
@@ -149,15 +151,14 @@ class Log:
             logger.info("%s: circuit closed", event.entity)
 
     def _miss(self, event: PollMissed) -> None:
-        before = self._missed.get(event.entity, 0)
-        self._missed[event.entity] = total = before + event.polls
-        if before.bit_length() != total.bit_length():  # at 1, 2, 4, 8, …
-            logger.warning(
-                "%s: %d polls missed so far: it is slower than its schedule, or the process slept", event.entity, total
-            )
+        self._missed += event.polls
+        if event.at - self._missed_told_at >= TELL_AGAIN:
+            why = "a device is slower than its schedule, or the process slept"
+            logger.warning("%d polls missed so far, last of %s: %s", self._missed, event.entity, why)
+            self._missed_told_at = event.at
 
     def _drop(self, event: MessageDropped) -> None:
         self._dropped += event.messages
-        if event.at - self._drops_told_at >= DROPS_TOLD:
+        if event.at - self._drops_told_at >= TELL_AGAIN:
             logger.warning("%d messages dropped so far, last of %s: %s", self._dropped, event.topic, event.reason)
             self._drops_told_at = event.at

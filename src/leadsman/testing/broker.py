@@ -16,6 +16,9 @@ WILL_DELAY = 10.0
 """Seconds, as the real client asks for."""
 
 
+_TERMS = Terms()
+
+
 class Delivered(NamedTuple):
     """A message that reached the broker; `at` in virtual seconds."""
 
@@ -43,7 +46,7 @@ class MemoryBroker:
         terms: what CONNACK says.
     """
 
-    def __init__(self, terms: Terms = Terms()) -> None:
+    def __init__(self, terms: Terms = _TERMS) -> None:
         self.log: list[Delivered] = []
         self.retained: dict[str, Delivered] = {}
         self.connects: list[tuple[float, Greeting]] = []
