@@ -10,7 +10,7 @@ Duration = float | str | timedelta
 """Seconds as a number, text such as ``"250ms"`` or ``"1h30m"``, or a `datetime.timedelta`."""
 
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
-_TEXT = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit, _ in _UNITS))
+_TEXT = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
 
 
 def seconds(value: Duration, what: str = "a duration") -> float:

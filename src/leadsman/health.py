@@ -60,7 +60,7 @@ def fold(health: Health, event: Event) -> Health:
 
 def is_stale(health: Health, now: float) -> bool:
     """Whether the last success, or the start, is too long ago: seen by the clock, also when nothing failed."""
-    return now - health.fresh_at > health.stale_after
+    return now > health.fresh_at + health.stale_after
 
 
 def status(health: Health, now: float) -> str:

@@ -16,6 +16,10 @@ from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
 
 
+_NOISE = 1e-12
+"""Of a value: 20.1 and 20.2 differ by 0.1 as people count, though not as floats do."""
+
+
 class Told(NamedTuple):
     """What was last told: the fields, when (monotonic seconds), and the readings since, not counting the present one."""
 
@@ -99,7 +103,8 @@ class OnChange(PublishRule):
                 if self._differ(before, value, f"{path}{name}."):
                     return True
             elif _is_number(value) and _is_number(before):
-                if abs(value - before) > dict(self.fields).get(f"{path}{name}", self.deadband):
+                width = dict(self.fields).get(f"{path}{name}", self.deadband)
+                if abs(value - before) > width + _NOISE * max(abs(value), abs(before)):
                     return True
             else:
                 return True

@@ -52,8 +52,8 @@ class Harness:
         return self.loop.time()
 
     def run(self, duration: Duration) -> None:
-        """Let virtual time pass. Raises what the app raised, should it have ended."""
-        self.loop.run_until_complete(asyncio.sleep(seconds(duration)))
+        """Let virtual time pass, and let end what began at its last moment. Raises what the app raised, should it have ended."""
+        self.loop.run_until_complete(_passed(seconds(duration)))
         if self._serving is not None and self._serving.done():
             self._serving.result()
 
@@ -98,3 +98,9 @@ class Harness:
             document["devices"][device]["status"] for document in documents if device in document.get("devices", {})
         ]
         return [word for word, before in zip(said, [None, *said], strict=False) if word != before]
+
+
+async def _passed(duration: float) -> None:
+    await asyncio.sleep(duration)
+    for _ in range(20):
+        await asyncio.sleep(0)

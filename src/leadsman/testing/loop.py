@@ -55,21 +55,30 @@ class _JumpingSelector(selectors.DefaultSelector):
         super().__init__()
         self._loop = loop
         self._waiting_since: float | None = None
+        self._hanging = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         ready = super().select(0)
         if ready or timeout == 0:
             self._waiting_since = None
             return ready
-        if workers.busy() and not self._out_of_patience():
+        if self._a_thread_works():
             return super().select(_STEP)
         if timeout is None:
             raise RuntimeError("nothing is due, and nothing will be: the program waits for ever")
         self._loop._now += timeout  # noqa: SLF001  # the other half of one thing
         return super().select(0)
 
-    def _out_of_patience(self) -> bool:
+    def _a_thread_works(self) -> bool:
+        """Whether more calls are under way than those known to hang."""
+        busy = workers.busy()
+        self._hanging = min(self._hanging, busy)
+        if busy == self._hanging:
+            return False
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
-        return now - self._waiting_since > self._loop._patience  # noqa: SLF001  # as above
+        if now - self._waiting_since > self._loop._patience:  # noqa: SLF001  # as above
+            self._hanging, self._waiting_since = busy, None
+            return False
+        return True

@@ -1,0 +1,9 @@
+import os
+
+from hypothesis import settings
+
+pytest_plugins = ["leadsman.testing.fixtures"]
+
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")

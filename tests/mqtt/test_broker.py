@@ -1,0 +1,54 @@
+import pytest
+
+from leadsman import Broker
+from leadsman.errors import InvalidType, InvalidValue
+
+
+def test_a_url_is_read():
+    broker = Broker.from_url("mqtts://ann:s%40crt@host.lan:8884?ca=/ca.pem&cert=/me.pem&key=/me.key")
+
+    assert (broker.host, broker.port, broker.scheme, broker.tls) == ("host.lan", 8884, "mqtts", True)
+    assert (broker.username, broker.password) == ("ann", "s@crt")
+    assert (broker.ca, broker.cert, broker.key, broker.insecure) == ("/ca.pem", "/me.pem", "/me.key", False)
+
+
+@pytest.mark.parametrize(("url", "port"), [("mqtt://h", 1883), ("mqtts://h", 8883), ("ws://h", 80), ("wss://h/mqtt", 443), ("mqtt://[::1]", 1883)])
+def test_the_port_follows_from_the_scheme(url, port):
+    assert Broker.from_url(url).port == port
+
+
+def test_the_password_is_never_shown():
+    broker = Broker.from_url("mqtt://ann:hunter2@host")
+
+    assert "hunter2" not in f"{broker} {broker!r}"
+
+
+@pytest.mark.parametrize("url", ["", "host", "http://host", "mqtt://", "mqtt://h:99999", "mqtt://h:x", "mqtts://h?colour=red", "mqtt://h?ca=/ca.pem", "mqtt://[::1"])
+def test_a_wrong_url_is_refused_with_what_to_write(url):
+    with pytest.raises(InvalidValue, match="mqtt|known are"):
+        Broker.from_url(url)
+
+
+def test_a_refusal_does_not_show_the_password():
+    with pytest.raises(InvalidValue) as caught:
+        Broker.from_url("http://ann:hunter2@host:x")
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", [None, 1883, b"mqtt://h"])
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(InvalidType):
+        Broker.from_url(url)
+
+
+def test_the_environment_is_read():
+    assert Broker.from_environment({}) == Broker()
+    assert Broker.from_environment({"MQTT__URL": "mqtt://a:1"}) == Broker("a", 1)
+    assert Broker.from_environment({"MQTT__HOST": "b", "MQTT__USERNAME": "u", "MQTT__PASSWORD": "p"}) == Broker("b", username="u", password="p")
+    assert Broker.from_environment({"MQTT__TLS": "true"}).port == 8883
+
+
+def test_a_wrong_port_in_the_environment_is_named():
+    with pytest.raises(InvalidValue, match="MQTT__PORT"):
+        Broker.from_environment({"MQTT__PORT": "many"})

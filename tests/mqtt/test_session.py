@@ -1,0 +1,98 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.mqtt.session import V5, V311, Session, connected, failed, refused
+
+
+def outage(seconds, draw=0.5, session=Session()):
+    """Fail for so long; the waits taken, with the time of each."""
+    now, waits = 0.0, []
+    while now < seconds:
+        session, wait = failed(session, now, draw)
+        waits.append((now, wait))
+        now += wait
+    return waits, session
+
+
+def test_in_the_first_minute_the_waits_are_short_and_fully_jittered():
+    waits = [wait for at, wait in outage(59)[0]]
+
+    assert all(0.1 <= wait <= 0.8 for wait in waits)
+    assert failed(Session(), 0.0, 0.0)[1] == 0.1
+    assert failed(Session(), 0.0, 0.999)[1] == pytest.approx(0.8, abs=0.01)
+
+
+def test_after_it_they_double_up_to_half_a_minute():
+    waits = [wait for at, wait in outage(600, draw=0.99999)[0] if at >= 60]
+
+    assert [round(wait, 1) for wait in waits[:7]] == [1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+def test_a_settled_connection_ends_the_outage():
+    _, session = outage(600)
+
+    session, wait = failed(connected(session, 700.0), 705.0, 0.5)
+
+    assert wait < 0.8
+    assert session.outage_since == 705.0
+
+
+def test_a_link_that_flaps_goes_on_backing_off():
+    _, session = outage(600)
+
+    session, wait = failed(connected(session, 700.0), 704.0, 0.5)
+
+    assert wait > 10
+
+
+@pytest.mark.parametrize("code", [0x86, 0x87])
+def test_refused_credentials_are_tried_slowly(code):
+    session, waits = Session(), []
+    for now in range(6):
+        session, wait = refused(session, code, float(now), 0.999)
+        waits.append(round(wait))
+
+    assert waits == [30, 60, 120, 240, 300, 300]
+
+
+def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
+    session, wait = refused(Session(), 0x84, 0.0, 0.5)
+
+    assert (session.protocol, wait) == (V311, 0.1)
+    assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
+
+
+def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time():
+    session, _ = failed(Session(), 0.0, 0.5, mute=True)
+    assert session.protocol == V5
+
+    session, _ = failed(session, 1.0, 0.5, mute=True)
+    assert session.protocol == V311
+
+
+def test_a_version_that_worked_is_kept_over_cuts():
+    session = Session(protocol=V311)
+
+    session, _ = failed(connected(session, 0.0), 100.0, 0.5)
+
+    assert session.protocol == V311
+
+
+def test_a_busy_broker_is_backed_off_from_as_an_unreachable_one():
+    assert refused(Session(), 0x89, 0.0, 0.0) == failed(Session(), 0.0, 0.0)
+
+
+events = st.lists(st.tuples(st.sampled_from(["up", "cut", "mute", "refused"]), st.integers(0, 255), st.floats(0, 1000)), max_size=50)
+
+
+@given(events, st.floats(0, 1, exclude_max=True))
+def test_no_history_makes_it_hammer_or_give_up(history, draw):
+    session, now = Session(), 0.0
+    for what, code, passed in history:
+        now += passed
+        if what == "up":
+            session = connected(session, now)
+            continue
+        session, wait = refused(session, code, now, draw) if what == "refused" else failed(session, now, draw, mute=what == "mute")
+        assert 0.1 <= wait <= 300

@@ -1,0 +1,202 @@
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman import CircuitBreaker
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.breaker import CLOSED, Closed, HalfOpen, Open, Outcome, Permit, admit, settle
+
+RULE = CircuitBreaker(threshold=2)
+LEASE = 60.0
+
+
+def run(rule, circuit, outcomes, now=0.0):
+    """Poll once per outcome; a refused poll consumes none."""
+    for outcome in outcomes:
+        permit = None
+        while permit is None:
+            circuit, permit = admit(rule, circuit, now, LEASE)
+        circuit = settle(rule, circuit, permit, outcome, now)
+    return circuit
+
+
+def opened(rule=RULE):
+    return run(rule, CLOSED, [Outcome.FAILED] * rule.threshold)
+
+
+class TestClosed:
+    def test_admits_everybody(self):
+        assert admit(RULE, CLOSED, 0, LEASE) == (CLOSED, Permit(0, 0, probe=False))
+
+    def test_opens_after_the_threshold_of_failed_cycles_in_a_row(self):
+        assert run(RULE, CLOSED, [Outcome.FAILED]) == Closed(0, failures=1)
+        assert isinstance(run(RULE, CLOSED, [Outcome.FAILED] * 2), Open)
+
+    def test_forgets_failures_at_a_success(self):
+        circuit = run(RULE, CLOSED, [Outcome.FAILED, Outcome.SUCCEEDED, Outcome.FAILED])
+
+        assert circuit == Closed(0, failures=1)
+
+    def test_an_abandoned_cycle_neither_counts_nor_forgives(self):
+        circuit = run(RULE, CLOSED, [Outcome.FAILED, Outcome.ABANDONED])
+
+        assert circuit == Closed(0, failures=1)
+
+    def test_a_success_without_failures_changes_nothing_at_all(self):
+        assert run(RULE, CLOSED, [Outcome.SUCCEEDED]) is CLOSED
+
+
+class TestOpen:
+    def test_refuses_exactly_one_poll_and_probes_at_the_next(self):
+        circuit = opened()
+
+        circuit, first = admit(RULE, circuit, 60, LEASE)
+        circuit, second = admit(RULE, circuit, 120, LEASE)
+
+        assert first is None
+        assert second is not None
+        assert second.probe
+
+    def test_a_late_outcome_of_the_closed_state_counts_for_nothing(self):
+        _, permit = admit(RULE, CLOSED, 0, LEASE)
+        circuit = opened()
+
+        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, 1) is circuit
+        assert settle(RULE, circuit, permit, Outcome.FAILED, 1) is circuit
+
+
+class TestHalfOpen:
+    def half_open(self, rule=RULE, now=0.0):
+        circuit, _ = admit(rule, opened(rule), now, LEASE)
+        return admit(rule, circuit, now, LEASE)
+
+    def test_admits_one_probe_of_five(self):
+        circuit, permit = self.half_open()
+        others = []
+        for _ in range(4):
+            circuit, other = admit(RULE, circuit, 0, LEASE)
+            others.append(other)
+
+        assert permit is not None
+        assert others == [None] * 4
+
+    def test_closes_when_the_probe_succeeds(self):
+        circuit, permit = self.half_open()
+
+        circuit = settle(RULE, circuit, permit, Outcome.SUCCEEDED, 1)
+
+        assert isinstance(circuit, Closed)
+        assert circuit.failures == 0
+
+    def test_opens_again_when_the_probe_fails_and_counts_the_openings(self):
+        circuit, permit = self.half_open()
+
+        circuit = settle(RULE, circuit, permit, Outcome.FAILED, 1)
+
+        assert isinstance(circuit, Open)
+        assert (circuit.opens, circuit.failures) == (2, 3)
+
+    def test_an_abandoned_probe_gives_its_place_back(self):
+        circuit, permit = self.half_open()
+
+        circuit = settle(RULE, circuit, permit, Outcome.ABANDONED, 1)
+
+        assert isinstance(circuit, HalfOpen)
+        assert admit(RULE, circuit, 1, LEASE)[1] is not None
+
+    def test_a_probe_that_never_reports_gives_its_place_back_when_its_lease_ends(self):
+        circuit, permit = self.half_open(now=0)
+
+        still_held = admit(RULE, circuit, LEASE - 0.1, LEASE)[1]
+        circuit, replacement = admit(RULE, circuit, LEASE + 0.1, LEASE)
+
+        assert still_held is None
+        assert replacement is not None
+        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, LEASE + 1) is circuit
+
+    def test_a_permit_counts_once(self):
+        rule = CircuitBreaker(1, successes=2)
+        circuit, permit = self.half_open(rule)
+
+        once = settle(rule, circuit, permit, Outcome.SUCCEEDED, 1)
+
+        assert settle(rule, once, permit, Outcome.SUCCEEDED, 1) is once
+
+    def test_several_probes_and_successes_may_be_asked_for(self):
+        rule = CircuitBreaker(1, probes=2, successes=2)
+        circuit, first = self.half_open(rule)
+        circuit, second = admit(rule, circuit, 0, LEASE)
+        circuit, third = admit(rule, circuit, 0, LEASE)
+
+        circuit = settle(rule, circuit, first, Outcome.SUCCEEDED, 1)
+        halfway = circuit
+        circuit = settle(rule, circuit, second, Outcome.SUCCEEDED, 1)
+
+        assert third is None
+        assert isinstance(halfway, HalfOpen)
+        assert isinstance(circuit, Closed)
+
+    def test_a_late_probe_of_an_earlier_half_open_counts_for_nothing(self):
+        circuit, permit = self.half_open()
+        circuit = settle(RULE, circuit, permit, Outcome.FAILED, 1)
+        circuit, _ = admit(RULE, circuit, 2, LEASE)
+        circuit, _ = admit(RULE, circuit, 3, LEASE)
+
+        assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, 4) is circuit
+
+
+rules = st.builds(
+    CircuitBreaker, st.integers(1, 4), probes=st.integers(1, 3), successes=st.integers(1, 3)
+)
+steps = st.lists(st.tuples(st.sampled_from(["admit", "settle"]), st.sampled_from(Outcome), st.integers(0, 9), st.floats(0, 100)), max_size=60)
+
+
+@given(rules, steps)
+def test_no_history_breaks_the_machine(rule, history):
+    circuit, permits, now = CLOSED, [], 0.0
+    for action, outcome, which, passed in history:
+        now += passed
+        generation = circuit.generation
+        if action == "admit":
+            circuit, permit = admit(rule, circuit, now, LEASE)
+            permits += [permit] if permit else []
+        elif permits:
+            circuit = settle(rule, circuit, permits[which % len(permits)], outcome, now)
+        assert circuit.generation >= generation
+        if isinstance(circuit, HalfOpen):
+            assert len([held for held in circuit.out if held[1] > now]) <= rule.probes
+        if isinstance(circuit, Closed):
+            assert circuit.failures < rule.threshold
+
+
+@given(rules, steps)
+def test_once_the_device_answers_the_circuit_closes(rule, history):
+    circuit, now = CLOSED, 0.0
+    for _, outcome, _, passed in history:
+        now += passed
+        circuit, permit = admit(rule, circuit, now, LEASE)
+        if permit:
+            circuit = settle(rule, circuit, permit, outcome, now)
+
+    for _ in range(2 + rule.successes):
+        now += LEASE + 1
+        circuit, permit = admit(rule, circuit, now, LEASE)
+        if permit:
+            circuit = settle(rule, circuit, permit, Outcome.SUCCEEDED, now)
+
+    assert isinstance(circuit, Closed)
+    assert circuit.failures == 0
+
+
+@pytest.mark.parametrize("words", [{"threshold": 0}, {"threshold": -1}, {"probes": 0}, {"successes": 0}])
+def test_an_impossible_breaker_is_refused_at_construction(words):
+    with pytest.raises(InvalidValue, match="1 or more"):
+        CircuitBreaker(**words)
+
+
+@pytest.mark.parametrize("words", [{"threshold": True}, {"threshold": 2.0}, {"threshold": "5"}, {"ignore": asyncio.CancelledError}])
+def test_a_breaker_of_the_wrong_type_is_refused_at_construction(words):
+    with pytest.raises(InvalidType):
+        CircuitBreaker(**words)

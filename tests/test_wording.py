@@ -1,0 +1,31 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.wording import LONGEST, clean, told
+
+
+@given(st.text())
+def test_clean_text_is_one_printable_line_of_bounded_length(text):
+    assert clean(text).isprintable()
+    assert len(clean(text)) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mqtt://ann:hunter2@host:1883/x", "mqtt://***@host:1883/x"),
+        ("https://token@host", "https://***@host"),
+        ("login failed, password=hunter2", "login failed, password=***"),
+        ("Authorization: hunter2", "Authorization: ***"),
+        ("\x1b[31mred\r\nForged line", "\\x1b[31mred\\r\\nForged line"),
+        ("plain", "plain"),
+    ],
+)
+def test_secrets_and_control_characters_are_not_shown(text, shown):
+    assert clean(text) == shown
+
+
+def test_an_error_without_words_is_named():
+    assert told(TimeoutError()) == "TimeoutError"
+    assert told(OSError("gone")) == "gone"

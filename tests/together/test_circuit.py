@@ -1,0 +1,123 @@
+import logging
+
+import pytest
+
+from leadsman import App, CircuitBreaker
+from leadsman.testing import Outages, Scripted, fail
+
+READING = {"t": 21.5}
+
+
+def app_with(handler, **words):
+    app = App("app")
+    app.add_telemetry("d", handler, **{"interval": "1m", **words})
+    return app
+
+
+def test_an_open_circuit_skips_exactly_one_poll_then_probes(harness):
+    sensor = Scripted(fail(99))
+
+    harness(app_with(sensor, circuit_breaker=CircuitBreaker(2))).run("9m")
+
+    assert [round(call) for call in sensor.calls] == [0, 60, 180, 300, 420, 540]
+
+
+def test_a_probe_is_a_single_call_without_retries(harness):
+    sensor = Scripted(fail(99))
+
+    harness(app_with(sensor, retry=3, interval="5m", circuit_breaker=CircuitBreaker(1))).run("50m")
+
+    assert [round(call) for call in sensor.calls[4:]] == [600, 1200, 1800, 2400, 3000]
+
+
+def test_the_circuit_closes_when_a_probe_succeeds(harness):
+    app = harness(app_with(Outages(READING, [("0s", "3m")]), circuit_breaker=CircuitBreaker(1)))
+
+    app.run("10m")
+
+    assert app.statuses("d") == ["starting", "circuit_open", "ok"]
+    assert app.availability("d") == ["online", "offline", "online", ]
+
+
+@pytest.mark.parametrize("words", [{"retry": 0}, {"retry": 2}, {"retry": 2, "retry_on": KeyError}])
+def test_every_cycle_that_failed_for_good_counts_once_whatever_was_retried(harness, words):
+    app = harness(app_with(Scripted(fail(99)), circuit_breaker=CircuitBreaker(3), **words))
+
+    app.run("1m30s")
+    before = app.statuses("d")
+    app.run("1m")
+
+    assert before == ["starting", "error"]
+    assert app.statuses("d") == ["starting", "error", "circuit_open"]
+
+
+def test_an_ignored_error_neither_opens_nor_closes_the_circuit(harness):
+    quiet = app_with(Scripted(fail(99, KeyError("rate limit"))), circuit_breaker=CircuitBreaker(2, ignore=KeyError))
+    probing = Scripted(fail(1), fail(3, KeyError("rate limit")), READING)
+    loud = app_with(probing, circuit_breaker=CircuitBreaker(1, ignore=KeyError))
+
+    first, second = harness(quiet), harness(loud)
+    first.run("10m")
+    second.run("4m30s")
+
+    assert "circuit_open" not in first.statuses("d")
+    assert second.statuses("d") == ["starting", "circuit_open"]
+    assert [round(call) for call in probing.calls] == [0, 120, 180, 240]
+    second.run("1m")
+    assert second.statuses("d")[-1] == "ok"
+
+
+def test_a_result_that_cannot_be_published_counts_as_a_failed_cycle(harness):
+    app = harness(app_with(Scripted({"odd": {1, 2}}), circuit_breaker=CircuitBreaker(2)))
+
+    app.run("3m")
+
+    assert app.statuses("d") == ["starting", "error", "circuit_open"]
+    assert app.errors("d")[0]["type"] == "ResultError"
+
+
+def test_one_specification_given_to_many_handlers_opens_for_the_failing_one_only(harness):
+    app, breaker = App("app"), CircuitBreaker(3)
+    app.add_telemetry("indoor", Scripted(fail(99)), interval="1m", circuit_breaker=breaker)
+    app.add_telemetry("outdoor", Scripted(READING), interval="1m", circuit_breaker=breaker)
+    running = harness(app)
+
+    running.run("10m")
+
+    assert running.statuses("indoor")[-1] == "circuit_open"
+    assert running.statuses("outdoor") == ["starting", "ok"]
+
+
+def test_the_status_never_flaps_between_error_and_circuit_open(harness):
+    app = harness(app_with(Scripted(fail(9999)), retry=2, circuit_breaker=CircuitBreaker(3)))
+
+    app.run("6h")
+
+    assert app.statuses("d") == ["starting", "error", "circuit_open"]
+
+
+def test_an_open_circuit_is_seen_also_when_the_device_has_gone_stale_meanwhile(harness):
+    app = harness(app_with(Scripted(fail(9999)), circuit_breaker=CircuitBreaker(1)))
+
+    app.run("1h")
+
+    device = app.status()["devices"]["d"]
+    assert (device["status"], device["stale"], device["circuit"]) == ("circuit_open", True, "open")
+    assert device["consecutive_failures"] > 25
+    assert device["last_error"] == "OSError: scripted"
+    assert device["failing_since"] == "2026-01-01T00:00:00.000Z"
+    assert device["last_success_at"] is None
+    assert device["next_poll_at"].startswith("2026-01-01T01:0")
+
+
+def test_a_day_with_an_open_circuit_is_a_few_dozen_log_lines(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = harness(app_with(Outages(READING, [("1m", "24h")]), interval=30, retry=3, circuit_breaker=CircuitBreaker(3)))
+
+    app.run("25h")
+
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) < 50
+    assert sum("circuit open" in line for line in lines) == 1
+    assert [line for line in lines if "recovered" in line] == [line for line in lines if "recovered after 23h58m" in line]
+    assert not any("/3)" in line for line in lines)
