@@ -28,7 +28,9 @@ def test_a_duration_is_read_as_people_write_it(written, meant):
     assert seconds(written) == meant
 
 
-@pytest.mark.parametrize("text", ["5", "", "m", "5 m", "m5", "30s5m", "5m5m", "-5m", "+5m", "5minutes", "1h-30m", "nan", "inf", "٥m "])
+@pytest.mark.parametrize(
+    "text", ["5", "", "m", "5 m", "m5", "30s5m", "5m5m", "-5m", "+5m", "5minutes", "1h-30m", "nan", "inf", "٥m "]
+)
 def test_text_that_is_no_duration_is_refused_with_an_example(text):
     with pytest.raises(InvalidValue, match="such as '90s'"):
         seconds(text, "interval")

@@ -39,7 +39,12 @@ def test_a_failed_poll_makes_it_an_error_that_tells_why_and_since_when():
     health = after(failed(5.0), failed(6.0, ValueError("odd")))
 
     assert status(health, 7.0) == "error"
-    assert (health.failures, health.failing_wall, health.error_type, health.error_message) == (2, 1005.0, "ValueError", "odd")
+    assert (health.failures, health.failing_wall, health.error_type, health.error_message) == (
+        2,
+        1005.0,
+        "ValueError",
+        "odd",
+    )
 
 
 def test_a_reading_ends_the_error():

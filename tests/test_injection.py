@@ -94,7 +94,7 @@ def test_methods_partials_and_callable_objects_are_handlers():
         assert is_async(handler)
     assert needs_of(Reader().read, slots)[0][0] == "port"
     assert needs_of(Reader(), slots)[0][0] == "port"
-    assert not is_async(lambda: {})
+    assert not is_async(dict)
 
 
 def test_generators_classes_and_things_that_cannot_be_called_are_refused():

@@ -25,7 +25,12 @@ def taken(at):
 
 
 def test_an_outage_is_told_at_onset_and_when_failures_double():
-    assert told(failed(n) for n in range(10)) == [(0, "onset", 1), (1, "reminder", 2), (3, "reminder", 4), (7, "reminder", 8)]
+    assert told(failed(n) for n in range(10)) == [
+        (0, "onset", 1),
+        (1, "reminder", 2),
+        (3, "reminder", 4),
+        (7, "reminder", 8),
+    ]
 
 
 def test_after_an_hour_reminders_come_hourly():

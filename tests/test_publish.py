@@ -9,7 +9,11 @@ from leadsman.publish import Told, checked
 values = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.booleans(), st.text(max_size=2), st.none())
 readings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 rules = st.recursive(
-    st.one_of(st.builds(OnChange, st.floats(0, 3)), st.builds(Every, st.floats(0.1, 10)), st.builds(Every, n=st.integers(1, 5))),
+    st.one_of(
+        st.builds(OnChange, st.floats(0, 3)),
+        st.builds(Every, st.floats(0.1, 10)),
+        st.builds(Every, n=st.integers(1, 5)),
+    ),
     lambda inner: st.builds(lambda a, b: a | b, inner, inner) | st.builds(lambda a, b: a & b, inner, inner),
     max_leaves=4,
 )
@@ -42,7 +46,13 @@ def test_a_field_may_have_a_deadband_of_its_own():
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [({"on": True}, {"on": False}), ({"s": "a"}, {"s": "b"}), ({"l": [1]}, {"l": [2]}), ({"a": 1}, {"a": None}), ({"a": 1}, {"a": True})],
+    [
+        ({"on": True}, {"on": False}),
+        ({"s": "a"}, {"s": "b"}),
+        ({"l": [1]}, {"l": [2]}),
+        ({"a": 1}, {"a": None}),
+        ({"a": 1}, {"a": True}),
+    ],
 )
 def test_what_is_no_number_compares_exactly_whatever_the_deadband(old, new):
     assert changed(old, new, deadband=100)

@@ -47,10 +47,22 @@ def test_a_model_and_a_dataclass_become_dicts():
 
 def test_dates_times_enums_and_nesting_are_written_plainly():
     fields, _ = fields_of(
-        {"day": date(2026, 4, 8), "at": datetime(2026, 1, 1, 12, tzinfo=UTC), "mode": Mode.HEAT, "in": {"a": [1, (2, 3)]}, "Größe": "ü"}
+        {
+            "day": date(2026, 4, 8),
+            "at": datetime(2026, 1, 1, 12, tzinfo=UTC),
+            "mode": Mode.HEAT,
+            "in": {"a": [1, (2, 3)]},
+            "Größe": "ü",
+        }
     )
 
-    assert fields == {"day": "2026-04-08", "at": "2026-01-01T12:00:00.000Z", "mode": "heat", "in": {"a": [1, [2, 3]]}, "Größe": "ü"}
+    assert fields == {
+        "day": "2026-04-08",
+        "at": "2026-01-01T12:00:00.000Z",
+        "mode": "heat",
+        "in": {"a": [1, [2, 3]]},
+        "Größe": "ü",
+    }
 
 
 @pytest.mark.parametrize("number", [nan, inf, -inf])
@@ -65,7 +77,21 @@ def test_a_reading_of_nothing_but_nan_is_a_failure():
         fields_of({"t": nan})
 
 
-@pytest.mark.parametrize("value", [{1, 2}, b"bytes", decimal.Decimal("1.5"), 1j, object(), lambda: 1, 2**70, -(2**70), "\ud800", datetime(2026, 1, 1)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        {1, 2},
+        b"bytes",
+        decimal.Decimal("1.5"),
+        1j,
+        object(),
+        lambda: 1,
+        2**70,
+        -(2**70),
+        "\ud800",
+        datetime(2026, 1, 1),
+    ],
+)
 def test_what_json_cannot_carry_is_a_failure_that_names_the_field(value):
     with pytest.raises(ResultError, match="'odd'"):
         fields_of({"fine": 1, "odd": value})
@@ -92,7 +118,16 @@ def test_a_structure_that_contains_itself_is_a_failure():
 
 
 anything = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary(max_size=3), st.dates(), st.datetimes()),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(),
+        st.binary(max_size=3),
+        st.dates(),
+        st.datetimes(),
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3),
     max_leaves=10,
 )

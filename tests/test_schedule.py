@@ -72,7 +72,10 @@ def test_a_daily_slot_stays_at_its_hour_through_both_clock_changes():
 
 
 def test_a_slot_in_the_hour_that_spring_skips_runs_right_after_it():
-    assert slots(Cron("30 2 * * *", zone="Europe/Berlin"), at(2026, 3, 28, 12), 2) == ["03-29 03:00 CEST", "03-30 02:30 CEST"]
+    assert slots(Cron("30 2 * * *", zone="Europe/Berlin"), at(2026, 3, 28, 12), 2) == [
+        "03-29 03:00 CEST",
+        "03-30 02:30 CEST",
+    ]
 
 
 def test_a_slot_in_the_hour_that_autumn_repeats_runs_once():
@@ -105,7 +108,9 @@ def test_without_a_zone_the_hosts_is_taken():
     assert Cron("0 0 * * *").after(0) > 0
 
 
-@pytest.mark.parametrize("expression", ["* * * *", "* * * * * *", "", "61 * * * *", "x * * * *", "0 0 30 2 *", "@daily"])
+@pytest.mark.parametrize(
+    "expression", ["* * * *", "* * * * * *", "", "61 * * * *", "x * * * *", "0 0 30 2 *", "@daily"]
+)
 def test_a_wrong_expression_is_refused_with_an_example(expression):
     with pytest.raises(InvalidValue, match="schedule"):
         Cron(expression, zone="UTC")

@@ -138,7 +138,26 @@ def test_every_word_is_tried_wrongly_above():
     assert set(Words.__annotations__) <= {word for words, _, _ in WRONG for word in words}
 
 
-@pytest.mark.parametrize("name", ["", " ", " a", "a/b", "a+", "#", "a\0b", "a\nb", "\u2028", "x" * 201, "status", "error", "introspect", "registry", "$SYS"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        " a",
+        "a/b",
+        "a+",
+        "#",
+        "a\0b",
+        "a\nb",
+        "\u2028",
+        "x" * 201,
+        "status",
+        "error",
+        "introspect",
+        "registry",
+        "$SYS",
+    ],
+)
 def test_a_name_that_is_no_topic_level_is_refused(name):
     with pytest.raises(InvalidValue, match="device name"):
         App("app").add_telemetry(name, read, interval=5)
@@ -165,14 +184,25 @@ def test_a_name_is_registered_once():
 
 @pytest.mark.parametrize(
     "words",
-    [{"name": ""}, {"name": "a/b"}, {"name": "a#"}, {"name": "a", "prefix": "a//b"}, {"name": "a", "prefix": "+/b"}, {"name": "a", "heartbeat": 0}, {"name": "a", "mqtt": "http://x"}, {"name": "a", "instance": "x/y"}],
+    [
+        {"name": ""},
+        {"name": "a/b"},
+        {"name": "a#"},
+        {"name": "a", "prefix": "a//b"},
+        {"name": "a", "prefix": "+/b"},
+        {"name": "a", "heartbeat": 0},
+        {"name": "a", "mqtt": "http://x"},
+        {"name": "a", "instance": "x/y"},
+    ],
 )
 def test_a_wrong_app_is_refused(words):
     with pytest.raises(InvalidValue):
         App(**words)
 
 
-@pytest.mark.parametrize("words", [{"name": 5}, {"name": "a", "version": 1.0}, {"name": "a", "mqtt": 1883}, {"name": "a", "adapters": 5}])
+@pytest.mark.parametrize(
+    "words", [{"name": 5}, {"name": "a", "version": 1.0}, {"name": "a", "mqtt": 1883}, {"name": "a", "adapters": 5}]
+)
 def test_an_app_of_the_wrong_type_is_refused(words):
     with pytest.raises(InvalidType):
         App(**words)

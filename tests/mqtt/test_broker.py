@@ -12,7 +12,10 @@ def test_a_url_is_read():
     assert (broker.ca, broker.cert, broker.key, broker.insecure) == ("/ca.pem", "/me.pem", "/me.key", False)
 
 
-@pytest.mark.parametrize(("url", "port"), [("mqtt://h", 1883), ("mqtts://h", 8883), ("ws://h", 80), ("wss://h/mqtt", 443), ("mqtt://[::1]", 1883)])
+@pytest.mark.parametrize(
+    ("url", "port"),
+    [("mqtt://h", 1883), ("mqtts://h", 8883), ("ws://h", 80), ("wss://h/mqtt", 443), ("mqtt://[::1]", 1883)],
+)
 def test_the_port_follows_from_the_scheme(url, port):
     assert Broker.from_url(url).port == port
 
@@ -23,7 +26,20 @@ def test_the_password_is_never_shown():
     assert "hunter2" not in f"{broker} {broker!r}"
 
 
-@pytest.mark.parametrize("url", ["", "host", "http://host", "mqtt://", "mqtt://h:99999", "mqtt://h:x", "mqtts://h?colour=red", "mqtt://h?ca=/ca.pem", "mqtt://[::1"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host",
+        "http://host",
+        "mqtt://",
+        "mqtt://h:99999",
+        "mqtt://h:x",
+        "mqtts://h?colour=red",
+        "mqtt://h?ca=/ca.pem",
+        "mqtt://[::1",
+    ],
+)
 def test_a_wrong_url_is_refused_with_what_to_write(url):
     with pytest.raises(InvalidValue, match="mqtt|known are"):
         Broker.from_url(url)
@@ -45,7 +61,9 @@ def test_what_is_no_url_is_refused(url):
 def test_the_environment_is_read():
     assert Broker.from_environment({}) == Broker()
     assert Broker.from_environment({"MQTT__URL": "mqtt://a:1"}) == Broker("a", 1)
-    assert Broker.from_environment({"MQTT__HOST": "b", "MQTT__USERNAME": "u", "MQTT__PASSWORD": "p"}) == Broker("b", username="u", password="p")
+    assert Broker.from_environment({"MQTT__HOST": "b", "MQTT__USERNAME": "u", "MQTT__PASSWORD": "p"}) == Broker(
+        "b", username="u", password="p"
+    )
     assert Broker.from_environment({"MQTT__TLS": "true"}).port == 8883
 
 

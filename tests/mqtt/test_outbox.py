@@ -157,7 +157,9 @@ def test_the_oldest_message_is_known():
 
 
 actions = st.lists(
-    st.tuples(st.sampled_from(["put", "take", "accept", "drop", "rest", "wake", "lost", "defer"]), st.sampled_from("abc")),
+    st.tuples(
+        st.sampled_from(["put", "take", "accept", "drop", "rest", "wake", "lost", "defer"]), st.sampled_from("abc")
+    ),
     max_size=120,
 )
 

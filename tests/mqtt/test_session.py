@@ -83,7 +83,9 @@ def test_a_busy_broker_is_backed_off_from_as_an_unreachable_one():
     assert refused(Session(), 0x89, 0.0, 0.0) == failed(Session(), 0.0, 0.0)
 
 
-events = st.lists(st.tuples(st.sampled_from(["up", "cut", "mute", "refused"]), st.integers(0, 255), st.floats(0, 1000)), max_size=50)
+events = st.lists(
+    st.tuples(st.sampled_from(["up", "cut", "mute", "refused"]), st.integers(0, 255), st.floats(0, 1000)), max_size=50
+)
 
 
 @given(events, st.floats(0, 1, exclude_max=True))
@@ -94,5 +96,7 @@ def test_no_history_makes_it_hammer_or_give_up(history, draw):
         if what == "up":
             session = connected(session, now)
             continue
-        session, wait = refused(session, code, now, draw) if what == "refused" else failed(session, now, draw, mute=what == "mute")
+        session, wait = (
+            refused(session, code, now, draw) if what == "refused" else failed(session, now, draw, mute=what == "mute")
+        )
         assert 0.1 <= wait <= 300

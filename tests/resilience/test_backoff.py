@@ -108,7 +108,14 @@ def test_a_wait_of_the_wrong_type_is_refused_at_construction(kind, wait):
 
 @pytest.mark.parametrize(
     "words",
-    [{"factor": 0.5}, {"factor": float("nan")}, {"jitter": -0.1}, {"jitter": 1.1}, {"jitter": float("inf")}, {"max_delay": 0}],
+    [
+        {"factor": 0.5},
+        {"factor": float("nan")},
+        {"jitter": -0.1},
+        {"jitter": 1.1},
+        {"jitter": float("inf")},
+        {"max_delay": 0},
+    ],
 )
 def test_an_impossible_parameter_is_refused_at_construction(words):
     with pytest.raises(InvalidValue):

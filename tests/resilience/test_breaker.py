@@ -147,10 +147,11 @@ class TestHalfOpen:
         assert settle(RULE, circuit, permit, Outcome.SUCCEEDED, 4) is circuit
 
 
-rules = st.builds(
-    CircuitBreaker, st.integers(1, 4), probes=st.integers(1, 3), successes=st.integers(1, 3)
+rules = st.builds(CircuitBreaker, st.integers(1, 4), probes=st.integers(1, 3), successes=st.integers(1, 3))
+steps = st.lists(
+    st.tuples(st.sampled_from(["admit", "settle"]), st.sampled_from(Outcome), st.integers(0, 9), st.floats(0, 100)),
+    max_size=60,
 )
-steps = st.lists(st.tuples(st.sampled_from(["admit", "settle"]), st.sampled_from(Outcome), st.integers(0, 9), st.floats(0, 100)), max_size=60)
 
 
 @given(rules, steps)
@@ -196,7 +197,9 @@ def test_an_impossible_breaker_is_refused_at_construction(words):
         CircuitBreaker(**words)
 
 
-@pytest.mark.parametrize("words", [{"threshold": True}, {"threshold": 2.0}, {"threshold": "5"}, {"ignore": asyncio.CancelledError}])
+@pytest.mark.parametrize(
+    "words", [{"threshold": True}, {"threshold": 2.0}, {"threshold": "5"}, {"ignore": asyncio.CancelledError}]
+)
 def test_a_breaker_of_the_wrong_type_is_refused_at_construction(words):
     with pytest.raises(InvalidType):
         CircuitBreaker(**words)

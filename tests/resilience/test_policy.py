@@ -61,7 +61,19 @@ def test_without_retries_nobody_asks_how_long_to_wait():
     assert RetryPolicy(0).step(CLEAR, error, never, math.inf) == (CLEAR, GiveUp("count"))
 
 
-@pytest.mark.parametrize("kind", [OSError, TimeoutError, asyncio.TimeoutError, ConnectionResetError, PermissionError, TransientError, DeviceTimeout, GarbledData])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        OSError,
+        TimeoutError,
+        asyncio.TimeoutError,
+        ConnectionResetError,
+        PermissionError,
+        TransientError,
+        DeviceTimeout,
+        GarbledData,
+    ],
+)
 def test_the_default_retries_what_the_operating_system_and_adapters_report(kind):
     assert isinstance(RetryPolicy(1).step(CLEAR, kind("x"), wait, math.inf)[1], Retry)
 
@@ -84,7 +96,10 @@ def test_retry_on_may_be_a_class_a_list_or_a_tuple(given_):
     assert exception_types(given_, "retry_on") == (OSError,)
 
 
-@pytest.mark.parametrize("given_", [asyncio.CancelledError, (OSError, KeyboardInterrupt), SystemExit, BaseException, "OSError", (1,), None, int])
+@pytest.mark.parametrize(
+    "given_",
+    [asyncio.CancelledError, (OSError, KeyboardInterrupt), SystemExit, BaseException, "OSError", (1,), None, int],
+)
 def test_retry_on_takes_only_subclasses_of_exception(given_):
     with pytest.raises(InvalidType, match="subclass of Exception"):
         exception_types(given_, "retry_on")

@@ -36,7 +36,11 @@ def test_the_circuit_closes_when_a_probe_succeeds(harness):
     app.run("10m")
 
     assert app.statuses("d") == ["starting", "circuit_open", "ok"]
-    assert app.availability("d") == ["online", "offline", "online", ]
+    assert app.availability("d") == [
+        "online",
+        "offline",
+        "online",
+    ]
 
 
 @pytest.mark.parametrize("words", [{"retry": 0}, {"retry": 2}, {"retry": 2, "retry_on": KeyError}])
@@ -119,5 +123,7 @@ def test_a_day_with_an_open_circuit_is_a_few_dozen_log_lines(harness, caplog):
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) < 50
     assert sum("circuit open" in line for line in lines) == 1
-    assert [line for line in lines if "recovered" in line] == [line for line in lines if "recovered after 23h58m" in line]
+    assert [line for line in lines if "recovered" in line] == [
+        line for line in lines if "recovered after 23h58m" in line
+    ]
     assert not any("/3)" in line for line in lines)

@@ -110,7 +110,9 @@ def test_devices_with_one_rule_object_each_keep_their_own_account(harness):
 
 
 def test_on_change_tells_the_first_reading_and_then_changes(harness):
-    app = harness(app_with(Scripted({"t": 20.0}, {"t": 20.0}, {"t": 20.3}, {"t": 20.6}), interval=1, publish=OnChange(0.5)))
+    app = harness(
+        app_with(Scripted({"t": 20.0}, {"t": 20.0}, {"t": 20.3}, {"t": 20.6}), interval=1, publish=OnChange(0.5))
+    )
 
     app.run("10s")
 
@@ -163,7 +165,11 @@ def test_none_publishes_nothing_and_counts_as_a_success(harness):
 
 def test_fields_that_are_not_finite_are_left_out_and_told_once(harness, caplog):
     nan = float("nan")
-    app = harness(app_with(Scripted({"t": nan, "h": 45}, {"t": nan, "h": 45}, {"t": 21, "h": 45}, {"t": nan, "h": 45}), interval=1))
+    app = harness(
+        app_with(
+            Scripted({"t": nan, "h": 45}, {"t": nan, "h": 45}, {"t": 21, "h": 45}, {"t": nan, "h": 45}), interval=1
+        )
+    )
 
     app.run("3s")
 
@@ -244,7 +250,9 @@ def test_a_plain_function_that_returns_a_coroutine_is_a_named_failure(harness):
 
     app.run("1s")
 
-    assert app.errors("d")[0]["message"] == "the handler returned a coroutine; declare it 'async def', or await inside it"
+    assert (
+        app.errors("d")[0]["message"] == "the handler returned a coroutine; declare it 'async def', or await inside it"
+    )
 
 
 def test_an_adapter_that_cannot_be_opened_degrades_only_its_handlers(harness):
@@ -470,7 +478,7 @@ def test_the_time_a_reading_was_taken_travels_with_it(harness):
 
     running.run("200s")
 
-    assert [message.taken_at - START for message in running.broker.messages("app/d/state")]== [0, 60, 120, 180]
+    assert [message.taken_at - START for message in running.broker.messages("app/d/state")] == [0, 60, 120, 180]
     assert running.states("p")[2] == {"t": 21.5, "taken_at": "2026-01-01T00:02:00.000Z"}
     assert "app/p/state" not in running.broker.retained
 

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import random
 
 import pytest
@@ -17,7 +18,7 @@ def app_with(handler, **words):
 
 
 def gaps(calls):
-    return [round(after - before, 1) for before, after in zip(calls, calls[1:], strict=False)]
+    return [round(after - before, 1) for before, after in itertools.pairwise(calls)]
 
 
 def test_one_failed_read_costs_seconds_not_the_interval(harness):
@@ -81,7 +82,9 @@ def test_retrying_never_makes_fewer_calls_than_polling_alone_nor_larger_gaps(har
 def test_overrun_finish_lets_the_retries_delay_the_next_poll(harness):
     sensor = Scripted(fail(3), READING)
 
-    harness(app_with(sensor, interval=5, retry=3, backoff=FixedBackoff(4, jitter=0), overrun="finish", timeout=5)).run("21s")
+    harness(app_with(sensor, interval=5, retry=3, backoff=FixedBackoff(4, jitter=0), overrun="finish", timeout=5)).run(
+        "21s"
+    )
 
     assert [round(call, 1) for call in sensor.calls] == [0, 4, 8, 12, 15, 20]
 
@@ -165,7 +168,17 @@ def test_a_cancellation_that_clean_up_turns_into_an_error_is_still_a_cancellatio
     assert app.left_behind == 0
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), BaseException("odd"), StopAsyncIteration(), RecursionError()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        asyncio.CancelledError(),
+        BaseException("odd"),
+        StopAsyncIteration(),
+        RecursionError(),
+    ],
+)
 def test_whatever_a_handler_raises_it_ends_neither_itself_nor_its_neighbour_nor_the_process(harness, error):
     odd, sound = Scripted(error), Scripted(READING)
     app = app_with(odd, interval="1m", retry=3)

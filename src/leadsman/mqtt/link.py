@@ -141,7 +141,7 @@ class Link:
         self._connection = connection
         self._events.emit(LinkUp(self._clock.monotonic(), self._clock.wall(), self.number, self.session.protocol))
         for topic, message in self._retained.items():  # a broker that was restarted may have lost them
-            if topic not in self.outbox:
+            if topic not in self.outbox and topic not in self._suspects:
                 self.outbox.put(message)
         self._pump()
 
@@ -164,6 +164,7 @@ class Link:
         self._suspects[topic] = suspect
         if suspect.breaks >= POISON and self.outbox.delivered > suspect.delivered:
             del self._suspects[topic]
+            self._retained.pop(topic, None)
             self.outbox.discard(topic)
             self._tell([Dropped(topic, 1, f"the connection broke {POISON} times on it")])
 

@@ -1,0 +1,359 @@
+import asyncio
+import json
+
+import pytest
+
+from leadsman import App, Delivery
+from leadsman.mqtt.connection import Terms
+from leadsman.testing import Harness, Outages, Scripted, fail
+from leadsman.testing.loop import START
+
+
+class Counter:
+    """A device whose every reading is another one."""
+
+    def __init__(self):
+        self.taken = 0
+
+    async def __call__(self):
+        self.taken += 1
+        return {"n": self.taken}
+
+
+def running_app(harness, devices=3, interval=1, **words):
+    app = App("app")
+    counters = {f"d{number}": Counter() for number in range(devices)}
+    for name, counter in counters.items():
+        app.add_telemetry(name, counter, interval=interval, **words)
+    return harness(app), counters
+
+
+def assert_nothing_lost(app: Harness, counters):
+    for name, counter in counters.items():
+        numbers = [state["n"] for state in app.states(name)]
+        first_seen = list(dict.fromkeys(numbers))
+        assert first_seen == list(range(1, counter.taken + 1)), name
+        assert len(numbers) - len(first_seen) < len(app.broker.connects), "more duplicates than interruptions"
+
+
+@pytest.mark.parametrize("outage", [1, 10, 30, 150, 3000])
+def test_no_reading_is_lost_while_the_broker_is_away_and_none_waits_long_after(harness, outage):
+    app, counters = running_app(harness)
+    app.at(20.3, app.broker.stop)
+    app.at(20.3 + outage, app.broker.start)
+
+    app.run(20.3 + outage + 60.5)
+
+    assert_nothing_lost(app, counters)
+    back = min(message.at for message in app.broker.log if message.at > 20.3 + outage)
+    assert back - (20.3 + outage) <= (1 if outage <= 30 else 30)
+
+
+def test_a_broker_that_is_away_at_the_start_costs_no_reading(harness):
+    app, counters = running_app(harness)
+    app.broker.stop()
+    app.at("30s", app.broker.start)
+
+    app.run("60.5s")
+
+    assert_nothing_lost(app, counters)
+
+
+def test_readings_kept_back_carry_the_time_they_were_taken(harness):
+    app, _ = running_app(harness, devices=1, interval=10)
+    app.at(15, app.broker.stop)
+    app.at(95, app.broker.start)
+
+    app.run(130.5)
+
+    taken = [message.taken_at - START for message in app.broker.messages("app/d0/state")]
+    assert taken == sorted(taken)
+    assert set(taken) == {float(second) for second in range(0, 131, 10)}
+
+
+def test_a_message_in_flight_when_the_connection_breaks_is_sent_again_and_no_sensor_is_blamed(harness):
+    app, counters = running_app(harness, devices=1, interval=60)
+    app.broker.lose_acknowledgements = True
+    app.run(5)
+    app.broker.lose_acknowledgements = False
+    app.broker.cut()
+
+    app.run(60.5)
+
+    assert_nothing_lost(app, counters)
+    assert app.errors("d0") == []
+    assert app.statuses("d0")[-1] == "ok"
+
+
+def test_a_frozen_broker_disturbs_no_schedule(harness):
+    app, counters = running_app(harness)
+    app.at(10.5, app.broker.freeze)
+    app.at(45.5, app.broker.thaw)
+
+    app.run(120.5)
+
+    assert {counter.taken for counter in counters.values()} == {121}
+    assert_nothing_lost(app, counters)
+
+
+def test_a_frozen_broker_is_left_when_an_acknowledgement_is_ten_seconds_overdue(harness):
+    app, _ = running_app(harness)
+    app.at(10.5, app.broker.freeze)
+
+    app.run(30)
+
+    assert 20.5 <= app.broker.connects[1][0] <= 23
+
+
+@pytest.mark.parametrize("devices", [1, 200])
+def test_a_frozen_broker_delays_the_end_by_no_more_than_two_seconds(harness, devices):
+    app, _ = running_app(harness, devices)
+    app.run(5)
+    app.broker.freeze()
+    app.run(3)
+
+    app.stop()
+
+    assert app.stopped_in <= 2
+    assert app.left_behind == 0
+
+
+def test_without_a_broker_the_end_is_immediate(harness):
+    app, _ = running_app(harness)
+    app.broker.stop()
+    app.run(60)
+
+    app.stop()
+
+    assert app.stopped_in < 0.1
+
+
+def test_at_the_end_everything_says_offline_and_the_will_stays_unsaid(harness):
+    app, counters = running_app(harness)
+    app.run(10.5)
+
+    app.stop()
+
+    assert app.status()["state"] == "offline"
+    assert [app.availability(name)[-1] for name in counters] == ["offline"] * 3
+    assert_nothing_lost(app, counters)
+    app.loop.run_until_complete(asyncio.sleep(60))
+    assert app.status()["session"] == app.broker.messages("app/status")[0].json["session"]
+    assert len([message for message in app.broker.messages("app/status") if message.json["state"] == "offline"]) == 1
+
+
+def test_a_quick_reconnect_does_not_flap_to_offline(harness):
+    app, _ = running_app(harness)
+    app.at(10, app.broker.cut)
+
+    app.run(60)
+
+    assert {message.json["state"] for message in app.broker.messages("app/status")} == {"online"}
+
+
+def test_will_and_birth_carry_the_session_and_a_later_connect_a_higher_one(harness):
+    app, _ = running_app(harness)
+    app.at(10, app.broker.cut)
+    app.run(60)
+
+    wills = [json.loads(greeting.will_payload) for _, greeting in app.broker.connects]
+    births = list(dict.fromkeys(message.json["session"] for message in app.broker.messages("app/status")))
+
+    assert [will["session"] for will in wills] == births
+    assert births == sorted(births)
+    assert len(births) == 2
+    assert {will["state"] for will in wills} == {"offline"}
+    assert {greeting.will_topic for _, greeting in app.broker.connects} == {"app/status"}
+    assert {greeting.client_id for _, greeting in app.broker.connects} == {"app"}
+
+
+def test_a_broker_that_lost_its_memory_gets_every_retained_message_again(harness):
+    app, counters = running_app(harness, interval="25m")
+    app.run(30)
+    before = set(app.broker.retained)
+
+    app.broker.stop(forget=True)
+    app.broker.start()
+    app.run(5)
+
+    assert set(app.broker.retained) == before
+    assert {"app/status", "app/d0/state", "app/d0/availability"} <= before
+    assert_nothing_lost(app, counters)
+
+
+def test_an_old_broker_is_spoken_to_in_its_own_version(harness):
+    for manner in ("refuse", "mute"):
+        app, counters = running_app(harness)
+        app.broker.only_v311 = manner
+
+        app.run(10.5)
+
+        assert app.status()["mqtt"]["protocol"] == "3.1.1"
+        assert_nothing_lost(app, counters)
+
+
+def test_refused_credentials_are_told_once_with_what_to_do_and_tried_slowly(harness, caplog):
+    app, counters = running_app(harness)
+    app.broker.refuse_connect = 0x86
+
+    app.run("20m")
+    gaps = [after[0] - before[0] for before, after in zip(app.broker.connects, app.broker.connects[1:], strict=False)]
+    app.broker.refuse_connect = None
+    app.run("6m")
+
+    assert gaps[0] >= 24
+    assert gaps == sorted(gaps) or max(gaps) <= 300
+    assert len(app.broker.connects) <= 9
+    assert sum("refused (0x86)" in record.getMessage() for record in caplog.records) == 1
+    assert_nothing_lost(app, counters)
+
+
+def test_a_refusal_that_may_pass_keeps_the_message_and_holds_up_nobody_else(harness):
+    app, counters = running_app(harness, interval=10)
+    app.broker.refusals["app/d0/state"] = 0x97
+    app.run(40)
+    others_meanwhile = len(app.states("d1"))
+    app.broker.refusals.clear()
+
+    app.run(80.5)
+
+    assert others_meanwhile == 5
+    assert_nothing_lost(app, counters)
+
+
+def test_a_topic_that_is_not_allowed_is_named_in_the_heartbeat(harness):
+    app, _ = running_app(harness)
+    app.broker.refusals["app/d0/state"] = 0x87
+
+    app.run(31)
+
+    assert app.status()["health"] == "degraded"
+    assert "app/d0/state" in app.status()["mqtt"]["last_error"]
+
+
+@pytest.mark.parametrize("code", [0x90, 0x95, 0x99])
+def test_a_refusal_for_good_costs_that_message_only_and_is_counted(harness, caplog, code):
+    app, _ = running_app(harness, devices=1, interval=10)
+    app.run(5)
+    app.broker.refusals["app/d0/state"] = code
+    app.run(10)
+    app.broker.refusals.clear()
+
+    app.run(45.5)
+
+    assert [state["n"] for state in app.states("d0")] == [1, 3, 4, 5, 6, 7]
+    assert app.status()["mqtt"]["dropped"] == 1
+    assert any("dropped" in record.getMessage() for record in caplog.records)
+
+
+def test_a_message_that_breaks_the_connection_is_given_up_while_the_others_arrive(harness):
+    app, counters = running_app(harness, interval=30)
+    app.run(5)
+    app.broker.poison.add("app/d0/state")
+    app.run(60)
+    app.broker.poison.clear()
+
+    app.run(60.5)
+
+    del counters["d0"]
+    assert_nothing_lost(app, counters)
+    assert app.status()["mqtt"]["dropped"] >= 1
+    assert app.states("d0")[-1]["n"] == 5
+    assert len(app.broker.connects) < 20
+
+
+def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, caplog):
+    app = App("app")
+    app.add_telemetry("large", Scripted({"text": "x" * 5000}, {"text": "short"}), interval=10)
+    running = harness(app)
+    running.broker.terms = Terms(maximum_packet_size=2000)
+
+    running.run(15)
+
+    assert running.states("large") == [{"text": "short"}]
+    assert len(running.broker.connects) == 1
+    assert any("larger than the broker's limit" in record.getMessage() for record in caplog.records)
+
+
+def test_a_small_receive_maximum_is_obeyed(harness):
+    app, counters = running_app(harness, devices=50)
+    app.broker.terms = Terms(receive_maximum=3)
+    most = 0
+    receive = app.broker.receive
+
+    def watched(connection, packet_id, message):
+        nonlocal most
+        most = max(most, connection.hooks.outbox.in_flight)
+        receive(connection, packet_id, message)
+
+    app.broker.receive = watched
+    app.run(10.5)
+
+    assert most <= 3
+    assert_nothing_lost(app, counters)
+
+
+def test_at_most_twenty_messages_are_in_flight(harness):
+    app, _ = running_app(harness, devices=200)
+    app.broker.lose_acknowledgements = True
+
+    app.run(3)
+
+    assert len(app.broker.log) == 20
+
+
+def test_an_outage_longer_than_the_outbox_costs_the_oldest_counts_them_and_keeps_the_newest(harness, caplog):
+    app, counters = running_app(harness, devices=2, interval=1)
+    app.broker.stop()
+    app.at("2h", app.broker.start)
+
+    app.run("2h1m")
+
+    delivered = [state["n"] for state in app.states("d0")]
+    assert delivered == sorted(delivered)
+    assert delivered[-1] == counters["d0"].taken
+    dropped = app.status()["mqtt"]["dropped"]
+    assert dropped == sum(counter.taken for counter in counters.values()) - len(app.states("d0")) - len(
+        app.states("d1")
+    )
+    assert 4000 < dropped < 5000
+    assert sum("messages dropped" in record.getMessage() for record in caplog.records) <= 45
+
+
+def test_a_reading_that_expired_meanwhile_is_not_delivered(harness):
+    app, _ = running_app(harness, devices=1, interval=10, delivery=Delivery(expiry=25))
+    app.run(5)
+    app.broker.stop()
+    app.run(60)
+    app.broker.start()
+
+    app.run(5)
+
+    assert [state["n"] for state in app.states("d0")][1:] == [6, 7, 8]
+
+
+def test_device_faults_and_broker_faults_together_lose_nothing(harness):
+    sensor = Outages({"t": 1}, [("30s", "90s"), ("5m", "6m")])
+    app = App("app")
+    app.add_telemetry("d", sensor, interval=5, retry=2)
+    running = harness(app)
+    for start in (20, 100, 320):
+        running.at(start, running.broker.stop)
+        running.at(start + 40, running.broker.start)
+
+    running.run("10m")
+
+    assert len(running.states("d")) >= len(sensor.answered)
+    assert [error["event"] for error in running.errors("d")].count("recovered") == 2
+
+
+def test_an_error_is_told_also_when_the_broker_was_away_at_its_onset(harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(fail(3), {"t": 1}), interval=5)
+    running = harness(app)
+    running.broker.stop()
+    running.at(60, running.broker.start)
+
+    running.run(90)
+
+    assert [error["event"] for error in running.errors("d")] == ["onset", "reminder", "recovered"]
