@@ -141,9 +141,8 @@ class App:
         for telemetry in enabled:
             ledger.register(telemetry.name, telemetry.stale_after, timers.origin)
 
-        link = Link(
-            Identity(self._client_id, topics.status, lambda n: heartbeat.will(n)), connect, Outbox(), clock, events
-        )
+        identity = Identity(self._client_id, topics.status, lambda number: heartbeat.will(number), self.broker.protocol)
+        link = Link(identity, connect, Outbox(), clock, events)
         poller = Poller(World(timers, clock, events), topics, link.put)
         heartbeat = Heartbeat(topics, self.version, self._heartbeat, ledger, link, clock, next_due=poller.next_due)
         for observer in (ledger, heartbeat.observe, Outages(topics, link.put).observe, Log(self.name).observe):

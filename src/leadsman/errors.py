@@ -80,5 +80,5 @@ class SubscriptionRefused(BrokerError):
     """The broker answered SUBSCRIBE with a reason code of 0x80 or above (MQTT 5 §3.9.3)."""
 
 
-class BrokerClosed(BrokerError):
-    """The broker closed the connection without a CONNACK."""
+class ConnackMissing(BrokerError):
+    """The broker closed the connection, or kept silent, where a CONNACK was due."""

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
 
-
 _NOISE = 1e-12
 """Of a value: 20.1 and 20.2 differ by 0.1 as people count, though not as floats do."""
 

@@ -71,6 +71,14 @@ def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time(
     assert session.protocol == V311
 
 
+def test_a_version_that_worked_is_not_changed_because_the_broker_hangs():
+    session = connected(Session(), 0.0)
+    for now in range(1, 50):
+        session, _ = failed(session, float(now), 0.5, mute=True)
+
+    assert session.protocol == V5
+
+
 def test_a_version_that_worked_is_kept_over_cuts():
     session = Session(protocol=V311)
 

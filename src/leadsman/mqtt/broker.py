@@ -10,7 +10,9 @@ from leadsman.errors import InvalidType, InvalidValue
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket."""
-_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
+_TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
+_PARAMETERS = _TLS_PARAMETERS | {"protocol"}
+_PROTOCOLS = ("5.0", "3.1.1")
 DEFAULT_URL = "mqtt://localhost:1883"
 
 
@@ -25,6 +27,7 @@ class Broker:
         username, password: or None.
         path: of a WebSocket.
         ca, cert, key: files in PEM: who to trust in place of the system's list, and a client certificate with its key.
+        protocol: the version of MQTT to try first, ``5.0`` or ``3.1.1``; the other one follows where the broker wants it.
         insecure: accept any certificate. Only for a test bench: whoever sits in between reads and writes everything.
     """
 
@@ -38,6 +41,7 @@ class Broker:
     cert: str | None = None
     key: str | None = None
     insecure: bool = False
+    protocol: str = "5.0"
 
     @property
     def tls(self) -> bool:
@@ -78,8 +82,10 @@ class Broker:
             raise InvalidValue(
                 f"the broker's URL has the parameter {unknown[0]!r}; known are {', '.join(sorted(_PARAMETERS))}"
             )
-        if parts.scheme in ("mqtt", "ws") and extra:
-            raise InvalidValue(f"the broker's URL has {sorted(extra)[0]!r} without TLS; write {parts.scheme}s://")
+        if parts.scheme in ("mqtt", "ws") and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
+            raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; write {parts.scheme}s://")
+        if extra.get("protocol", "5.0") not in _PROTOCOLS:
+            raise InvalidValue(f"the broker's URL has the protocol {extra['protocol']!r}; it is 5.0 or 3.1.1")
         return cls(
             host=parts.hostname,
             port=port or _PORTS[parts.scheme],
@@ -91,6 +97,7 @@ class Broker:
             cert=extra.get("cert"),
             key=extra.get("key"),
             insecure=extra.get("insecure", "").lower() in ("1", "true", "yes"),
+            protocol=extra.get("protocol", "5.0"),
         )
 
     @classmethod

@@ -21,7 +21,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from leadsman.clock import Clock, rfc3339
-from leadsman.errors import BrokerClosed, BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
 from leadsman.mqtt.message import Message
@@ -51,6 +51,11 @@ class _Client(aiomqtt.Client):
         self.terms = Terms()
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
+
+    @property
+    def opened(self) -> bool:
+        """Whether TCP, at least, was established."""
+        return self._client.socket() is not None
 
     def give_up(self) -> None:
         """Close the socket now, or as soon as the thread that still opens it has it."""
@@ -82,7 +87,7 @@ class _Client(aiomqtt.Client):
         if self._given_up:
             return
         if not self._connected.done():
-            self._connected.set_exception(BrokerClosed(f"the broker closed the connection before CONNACK ({reason})"))
+            self._connected.set_exception(ConnackMissing(f"the broker closed the connection before CONNACK ({reason})"))
         elif self._connected.exception() is None:
             self._hooks.lost(reason)
 
@@ -208,15 +213,16 @@ async def connect(broker: Broker, clock: Clock, greeting: Greeting, hooks: Hooks
         async with asyncio.timeout(CONNECT_TIMEOUT):
             await client.__aenter__()
     except BaseException as error:
+        opened = client.opened
         client.give_up()
-        translated = _translated(broker, error, v5=v5)
+        translated = _translated(broker, error, v5=v5, opened=opened)
         if translated is error:
             raise
         raise translated from error
     return BrokerConnection(client, v5=v5, clock=clock)
 
 
-def _translated(broker: Broker, error: BaseException, *, v5: bool) -> BaseException:
+def _translated(broker: Broker, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
     match error:
         case BrokerError():
             return error
@@ -225,11 +231,18 @@ def _translated(broker: Broker, error: BaseException, *, v5: bool) -> BaseExcept
             code = code if v5 or code >= 0x80 else _V311_REFUSALS.get(code, 0x80)
             return ConnectionRefused(code, f"{broker} refused the connection: {_advice(code)} (0x{code:02x})")
         case TimeoutError():
-            hint = "; a TLS port answers only mqtts://" if not broker.tls and broker.port == 8883 else ""
-            return BrokerError(f"{broker} did not answer within {CONNECT_TIMEOUT:g} s{hint}")
+            return _silent(broker, opened=opened)
+        case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first
+            return _silent(broker, opened=opened)
         case aiomqtt.MqttError() | OSError() | ValueError():
             return BrokerError(f"cannot connect to {broker}: {error}")
     return error
+
+
+def _silent(broker: Broker, *, opened: bool) -> BrokerError:
+    hint = "; a TLS port answers only mqtts://" if not broker.tls and broker.port == 8883 else ""
+    kind = ConnackMissing if opened else BrokerError
+    return kind(f"{broker} did not answer within {CONNECT_TIMEOUT:g} s{hint}")
 
 
 def _advice(code: int) -> str:
@@ -237,7 +250,7 @@ def _advice(code: int) -> str:
         0x84: "it does not speak this version of MQTT",
         0x85: "it does not accept the client id",
         0x86: "bad user name or password; check MQTT__USERNAME and MQTT__PASSWORD, or the URL",
-        0x87: "not authorized; check the credentials and the broker's access list",
+        0x87: "not authorized; check MQTT__USERNAME and MQTT__PASSWORD, or the URL, and the broker's access list",
         0x88: "it is not available; its log says why",
         0x89: "it is busy",
         0x8A: "this client is banned; the broker's log says why",

@@ -72,4 +72,4 @@ class Connection(Protocol):
 
 
 Connect = Callable[[Greeting, Hooks], Awaitable[Connection]]
-"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `BrokerClosed` when none came, and `BrokerError`."""
+"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, and `BrokerError`."""

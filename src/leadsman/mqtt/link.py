@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.clock import Clock
-from leadsman.errors import BrokerClosed, BrokerError, ConnectionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.events import Events, LinkDown, LinkUp, MessageDropped, MessageRefused
 from leadsman.mqtt import session as machine
 from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
-from leadsman.mqtt.session import Session
+from leadsman.mqtt.session import V5, Session
 
 WINDOW = 20
 """Messages in flight: 13 times the throughput of one at a time, and more gains little."""
@@ -33,11 +33,13 @@ quota exceeded (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 pay
 
 
 class Identity(NamedTuple):
-    """Who connects: the client id, the topic of the will, and the will of a session (its number given)."""
+    """Who connects: the client id, the topic of the will, the will of a session (its number given), and the MQTT version
+    to try first."""
 
     client_id: str
     will_topic: str
     will: Callable[[int], bytes]
+    protocol: str = V5
 
 
 class _Suspect(NamedTuple):
@@ -50,7 +52,7 @@ class Link:
 
     def __init__(self, identity: Identity, connect: Connect, outbox: Outbox, clock: Clock, events: Events) -> None:
         self.outbox = outbox
-        self.session = Session()
+        self.session = Session(identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.reconnects = 0
@@ -124,7 +126,7 @@ class Link:
             self.session, wait = machine.refused(self.session, error.code, now(), draw())
             return str(error), wait, False
         except BrokerError as error:
-            self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, BrokerClosed))
+            self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, ConnackMissing))
             return str(error), wait, False
         self.session = machine.connected(self.session, now())
         self._begin(connection)

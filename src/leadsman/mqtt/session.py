@@ -8,6 +8,7 @@ unreachable, cut        0.1–0.8 s (full jitter) during the first minute of an 
 bad credentials,        30 s, doubling to 5 min: a password does not mend itself, and
 not authorised          some brokers ban who hammers
 version not supported   the other version, at once
+no CONNACK at all       the other version the third time, unless this one has worked
 ======================  ================================================================
 
 An outage is over after 5 s of connection: a link that flaps goes on backing off. Pure: `now` is monotonic seconds and
@@ -41,12 +42,14 @@ class Session(NamedTuple):
     """Failures after the first minute of the outage, or refusals in a row: the exponent of the wait."""
     connected_at: float | None = None
     mute: int = 0
-    """Connections in a row that the broker closed without a CONNACK, as some 3.1.1 brokers answer a CONNECT of version 5."""
+    """Connections in a row without a CONNACK: so some 3.1.1 brokers answer a CONNECT of version 5."""
+    proven: bool = False
+    """Whether the broker has accepted a connection of this version."""
 
 
 def connected(session: Session, now: float) -> Session:
     """CONNACK said yes."""
-    return session._replace(connected_at=now, mute=0)
+    return session._replace(connected_at=now, mute=0, proven=True)
 
 
 def refused(session: Session, code: int, now: float, draw: float) -> tuple[Session, float]:
@@ -60,12 +63,12 @@ def refused(session: Session, code: int, now: float, draw: float) -> tuple[Sessi
 
 
 def failed(session: Session, now: float, draw: float, *, mute: bool = False) -> tuple[Session, float]:
-    """The broker could not be reached, or the connection was cut; `mute`: cut before a CONNACK."""
+    """The broker could not be reached, or the connection was cut; `mute`: cut, or silent, before a CONNACK."""
     if session.connected_at is not None and now - session.connected_at >= SETTLED:
-        session = Session(session.protocol)
+        session = Session(session.protocol, proven=True)
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None, mute=session.mute + 1 if mute else 0)
-    if session.mute >= 2:
+    if session.mute >= 2 and not session.proven:
         session = _other_version(session)
     if now - since < FIRST_MINUTE:
         low, high = QUICK
@@ -75,4 +78,4 @@ def failed(session: Session, now: float, draw: float, *, mute: bool = False) -> 
 
 
 def _other_version(session: Session) -> Session:
-    return session._replace(protocol=V311 if session.protocol == V5 else V5, mute=0)
+    return session._replace(protocol=V311 if session.protocol == V5 else V5, mute=0, proven=False)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from leadsman.errors import BrokerClosed, BrokerError, ConnectionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.mqtt.connection import Connection, Greeting, Hooks, Terms
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
@@ -72,7 +72,7 @@ class MemoryBroker:
             raise BrokerError(f"did not answer within {CONNECT_TIMEOUT:g} s")
         if self.only_v311 and greeting.protocol == V5:
             if self.only_v311 == "mute":
-                raise BrokerClosed("closed before CONNACK")
+                raise ConnackMissing("closed before CONNACK")
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
         if self.refuse_connect is not None:
             raise ConnectionRefused(self.refuse_connect, f"refused (0x{self.refuse_connect:02x})")

@@ -1,5 +1,6 @@
 """A real mosquitto on a port of its own, to be killed, frozen and restarted by its own process id."""
 
+import getpass
 import os
 import shutil
 import signal
@@ -13,13 +14,14 @@ from typing import Self
 from leadsman.errors import LeadsmanError
 
 _CONF = """\
+user {user}
 listener {port} 127.0.0.1
 persistence false
 log_type none
 set_tcp_nodelay true
 max_queued_messages 0
 """
-"""`set_tcp_nodelay`: without it Nagle holds acknowledgements back for 40 ms. `max_queued_messages 0`: the default of
+"""`user`: started by root it would become another user, who cannot read what the tests write. `set_tcp_nodelay`: without it Nagle holds acknowledgements back for 40 ms. `max_queued_messages 0`: the default of
 1000 silently loses messages of a slow subscriber (mosquitto.conf(5))."""
 
 
@@ -50,7 +52,7 @@ class Mosquitto:
         self.directory = Path(tempfile.mkdtemp(prefix="leadsman-mosquitto-"))
         self._conf = self.directory / "mosquitto.conf"
         allow = f"allow_anonymous {'true' if anonymous else 'false'}\n"
-        self._conf.write_text(_CONF.format(port=self.port) + allow + conf)
+        self._conf.write_text(_CONF.format(port=self.port, user=getpass.getuser()) + allow + conf)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

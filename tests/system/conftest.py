@@ -1,0 +1,167 @@
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+
+from leadsman.testing.mosquitto import free_port
+
+HEADER = """\
+import asyncio, os, sys, threading, time
+from leadsman import *
+app = App("sys", mqtt=os.environ["URL"])
+"""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "system" in Path(item.fspath).parts:
+            item.add_marker(pytest.mark.system)
+
+
+class Listener:
+    """Subscribes to everything, and keeps what comes with the time it came."""
+
+    def __init__(self, port, version=paho.MQTTv5, **options):
+        self.port = port
+        self.messages = []
+        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=version, **options)
+        self.client.reconnect_delay_set(0.02, 0.05)
+        self.client.on_connect = lambda client, *_: client.subscribe("#", 1)
+        self.client.on_message = self.heard
+
+    def heard(self, client, userdata, message):
+        self.messages.append((time.monotonic(), message))
+
+    def __enter__(self):
+        self.client.connect("127.0.0.1", self.port, keepalive=5)
+        self.client.loop_start()
+        return self
+
+    def __exit__(self, *exc_info):
+        self.client.disconnect()
+        self.client.loop_stop()
+
+    def on(self, topic):
+        return [message for _, message in list(self.messages) if message.topic == topic]
+
+    def times(self, topic):
+        return [at for at, message in list(self.messages) if message.topic == topic]
+
+    def wait_for(self, topic, count=1, timeout=10.0, where=lambda message: True):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            found = [message for message in self.on(topic) if where(message)]
+            if len(found) >= count:
+                return found
+            time.sleep(0.01)
+        pytest.fail(
+            f"{len(self.on(topic))} messages on {topic} within {timeout} s; heard {[m.topic for _, m in self.messages]}"
+        )
+
+
+class AppProcess:
+    """An app in a process of its own."""
+
+    def __init__(self, code, url, log):
+        self.log_path = log
+        environment = {**os.environ, "URL": url, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+        with log.open("wb") as stream:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", HEADER + code + "\napp.run()\n"], env=environment, stdout=stream, stderr=stream
+            )
+
+    @property
+    def log(self):
+        return self.log_path.read_text()
+
+    def end(self, number=signal.SIGTERM, timeout=15.0):
+        """Signal it; its exit code and how long it took, in seconds."""
+        before = time.monotonic()
+        self.process.send_signal(number)
+        code = self.process.wait(timeout)
+        return code, time.monotonic() - before
+
+
+@pytest.fixture
+def listen():
+    opened = []
+
+    def start(port, **options):
+        listener = Listener(port, **options).__enter__()
+        opened.append(listener)
+        return listener
+
+    yield start
+    for listener in opened:
+        listener.__exit__()
+
+
+@pytest.fixture
+def start_app(tmp_path):
+    started = []
+
+    def start(code, url):
+        started.append(AppProcess(code, url, tmp_path / f"app{len(started)}.log"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.wait()
+        assert "Traceback" not in each.log, each.log
+
+
+@contextlib.contextmanager
+def old_broker_with(**plugins):
+    """amqtt in a thread: a real broker that speaks MQTT 3.1.1 only."""
+    from amqtt.broker import Broker
+
+    port, ready, loop = free_port(), threading.Event(), asyncio.new_event_loop()
+    anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+    config = {
+        "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
+        "plugins": anonymous | plugins,
+    }
+
+    def run():
+        asyncio.set_event_loop(loop)
+        broker = Broker(config, loop)
+        loop.run_until_complete(broker.start())
+        ready.set()
+        loop.run_forever()
+        loop.run_until_complete(broker.shutdown())
+        loop.close()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+
+
+@pytest.fixture
+def old_broker():
+    with old_broker_with() as port:
+        yield port
+
+
+@pytest.fixture
+def old_broker_that_allows():
+    def start(*topics):
+        allowed = {"anonymous": list(topics)}
+        plugin = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
+        return old_broker_with(**{plugin: {"acl": allowed}})
+
+    return start

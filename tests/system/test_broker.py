@@ -1,0 +1,355 @@
+"""Against real brokers."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+
+import paho.mqtt.client as paho
+import pytest
+import trustme
+
+from leadsman.clock import system_clock
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.client import connect
+from leadsman.mqtt.connection import Greeting
+from leadsman.mqtt.message import Message
+from leadsman.testing import Mosquitto
+from leadsman.testing.mosquitto import free_port
+
+COUNTER = """
+n = 0
+@app.telemetry("counter", interval=0.2)
+async def counter():
+    global n
+    n += 1
+    return {"n": n}
+"""
+
+
+def numbers(listener):
+    """The distinct readings, in the order they first came."""
+    return list(dict.fromkeys(json.loads(message.payload)["n"] for message in listener.on("sys/counter/state")))
+
+
+class Hooks:
+    def __init__(self):
+        self.acknowledgements, self.reasons, self.messages = [], [], []
+
+    def acknowledged(self, packet_id, code):
+        self.acknowledgements.append(code)
+
+    def lost(self, reason):
+        self.reasons.append(reason)
+
+    def received(self, message):
+        self.messages.append(message)
+
+
+def connected(url, scenario, protocol="5.0", client_id="tester"):
+    """Connect and run `scenario(connection, hooks)`."""
+
+    async def run():
+        hooks, clock = Hooks(), system_clock(asyncio.get_running_loop())
+        connection = await connect(Broker.from_url(url), clock, Greeting(client_id, protocol, "t/status", b"{}"), hooks)
+        try:
+            await scenario(connection, hooks)
+        finally:
+            await connection.close()
+        return hooks
+
+    return asyncio.run(run())
+
+
+def test_readings_arrive_with_their_time_retained_and_acknowledged(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    start_app(COUNTER, mosquitto.url)
+
+    message = listener.wait_for("sys/counter/state", 5)[4]
+
+    late = listen(mosquitto.port).wait_for("sys/counter/state")[0]
+    assert json.loads(message.payload) == {"n": 5}
+    assert dict(message.properties.UserProperty)["taken_at"][-1] == "Z"
+    assert message.qos == 1
+    assert late.retain
+
+
+def test_a_broker_killed_for_seconds_costs_no_reading_and_is_found_again_within_one(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    start_app(COUNTER, mosquitto.url)
+    listener.wait_for("sys/counter/state", 5)
+
+    mosquitto.kill()
+    time.sleep(4)
+    mosquitto.start()
+    back = time.monotonic()
+    listener.wait_for("sys/counter/state", 40)
+
+    first_after = min(at for at in listener.times("sys/counter/state") if at > back)
+    assert numbers(listener) == list(range(1, len(numbers(listener)) + 1))
+    assert first_after - back <= 1
+
+
+def test_a_frozen_broker_is_left_after_ten_seconds_and_costs_no_reading(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(COUNTER, mosquitto.url)
+    listener.wait_for("sys/counter/state", 5)
+
+    mosquitto.freeze()
+    time.sleep(11.5)
+    mosquitto.thaw()
+    listener.wait_for("sys/counter/state", 75, timeout=20)
+
+    assert "no acknowledgement within 10 s" in app.log
+    assert numbers(listener) == list(range(1, len(numbers(listener)) + 1))
+
+
+def test_a_broker_that_starts_later_gets_every_reading(listen, start_app, tmp_path):
+    port = free_port()
+    start_app(COUNTER, f"mqtt://127.0.0.1:{port}")
+    time.sleep(2)
+
+    with Mosquitto(port=port):
+        listener = listen(port)
+        listener.wait_for("sys/counter/state", where=lambda message: json.loads(message.payload)["n"] >= 15)
+
+    # The retained reading may come before the listener's own subscription; the outbox sends them in order all the same.
+    assert numbers(listener) == sorted(numbers(listener))
+
+
+def test_an_old_broker_is_spoken_to_in_mqtt_3_1_1(old_broker, listen, start_app):
+    listener = listen(old_broker, version=paho.MQTTv311)
+    app = start_app(COUNTER, f"mqtt://127.0.0.1:{old_broker}")
+
+    listener.wait_for("sys/counter/state", 5, timeout=20)
+
+    status = json.loads(listener.wait_for("sys/status", where=lambda message: b"online" in message.payload)[0].payload)
+    assert status["mqtt"]["protocol"] == "3.1.1"
+    assert "MQTT 3.1.1" in app.log
+
+
+def test_the_version_to_try_first_may_be_given(old_broker, listen, start_app):
+    listener = listen(old_broker, version=paho.MQTTv311)
+    start_app(COUNTER, f"mqtt://127.0.0.1:{old_broker}?protocol=3.1.1")
+
+    listener.wait_for("sys/counter/state", 5, timeout=5)
+
+
+def test_a_wrong_password_is_told_once_with_what_to_do(listen, start_app, tmp_path):
+    passwords = tmp_path / "passwords"
+    subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "ann", "right"], check=True)
+    passwords.chmod(0o644)
+    with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
+        wrong = start_app(COUNTER, f"mqtt://ann:wr0ng@127.0.0.1:{broker.port}")
+        right = start_app(COUNTER, f"mqtt://ann:right@127.0.0.1:{broker.port}")
+        time.sleep(3)
+
+        assert wrong.process.poll() is None
+        assert wrong.log.count("check MQTT__USERNAME and MQTT__PASSWORD") == 1
+        assert "wr0ng" not in wrong.log
+        assert "connected to the broker" in right.log
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    directory, authority, stranger = tmp_path_factory.mktemp("certificates"), trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    stranger.cert_pem.write_to_path(directory / "stranger.pem")
+    for name, certificate in (
+        ("server", authority.issue_cert("127.0.0.1", "localhost")),
+        ("wrong-name", authority.issue_cert("elsewhere.example")),
+        ("client", authority.issue_cert("client@example.org")),
+    ):
+        certificate.private_key_pem.write_to_path(directory / f"{name}.key")
+        certificate.cert_chain_pems[0].write_to_path(directory / f"{name}.pem")
+    for path in directory.iterdir():
+        path.chmod(0o644)
+    directory.chmod(0o755)
+    return directory
+
+
+def tls_broker(certificates, name="server", extra=""):
+    files = f"cafile {certificates}/ca.pem\ncertfile {certificates}/{name}.pem\nkeyfile {certificates}/{name}.key\n"
+    return Mosquitto(files + extra)
+
+
+async def publish_one(connection, hooks):
+    connection.publish(Message("t/x", b"1"))
+    while not hooks.acknowledgements:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*unclosed <ssl.SSLSocket.*"
+)  # paho leaves the socket of a failed handshake to the collector
+def test_tls_is_verified_against_the_given_authority(certificates):
+    with tls_broker(certificates) as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}"
+
+        assert connected(f"{url}?ca={certificates}/ca.pem", publish_one).acknowledgements[0] < 0x80
+        for wrong in (f"{url}?ca={certificates}/stranger.pem", url, f"mqtt://127.0.0.1:{broker.port}"):
+            with pytest.raises(BrokerError):
+                connected(wrong, publish_one)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*unclosed <ssl.SSLSocket.*"
+)  # paho leaves the socket of a failed handshake to the collector
+def test_tls_with_a_wrong_name_is_refused_unless_insecure_is_asked_for(certificates):
+    with tls_broker(certificates, "wrong-name") as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
+
+        with pytest.raises(BrokerError, match="certificate"):
+            connected(url, publish_one)
+        assert connected(f"{url}&insecure=true", publish_one).acknowledgements[0] < 0x80
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*unclosed <ssl.SSLSocket.*"
+)  # paho leaves the socket of a failed handshake to the collector
+def test_a_client_certificate_opens_a_broker_that_asks_for_one(certificates):
+    with tls_broker(certificates, extra="require_certificate true\n") as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
+
+        with pytest.raises(BrokerError):
+            connected(url, publish_one)
+        assert (
+            connected(
+                f"{url}&cert={certificates}/client.pem&key={certificates}/client.key", publish_one
+            ).acknowledgements[0]
+            < 0x80
+        )
+
+
+def test_a_missing_certificate_file_is_a_named_error():
+    with pytest.raises(BrokerError, match="cannot connect"):
+        connected("mqtts://127.0.0.1:1?ca=/nowhere/ca.pem", publish_one)
+
+
+def wait_until_open(port):
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    pytest.fail(f"nobody listens on {port}")
+
+
+def test_websockets_carry_mqtt():
+    port = free_port()
+    with Mosquitto(f"listener {port} 127.0.0.1\nprotocol websockets\n"):
+        wait_until_open(port)
+        assert connected(f"ws://127.0.0.1:{port}", publish_one).acknowledgements[0] < 0x80
+
+
+@pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
+def test_messages_of_a_subscription_come_in(mosquitto, protocol):
+    async def scenario(connection, hooks):
+        await connection.subscribe("t/#")
+        connection.publish(Message("t/x", b"hello", retain=True, taken_at=0.0, expires=None))
+        while not hooks.messages:
+            await asyncio.sleep(0.01)
+
+    assert connected(mosquitto.url, scenario, protocol).messages[0].payload == b"hello"
+
+
+@pytest.mark.filterwarnings("ignore:The 'acl' option:DeprecationWarning")  # amqtt warns of its own name for it
+def test_a_refused_subscription_is_seen(old_broker_that_allows):
+    async def scenario(connection, hooks):
+        await connection.subscribe("t/x")
+        with pytest.raises(SubscriptionRefused, match="secret"):
+            await connection.subscribe("secret/x")
+
+    with old_broker_that_allows("t/x") as port:
+        connected(f"mqtt://127.0.0.1:{port}", scenario, "3.1.1")
+
+
+def test_a_refused_message_is_seen(tmp_path):
+    acl = tmp_path / "acl"
+    acl.write_text("topic readwrite t/#\n")
+    acl.chmod(0o644)
+
+    async def scenario(connection, hooks):
+        connection.publish(Message("secret/x", b"1"))
+        while not (hooks.acknowledgements or hooks.reasons):
+            await asyncio.sleep(0.01)
+
+    with Mosquitto(f"acl_file {acl}\n") as broker:
+        assert connected(broker.url, scenario).acknowledgements[0] == 0x87
+
+
+def test_an_unreachable_a_silent_and_a_hanging_up_broker_are_named_errors_and_leave_nothing_open():
+    def files():
+        return len(os.listdir("/proc/self/fd"))
+
+    with socket.socket() as hanging_up:
+        hanging_up.bind(("127.0.0.1", 0))
+        hanging_up.listen()
+
+        def hang_up():
+            while True:
+                try:
+                    hanging_up.accept()[0].close()
+                except OSError:
+                    return
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        url = f"mqtt://127.0.0.1:{hanging_up.getsockname()[1]}"
+        before = files()
+        for _ in range(20):
+            with pytest.raises(BrokerError):
+                connected(url, publish_one)
+        assert files() <= before + 2
+        hanging_up.shutdown(socket.SHUT_RDWR)
+
+    with pytest.raises(BrokerError, match="refused|cannot connect"):
+        connected(f"mqtt://127.0.0.1:{free_port()}", publish_one)
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(BrokerError, match="within 5 s"):
+            connected(f"mqtt://127.0.0.1:{silent.getsockname()[1]}", publish_one)
+
+
+def test_connack_refusals_carry_their_code(tmp_path):
+    passwords = tmp_path / "none"
+    passwords.write_text("")
+    passwords.chmod(0o644)
+    with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
+        for protocol in ("5.0", "3.1.1"):
+            with pytest.raises(ConnectionRefused) as caught:
+                connected(broker.url, publish_one, protocol)
+            assert caught.value.code in (0x86, 0x87)
+
+
+def test_the_will_speaks_when_the_process_is_killed_and_only_after_its_delay(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(COUNTER, mosquitto.url)
+    online = json.loads(
+        listener.wait_for("sys/status", where=lambda message: b'"online"' in message.payload)[0].payload
+    )
+
+    app.process.kill()
+    died = time.monotonic()
+    offline = listener.wait_for("sys/status", timeout=20, where=lambda message: b'"offline"' in message.payload)[0]
+
+    assert json.loads(offline.payload)["session"] == online["session"]
+    assert offline.retain or time.monotonic() - died >= 9
+
+
+def test_an_app_that_is_restarted_quickly_does_not_flap_to_offline(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    start_app(COUNTER, mosquitto.url).process.kill()
+    first = start_app(COUNTER, mosquitto.url)
+    listener.wait_for("sys/counter/state", 2)
+    first.process.kill()
+
+    start_app(COUNTER, mosquitto.url)
+    time.sleep(12)
+
+    assert {json.loads(message.payload)["state"] for message in listener.on("sys/status")} == {"online"}

@@ -1,0 +1,198 @@
+"""A real process: signals, blocked threads, blocked loops, and an end within the deadline."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from leadsman.testing.mosquitto import free_port
+
+READING = """
+@app.telemetry("sound", interval=0.2)
+async def sound():
+    return {"t": 1}
+"""
+BACKOFF = """
+@app.telemetry("failing", interval=60, retry=3, backoff=FixedBackoff(30))
+async def failing():
+    raise OSError("away")
+"""
+THREAD = """
+@app.telemetry("blocked", interval=1)
+def blocked():
+    threading.Event().wait()
+"""
+TO_THREAD = """
+@app.telemetry("blocked", interval=1)
+async def blocked():
+    await asyncio.to_thread(threading.Event().wait)
+"""
+STUBBORN = """
+@app.telemetry("stubborn", interval=1)
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+"""
+LOOP = """
+@app.telemetry("blocking", interval=60)
+async def blocking():
+    time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [READING, READING + BACKOFF, READING + THREAD, READING + TO_THREAD],
+    ids=["idle", "backoff", "thread", "to_thread"],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number):
+    listener = listen(mosquitto.port)
+    app = start_app(code, mosquitto.url)
+    listener.wait_for("sys/sound/state", 3)
+
+    exit_code, took = app.end(number)
+
+    assert exit_code == 0
+    assert took <= 1
+    listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
+    assert listener.on("sys/sound/availability")[-1].payload == b"offline"
+
+
+def test_a_handler_that_swallows_its_cancellation_is_left_behind(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(READING + STUBBORN, mosquitto.url)
+    listener.wait_for("sys/sound/state", 3)
+
+    exit_code, took = app.end()
+
+    assert exit_code == 0
+    assert took <= 2
+    assert "1 calls did not end and were left behind" in app.log
+    listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
+
+
+def test_a_blocked_event_loop_delays_the_end_by_two_seconds_at_most(mosquitto, listen, start_app):
+    app = start_app(READING + LOOP, mosquitto.url)
+    time.sleep(1.5)
+
+    exit_code, took = app.end()
+
+    assert exit_code == 70
+    assert took <= 2.3
+
+
+@pytest.mark.parametrize("devices", [1, 50])
+def test_a_frozen_broker_delays_the_end_by_two_seconds_at_most(mosquitto, listen, start_app, devices):
+    listener = listen(mosquitto.port)
+    many = f"for i in range({devices}): app.add_telemetry(f'd{{i}}', sound, interval=0.2)\n"
+    app = start_app(READING + many, mosquitto.url)
+    listener.wait_for("sys/sound/state", 3)
+    mosquitto.freeze()
+    time.sleep(1)
+
+    exit_code, took = app.end()
+
+    mosquitto.thaw()
+    assert exit_code == 0
+    assert took <= 2
+
+
+def test_without_a_broker_it_ends_at_once(start_app):
+    app = start_app(READING, f"mqtt://127.0.0.1:{free_port()}")
+    time.sleep(1.5)
+
+    assert app.end()[0] == 0
+
+
+def test_a_broker_that_swallows_connections_does_not_delay_the_end(start_app):
+    import socket
+
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:  # the next connection attempt is never answered
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+        app = start_app(READING, f"mqtt://127.0.0.1:{hole.getsockname()[1]}")
+        time.sleep(1.5)
+
+        exit_code, took = app.end()
+
+        for filler in fillers:
+            filler.close()
+    assert exit_code == 0
+    assert took <= 1
+
+
+def test_a_second_interrupt_ends_it_now(mosquitto, start_app):
+    app = start_app(READING + LOOP, mosquitto.url)
+    time.sleep(1.5)
+    app.process.send_signal(signal.SIGINT)
+    time.sleep(0.1)
+
+    exit_code, took = app.end(signal.SIGINT)
+
+    assert exit_code == 130
+    assert took <= 0.5
+
+
+def test_a_signal_right_after_the_start_ends_it_too(mosquitto, start_app):
+    for delay in (0.05, 0.15, 0.3, 0.45):
+        app = start_app(READING, mosquitto.url)
+        time.sleep(delay)
+        exit_code, took = app.end()
+        assert exit_code in (0, -signal.SIGTERM)
+        assert took <= 1.5
+
+
+def test_a_wrong_environment_is_a_named_error_without_a_traceback(tmp_path):
+    script = tmp_path / "app.py"
+    script.write_text(
+        "from leadsman import App\ntry:\n    App('x')\nexcept ValueError as error:\n    print(type(error).__name__, error)\n"
+    )
+
+    result = subprocess.run(
+        [sys.executable, script], env={**os.environ, "MQTT__PORT": "many"}, capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout == "InvalidValue MQTT__PORT is 'many'; it is a number from 1 to 65535\n"
+
+
+def test_a_log_nobody_reads_any_more_does_not_keep_it_alive(mosquitto, listen):
+    listener = listen(mosquitto.port)
+    code = "from leadsman import *\nimport os\napp = App('sys', mqtt=os.environ['URL'])\n" + READING + "app.run()\n"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "URL": mosquitto.url}, stderr=subprocess.PIPE
+    )
+    listener.wait_for("sys/sound/state", 2)
+    process.stderr.close()
+    mosquitto.kill()
+    time.sleep(0.5)
+
+    process.terminate()
+
+    assert process.wait(5) == 0
+
+
+def test_the_log_escapes_what_a_device_sends(mosquitto, start_app):
+    app = start_app(
+        """
+@app.telemetry("odd", interval=60)
+async def odd():
+    raise OSError("\\x1b[2J\\r\\n2026-01-01 INFO forged")
+""",
+        mosquitto.url,
+    )
+    time.sleep(1.5)
+
+    assert "\\x1b[2J\\r\\n2026-01-01 INFO forged" in app.log
+    assert "\x1b" not in app.log
