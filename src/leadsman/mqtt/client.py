@@ -48,6 +48,8 @@ class _Client(aiomqtt.Client):
         self._hooks = hooks
         self._thread_id = threading.get_ident()
         self._given_up = False
+        self.closing = False
+        """Whether DISCONNECT is about to be said."""
         self.terms = Terms()
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
@@ -80,14 +82,18 @@ class _Client(aiomqtt.Client):
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
     def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
-        self._broken(str(reason_code))
-        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that nobody asks for
+            super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        elif flags.is_disconnect_packet_from_server:
+            self._broken(f"the broker closed the connection: {reason_code}")
+        else:
+            self._broken("the connection was lost")
 
     def _broken(self, reason: str) -> None:
         if self._given_up:
             return
         if not self._connected.done():
-            self._connected.set_exception(ConnackMissing(f"the broker closed the connection before CONNACK ({reason})"))
+            self._connected.set_exception(ConnackMissing(f"no CONNACK: {reason}"))
         elif self._connected.exception() is None:
             self._hooks.lost(reason)
 
@@ -190,6 +196,7 @@ class BrokerConnection:
                 )
 
     async def close(self) -> None:
+        self._client.closing = True
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self._client.__aexit__(None, None, None)

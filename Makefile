@@ -1,0 +1,31 @@
+# Everything below creates what it needs. PYTHON chooses the interpreter, ARGS goes to what is run.
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN = $(VENV)/bin
+
+.PHONY: help demo test check bench
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 10
+
+demo: ## watch real readings arrive on a real broker, while things fail on purpose (ARGS="--for 30s")
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo
+	@$(BIN)/leadsman demo $(ARGS)
+
+test: ## run all tests, those against real brokers and ports included
+	@scripts/debian-packages mosquitto
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: ## formatting, lint, types, and the rule that imports go down
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
+	@scripts/debian-packages mosquitto
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test bench
+	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,0 +1,5 @@
+"""``python -m leadsman``."""
+
+from leadsman.cli.main import main
+
+raise SystemExit(main())

@@ -1,0 +1,275 @@
+"""Framers: where one message ends and the next begins, in a stream of bytes. Sans I/O.
+
+A framer is a value: it looks at a buffer and says what to do with its beginning. A `Stream` keeps the buffer of one
+port. Whatever comes in, memory stays bounded by the framer's `max_size`, and after garbage it finds the next message:
+what cannot be part of one is discarded and counted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from leadsman.errors import InvalidType, InvalidValue
+
+MAX_SIZE = 4096
+"""Bytes of a message unless told otherwise; a DSMR telegram, the largest common one, stays below it."""
+
+Found = tuple[bytes | None, int]
+"""A message, or None where bytes are to be discarded; and the index behind them. An index equal to the start: wait for more."""
+
+
+class Framer(Protocol):
+    """What `SerialPort` asks of a framer. Users may write their own."""
+
+    @property
+    def max_size(self) -> int:
+        """No message is longer, in bytes."""
+        ...
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        """Look at ``buffer[start:]``: a message and the index behind it, or None and the index up to which to discard.
+
+        Must not change the buffer, must not raise, and must move on once `max_size` bytes lie before it.
+        """
+        ...
+
+
+class Stream:
+    """The bytes of one port on their way to messages."""
+
+    __slots__ = ("_buffer", "_framer", "discarded")
+
+    def __init__(self, framer: Framer) -> None:
+        self._framer = framer
+        self._buffer = bytearray()
+        self.discarded = 0
+        """Bytes that were no part of any message, since the start."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take what came in; give the messages it completes."""
+        buffer, framer = self._buffer, self._framer
+        buffer += data
+        messages, at = [], 0
+        while at < len(buffer):
+            message, end = framer.find(buffer, at)
+            if end <= at:
+                break
+            if message is None:
+                self.discarded += end - at
+            else:
+                messages.append(message)
+            at = end
+        del buffer[:at]
+        return messages
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of a message that is not complete."""
+        return len(self._buffer)
+
+    def reset(self) -> None:
+        """Forget the beginning of a message; what remains of it counts as discarded."""
+        self.discarded += len(self._buffer)
+        self._buffer.clear()
+
+
+@dataclass(frozen=True, init=False)
+class LineFramer:
+    """Lines of text or bytes, given without their end; a carriage return before it goes too.
+
+    Args:
+        end: what ends a line.
+        max_size: a longer line is discarded up to its end.
+    """
+
+    end: bytes
+    max_size: int
+
+    def __init__(self, end: bytes = b"\n", *, max_size: int = MAX_SIZE) -> None:
+        object.__setattr__(self, "end", _some_bytes(end, "end"))
+        object.__setattr__(self, "max_size", _size(max_size, "max_size"))
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        end = buffer.find(self.end, start)
+        if end < 0:
+            # A line that is too long already stays too long when its middle goes, so no flag remembers it.
+            too_long = start + self.max_size + 1
+            return None, len(buffer) - self.max_size - 1 if len(buffer) > too_long else start
+        behind = end + len(self.end)
+        if end - start > self.max_size:
+            return None, behind
+        line = bytes(buffer[start:end])
+        return (line[:-1] if line.endswith(b"\r") else line), behind
+
+
+@dataclass(frozen=True, init=False)
+class DelimiterFramer:
+    """Messages between a beginning and an end, given with both: ``/…!`` of a smart meter, STX … ETX.
+
+    Args:
+        begin, end: the delimiters.
+        trailer: bytes behind the end that still belong to the message, such as a checksum.
+        check: whether a message is sound; one that is not is discarded up to the next beginning inside it.
+        max_size: of a message with its delimiters.
+    """
+
+    begin: bytes
+    end: bytes
+    trailer: int
+    check: Callable[[bytes], bool] | None
+    max_size: int
+
+    def __init__(
+        self,
+        begin: bytes,
+        end: bytes,
+        *,
+        trailer: int = 0,
+        check: Callable[[bytes], bool] | None = None,
+        max_size: int = MAX_SIZE,
+    ) -> None:
+        object.__setattr__(self, "begin", _some_bytes(begin, "begin"))
+        object.__setattr__(self, "end", _some_bytes(end, "end"))
+        object.__setattr__(self, "trailer", _size(trailer, "trailer", least=0))
+        object.__setattr__(self, "check", check)
+        object.__setattr__(self, "max_size", _size(max_size, "max_size", least=len(begin) + len(end) + trailer))
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        begin = _sync(buffer, start, self.begin)
+        if begin > start:
+            return None, begin
+        if not buffer.startswith(self.begin, start):
+            return None, start  # a part of the beginning; wait
+        end = buffer.find(self.end, start + len(self.begin), start + self.max_size - self.trailer)
+        if end < 0:
+            return None, start + 1 if len(buffer) - start >= self.max_size else start
+        behind = end + len(self.end) + self.trailer
+        if len(buffer) < behind:
+            return None, start
+        return _checked(bytes(buffer[start:behind]), start, behind, self.check)
+
+
+@dataclass(frozen=True, init=False)
+class FixedFramer:
+    """Messages of one length, given whole.
+
+    Args:
+        length: bytes of a message.
+        begin: what each begins with; without it there is no finding back after a byte is lost, so give it if there is one.
+        check: whether a message is sound; after one that is not, the search goes on one byte later.
+    """
+
+    length: int
+    begin: bytes
+    check: Callable[[bytes], bool] | None
+
+    def __init__(self, length: int, *, begin: bytes = b"", check: Callable[[bytes], bool] | None = None) -> None:
+        object.__setattr__(self, "length", _size(length, "length", least=max(1, len(begin))))
+        object.__setattr__(self, "begin", begin if begin == b"" else _some_bytes(begin, "begin"))
+        object.__setattr__(self, "check", check)
+
+    @property
+    def max_size(self) -> int:
+        return self.length
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        begin = _sync(buffer, start, self.begin)
+        if begin > start:
+            return None, begin
+        behind = start + self.length
+        if len(buffer) < behind:
+            return None, start
+        return _checked(bytes(buffer[start:behind]), start, behind, self.check)
+
+
+@dataclass(frozen=True, init=False)
+class LengthPrefixedFramer:
+    """Messages that say how long they are: beginning, length, that many bytes, trailer. Given whole.
+
+    Args:
+        begin: what each begins with; may be empty.
+        length_size: bytes of the length field, 1, 2 or 4.
+        byteorder: of the length field.
+        extra: bytes behind those that the length counts, such as a checksum; negative where the length counts its own
+            field or the beginning as well.
+        check: whether a message is sound; after one that is not, the search goes on one byte later.
+        max_size: a length that would make a message longer is garbage.
+    """
+
+    begin: bytes
+    length_size: int
+    byteorder: Literal["little", "big"]
+    extra: int
+    check: Callable[[bytes], bool] | None
+    max_size: int
+
+    def __init__(
+        self,
+        begin: bytes = b"",
+        *,
+        length_size: int = 1,
+        byteorder: Literal["little", "big"] = "big",
+        extra: int = 0,
+        check: Callable[[bytes], bool] | None = None,
+        max_size: int = MAX_SIZE,
+    ) -> None:
+        if length_size not in (1, 2, 4):
+            raise InvalidValue(f"length_size is {length_size!r}; it is 1, 2 or 4 bytes")
+        if byteorder not in ("little", "big"):
+            raise InvalidValue(f"byteorder is {byteorder!r}; it is 'little' or 'big'")
+        object.__setattr__(self, "begin", begin if begin == b"" else _some_bytes(begin, "begin"))
+        object.__setattr__(self, "length_size", length_size)
+        object.__setattr__(self, "byteorder", byteorder)
+        object.__setattr__(self, "extra", extra)
+        object.__setattr__(self, "check", check)
+        object.__setattr__(self, "max_size", _size(max_size, "max_size", least=len(begin) + length_size))
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        begin = _sync(buffer, start, self.begin)
+        if begin > start:
+            return None, begin
+        field = start + len(self.begin)
+        if len(buffer) < field + self.length_size:
+            return None, start
+        length = int.from_bytes(buffer[field : field + self.length_size], self.byteorder)
+        size = len(self.begin) + self.length_size + length + self.extra
+        if not len(self.begin) + self.length_size <= size <= self.max_size:
+            return None, start + 1
+        if len(buffer) < start + size:
+            return None, start
+        return _checked(bytes(buffer[start : start + size]), start, start + size, self.check)
+
+
+def _sync(buffer: bytearray, start: int, begin: bytes) -> int:
+    """Where the next beginning is, or may be once more bytes come; `start` when it is there, or there is none to look for."""
+    if not begin:
+        return start
+    at = buffer.find(begin, start)
+    if at >= 0:
+        return at
+    for kept in range(min(len(begin) - 1, len(buffer) - start), 0, -1):
+        if buffer.endswith(begin[:kept]):
+            return len(buffer) - kept
+    return len(buffer)
+
+
+def _checked(message: bytes, start: int, behind: int, check: Callable[[bytes], bool] | None) -> Found:
+    if check is not None and not check(message):
+        return None, start + 1
+    return message, behind
+
+
+def _some_bytes(value: object, what: str) -> bytes:
+    if not isinstance(value, bytes):
+        raise InvalidType(f"{what} is {value!r}; write bytes such as b'\\n'")
+    if not value:
+        raise InvalidValue(f"{what} is empty; write at least one byte, such as b'\\n'")
+    return value
+
+
+def _size(value: object, what: str, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidType(f"{what} is {value!r}; it is a number of bytes")
+    if value < least:
+        raise InvalidValue(f"{what} is {value!r}; it is at least {least} bytes")
+    return value

@@ -1,0 +1,193 @@
+"""The demo itself: an app as a user would write it, a board that listens at the broker, and faults on a timetable."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import time
+
+from rich.console import Console
+from rich.live import Live
+
+from leadsman.adapters.serial import SerialPort
+from leadsman.app import App
+from leadsman.clock import system_clock
+from leadsman.demo.board import Board, BoardLog
+from leadsman.demo.broker import demo_broker
+from leadsman.demo.meter import Meter
+from leadsman.errors import BrokerError, GarbledData
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.client import connect
+from leadsman.mqtt.connection import Greeting, Received
+from leadsman.process import run as run_process
+from leadsman.publish import Every, OnChange
+from leadsman.resilience.backoff import ExponentialBackoff
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.testing.mosquitto import Mosquitto
+
+PREFIX = "leadsman-demo"
+
+
+def demo_app(broker: str, meter_path: str) -> App:
+    """The app that is shown: four sensors of this machine, and a meter on a serial port."""
+    import psutil
+
+    app = App(PREFIX, version="demo", mqtt=broker, heartbeat="5s", adapters=(SerialPort(meter_path, timeout="500ms"),))
+
+    @app.telemetry(
+        "meter", interval="2s", retry=1, backoff=ExponentialBackoff("300ms"), circuit_breaker=CircuitBreaker(3)
+    )
+    async def meter(port: SerialPort) -> dict[str, float]:
+        reply = await port.request(b"?\n")
+        watts, _, unit = reply.decode("ascii", "replace").partition(" ")
+        if unit != "W":
+            raise GarbledData(f"{reply[:8].hex(' ')} … is no reading in watts")
+        return {"watts": float(watts)}
+
+    @app.telemetry("load", interval="2s", publish=OnChange(0.02) | Every("10s"))
+    def load() -> dict[str, float]:
+        one, five, _ = psutil.getloadavg()
+        return {"cpu_percent": psutil.cpu_percent(), "load_1m": round(one, 2), "load_5m": round(five, 2)}
+
+    @app.telemetry("memory", interval="5s")
+    def memory() -> dict[str, float]:
+        state = psutil.virtual_memory()
+        return {"used_percent": state.percent, "available_mib": state.available // 2**20}
+
+    @app.telemetry("disk", interval="10s")
+    def disk() -> dict[str, float]:
+        state = psutil.disk_usage("/")
+        return {"used_percent": state.percent, "free_gib": round(state.free / 2**30, 1)}
+
+    temperatures = getattr(psutil, "sensors_temperatures", dict)
+    if temperatures():  # virtual machines have none
+
+        @app.telemetry("temperature", interval="5s", publish=OnChange(0.5) | Every("30s"))
+        def temperature() -> dict[str, float]:
+            return {chip: readings[0].current for chip, readings in temperatures().items() if readings}
+
+    return app
+
+
+class Viewer:
+    """Listens at the broker, as any subscriber would, and keeps the board."""
+
+    def __init__(self, broker: Broker, board: Board, *, lines: bool) -> None:
+        self._broker = broker
+        self._board = board
+        self._lines = lines
+        self._lost = asyncio.Event()
+
+    async def listen(self) -> None:
+        """Listen until cancelled; come back when the broker does."""
+        clock = system_clock(asyncio.get_running_loop())
+        greeting = Greeting(f"{PREFIX}-viewer", self._broker.protocol, f"{PREFIX}/viewer", b"")
+        while True:
+            self._lost.clear()
+            with contextlib.suppress(BrokerError):
+                connection = await connect(self._broker, clock, greeting, self)
+                try:
+                    await connection.subscribe(f"{PREFIX}/#")
+                    await self._lost.wait()
+                finally:
+                    connection.abort()
+            await asyncio.sleep(0.2)
+
+    def received(self, message: Received) -> None:
+        """See `Hooks`."""
+        line = self._board.hear(message, time.time())
+        if line is not None and self._lines:
+            say(line)
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `Hooks`. The viewer publishes nothing."""
+
+    def lost(self, reason: str) -> None:
+        """See `Hooks`."""
+        self._lost.set()
+
+
+def say(line: str) -> None:
+    """Print a line with the time, at once."""
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, *, lines: bool) -> None:
+    """A minute of faults, over and over."""
+
+    async def now(note: str, seconds: float) -> None:
+        board.note = note
+        if lines:
+            say(f"--- {note}")
+        await asyncio.sleep(seconds)
+
+    while True:
+        await now("all is well", 10)
+        meter.babbling = True
+        await now("on purpose: the meter answers garbage", 5)
+        meter.babbling = False
+        await now("all is well", 8)
+        meter.unplug()
+        await now("on purpose: the meter is unplugged", 12)
+        meter.plug()
+        await now("the meter is back; a probe will close its circuit", 8)
+        if mosquitto is not None:
+            mosquitto.kill()
+            await now("on purpose: the broker is killed; the outbox keeps the readings", 6)
+            mosquitto.start()
+            await now("the broker is back; the outbox delivers", 6)
+
+
+async def show(board: Board) -> None:
+    """Draw the board until cancelled."""
+    with Live(board.screen(time.time()), console=Console(), screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(board.screen(time.time()), refresh=True)
+            await asyncio.sleep(0.25)
+
+
+def run_demo(broker: str | None, duration: float | None) -> None:
+    """Run the demo until Ctrl-C, or for `duration` seconds.
+
+    Raises:
+        LeadsmanError: there is no broker to be had.
+    """
+    lines = not sys.stdout.isatty()
+    with contextlib.ExitStack() as stack:
+        mosquitto = None
+        url, words = broker or "", "the broker you named"
+        if broker is None:
+            url, words, mosquitto = stack.enter_context(demo_broker())
+        meter = stack.enter_context(Meter())
+        app = demo_app(url, meter.device.path)
+        board = Board(PREFIX, f"{app.broker} ({words})")
+        if lines:
+            say(
+                f"leadsman demo at {app.broker} ({words}); watch it with: mosquitto_sub -p {app.broker.port} -t '{PREFIX}/#' -v"
+            )
+        else:
+            logger = logging.getLogger("leadsman")
+            logger.addHandler(BoardLog(board))
+            logger.setLevel(logging.INFO)
+
+        async def serve() -> int:
+            loop = asyncio.get_running_loop()
+            viewer = Viewer(app.broker, board, lines=lines)
+            jobs = [
+                viewer.listen(),
+                make_trouble(meter, mosquitto, board, lines=lines),
+                *([] if lines else [show(board)]),
+            ]
+            tasks = [loop.create_task(job) for job in jobs]
+            if duration is not None:
+                loop.call_later(duration, app.stop)
+            try:
+                return await app.serve()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks, timeout=1.0)
+
+        run_process(PREFIX, serve, app.stop)
+        readings = sum(board.counts.values())
+        print(f"The broker received {readings} readings of {len(board.counts)} devices.")

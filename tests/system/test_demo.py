@@ -1,0 +1,105 @@
+"""The demo, as a person would run it."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+LEADSMAN = [sys.executable, "-m", "leadsman"]
+WITHOUT_MOSQUITTO = """\
+import leadsman.demo.broker
+leadsman.demo.broker.executable = lambda: None
+from leadsman.cli.main import main
+raise SystemExit(main(["demo", "--for", "4s"]))
+"""
+
+
+def run(*arguments, **options):
+    return subprocess.run([*LEADSMAN, *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_without_a_terminal_it_prints_lines_and_ends_by_itself():
+    result = run("demo", "--for", "5s")
+
+    assert result.returncode == 0
+    assert "watts" in result.stdout
+    assert "heartbeat  online, ok" in result.stdout
+    assert "heartbeat  offline" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "Traceback" not in result.stderr
+    assert result.stdout.splitlines()[-1].startswith("The broker received ")
+
+
+def test_without_mosquitto_it_brings_its_own_broker_and_says_what_that_is_worth():
+    result = subprocess.run([sys.executable, "-c", WITHOUT_MOSQUITTO], capture_output=True, text=True, timeout=60)
+
+    assert result.returncode == 0
+    assert "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)" in result.stdout
+    assert "watts" in result.stdout
+
+
+def test_it_publishes_to_the_broker_that_it_is_told(mosquitto, listen):
+    listener = listen(mosquitto.port)
+
+    assert run("demo", "--for", "3s", "--broker", mosquitto.url).returncode == 0
+
+    assert listener.on("leadsman-demo/meter/state")
+
+
+def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
+    process = subprocess.Popen([*LEADSMAN, "demo"], stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+
+    drawn = heard(leader, 5)
+    process.send_signal(signal.SIGINT)
+    drawn_last = heard(leader, 3)
+
+    assert process.wait(10) == 0
+    assert "devices, as the broker has them" in drawn
+    assert "watts" in drawn
+    assert "\x1b[?1049l" in drawn_last  # the alternate screen is left
+    assert "Traceback" not in drawn + drawn_last
+    os.close(leader)
+
+
+def heard(leader, seconds):
+    """What a terminal would have got in so many seconds."""
+    text, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        if select.select([leader], [], [], 0.1)[0]:
+            try:
+                text += os.read(leader, 65_536)
+            except OSError:
+                break
+    return text.decode(errors="replace")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ((), "COMMAND"),
+        (("demo", "--for", "30"), "such as '90s'"),
+        (("demo", "--for", "-1s"), "--for"),
+        (("demo", "--broker", "http://x"), "write mqtt://"),
+        (("fly",), "invalid choice"),
+    ],
+)
+def test_a_wrong_command_line_is_answered_with_what_to_write(arguments, hint):
+    result = run(*arguments)
+
+    assert result.returncode in (1, 2)
+    assert hint in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_help_teaches():
+    assert "watch real readings arrive" in run("--help").stdout
+    assert "leadsman demo --for 30s" in run("demo", "--help").stdout
+    assert run("--version").stdout.startswith("leadsman ")

@@ -1,0 +1,347 @@
+"""Real serial libraries on real pseudo-terminals."""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from leadsman import App
+from leadsman.adapters.framing import LengthPrefixedFramer
+from leadsman.adapters.serial import SerialPort
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
+from leadsman.testing import PtyDevice, garbage
+
+
+def on_port(url, scenario, **options):
+    """Run `scenario(port)` with the port, and see that the loop was never blocked."""
+
+    async def run():
+        async with SerialPort(url, 115_200, **{"timeout": 1.0, **options}) as port:
+            longest, watching = 0.0, True
+
+            async def watch():
+                nonlocal longest
+                while watching:
+                    before = time.perf_counter()
+                    await asyncio.sleep(0.005)
+                    longest = max(longest, time.perf_counter() - before - 0.005)
+
+            watcher = asyncio.create_task(watch())
+            try:
+                return await scenario(port)
+            finally:
+                watching = False
+                await watcher
+                assert longest < 0.25, f"the event loop was blocked for {longest:.3f} s"
+
+    return asyncio.run(run())
+
+
+def echo(device, reply=lambda request: request):
+    """Answer requests in a thread until the device is unplugged."""
+
+    def run():
+        while device._master is not None:
+            if request := device.receive():
+                try:
+                    device.send(reply(request))
+                except OSError:
+                    return
+            time.sleep(0.002)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def test_lines_are_read_in_order(pty_device):
+    async def scenario(port):
+        await port.probe()
+        pty_device.send(b"1\n2\n3\n")
+        return [await port.read() for _ in range(3)]
+
+    assert on_port(pty_device.path, scenario) == [b"1", b"2", b"3"]
+
+
+def test_latest_leaves_the_older_ones_out(pty_device):
+    async def scenario(port):
+        await port.probe()
+        pty_device.send(b"1\n2\n3\n")
+        await asyncio.sleep(0.1)
+        return await port.latest()
+
+    assert on_port(pty_device.path, scenario) == b"3"
+
+
+def test_a_request_gets_its_reply_and_not_what_came_before(pty_device):
+    async def scenario(port):
+        await port.probe()
+        pty_device.send(b"stale line\nstale beginning")
+        await asyncio.sleep(0.1)
+        echo(pty_device)
+        return await port.request(b"fresh\n")
+
+    assert on_port(pty_device.path, scenario) == b"fresh"
+
+
+def test_requests_of_several_handlers_take_turns(pty_device):
+    async def scenario(port):
+        echo(pty_device)
+        return await asyncio.gather(*(port.request(b"%d\n" % number) for number in range(20)))
+
+    assert on_port(pty_device.path, scenario) == [b"%d" % number for number in range(20)]
+
+
+def test_binary_messages_are_framed(pty_device):
+    async def scenario(port):
+        echo(pty_device, lambda request: b"\x06\x41\x02ab\xc7")
+        return await port.request(b"\x41\x00\x00")
+
+    framer = LengthPrefixedFramer(b"\x41", extra=1)
+    assert on_port(pty_device.path, scenario, framer=framer) == b"\x41\x02ab\xc7"
+
+
+def test_silence_is_a_timeout(pty_device):
+    async def scenario(port):
+        before = time.monotonic()
+        with pytest.raises(DeviceTimeout, match="no message from .* within 200ms$"):
+            await port.read("200ms")
+        return time.monotonic() - before
+
+    assert on_port(pty_device.path, scenario) == pytest.approx(0.2, abs=0.1)
+
+
+def test_noise_without_a_message_is_a_timeout_that_hints_at_the_baud_rate(pty_device):
+    async def scenario(port):
+        await port.probe()
+        pty_device.send(b"\xff" * 3000)
+        with pytest.raises(DeviceTimeout, match="3000 bytes came that are no message: check baud rate and framer"):
+            await port.read("300ms")
+
+    on_port(pty_device.path, scenario)
+
+
+def test_a_megabyte_of_garbage_is_survived_and_the_next_line_read(pty_device):
+    async def scenario(port):
+        await port.probe()
+
+        def noise():
+            pty_device.send(garbage(1_000_000).replace(b"\n", b"x") + b"\n21.5\n", timeout=30)
+
+        threading.Thread(target=noise, daemon=True).start()
+        line = await port.read(30)
+        assert port.discarded >= 1_000_000
+        return line
+
+    assert on_port(pty_device.path, scenario) == b"21.5"
+
+
+def test_an_unplugged_port_is_noticed_at_once_and_read_again_after_it_is_back(pty_device):
+    async def scenario(port):
+        await port.probe()
+        asyncio.get_running_loop().call_later(0.1, pty_device.unplug)
+        before = time.monotonic()
+        with pytest.raises(DeviceUnavailable, match="went away"):
+            await port.read(5)
+        noticed = time.monotonic() - before
+        with pytest.raises(DeviceUnavailable, match="it is not there; is it plugged in"):
+            await port.read(5)
+        pty_device.plug()
+        await port.probe()
+        pty_device.send(b"back\n")
+        return noticed, await port.read()
+
+    noticed, line = on_port(pty_device.path, scenario)
+    assert line == b"back"
+    assert noticed < 0.5
+
+
+def test_a_port_has_one_user_at_a_time(pty_device):
+    async def scenario(port):
+        await port.probe()
+        async with SerialPort(pty_device.path) as second:
+            with pytest.raises(DeviceUnavailable, match="another program has it open"):
+                await second.probe()
+        await port.close()
+        async with SerialPort(pty_device.path) as third:
+            await third.probe()
+
+    on_port(pty_device.path, scenario)
+
+
+def test_a_device_that_takes_no_bytes_blocks_neither_the_loop_nor_the_close(pty_device):
+    async def scenario(port):
+        with pytest.raises(DeviceTimeout):
+            await port.request(b"x" * 200_000, "300ms")
+        before = time.monotonic()
+        await port.close()
+        return time.monotonic() - before
+
+    assert on_port(pty_device.path, scenario) < 1
+
+
+def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
+    from leadsman.adapters import serial as module
+
+    closed = []
+
+    class Late:
+        def close(self):
+            closed.append(True)
+
+    def slow(url, options):
+        time.sleep(0.5)
+        return Late()
+
+    monkeypatch.setattr(module, "_open_device", slow)
+    monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.1)
+
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="did not open within"):
+            await port.probe()
+        await asyncio.sleep(0.6)
+
+    on_port(str(tmp_path / "tty"), scenario)
+    assert closed == [True]
+
+
+def test_a_network_gateway_is_a_port_too():
+    async def scenario():
+        async def serve(reader, writer):
+            while data := await reader.read(100):
+                writer.write(data.upper())
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        number = server.sockets[0].getsockname()[1]
+        async with server, SerialPort(f"socket://127.0.0.1:{number}") as port:
+            return await port.request(b"hello\n")
+
+    assert asyncio.run(scenario()) == b"HELLO"
+
+
+def test_a_gateway_that_does_not_answer_times_out_without_blocking_the_loop(monkeypatch):
+    from leadsman.adapters import serial as module
+
+    monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.5)
+    with socket.socket() as hole:
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        fillers = [socket.socket() for _ in range(4)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+
+        async def scenario(port):
+            with pytest.raises(DeviceUnavailable, match="did not open within"):
+                await port.probe()
+
+        on_port(f"socket://127.0.0.1:{hole.getsockname()[1]}", scenario)
+        for filler in fillers:
+            filler.close()
+
+
+def test_a_missing_port_says_what_to_look_at(tmp_path):
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="it is not there; is it plugged in"):
+            await port.probe()
+
+    on_port(str(tmp_path / "nothing"), scenario)
+
+
+def test_what_is_no_serial_port_is_a_named_error(tmp_path):
+    plain = tmp_path / "file"
+    plain.write_text("not a terminal")
+
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="cannot be opened"):
+            await port.probe()
+
+    on_port(str(plain), scenario)
+
+
+def test_a_numbered_usb_port_is_answered_with_its_lasting_name(caplog):
+    async def run():
+        async with SerialPort("/dev/ttyUSB7"):
+            pass
+
+    with caplog.at_level(logging.WARNING, "leadsman"):
+        asyncio.run(run())
+
+    assert "/dev/serial/by-id" in caplog.text
+
+
+def test_nothing_stays_open_after_many_replugs(pty_device):
+    async def scenario(port):
+        await port.probe()
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(30):
+            pty_device.unplug()
+            with pytest.raises(DeviceUnavailable):
+                await port.read()
+            pty_device.plug()
+            await port.probe()
+            pty_device.send(b"%d\n" % number)
+            assert await port.read() == b"%d" % number
+        return len(os.listdir("/proc/self/fd")) - before
+
+    assert on_port(pty_device.path, scenario) <= 1
+
+
+@pytest.mark.parametrize("url", ["", " ", "http://x", "socket://host", "socket://:5", "rfc2217://h:1", "/dev/\0"])
+def test_a_wrong_port_is_refused(url):
+    with pytest.raises(InvalidValue, match="the port is"):
+        SerialPort(url)
+
+
+@pytest.mark.parametrize("words", [{"baudrate": 0}, {"bytesize": 9}, {"parity": "X"}, {"stopbits": 3}, {"timeout": 0}])
+def test_a_wrong_setting_is_refused(words):
+    with pytest.raises(InvalidValue):
+        SerialPort("/dev/tty", **words)
+
+
+@pytest.mark.parametrize(
+    "words", [{"url": 5}, {"url": "/dev/tty", "baudrate": "9600"}, {"url": "/dev/tty", "framer": 5}]
+)
+def test_a_setting_of_the_wrong_type_is_refused(words):
+    with pytest.raises(InvalidType):
+        SerialPort(**words)
+
+
+def test_an_app_reads_a_meter_through_unplugging_and_garbage_to_a_real_broker(mosquitto, listen):
+    with PtyDevice() as meter:
+        app = App("meter", mqtt=mosquitto.url, adapters=(SerialPort(meter.path, timeout="300ms"),))
+
+        @app.telemetry("power", interval=0.5, retry=3)
+        async def power(port: SerialPort):
+            return {"watts": float(await port.request(b"?\n"))}
+
+        listener = listen(mosquitto.port)
+
+        async def serve():
+            serving = asyncio.create_task(app.serve())
+            echo(meter, lambda request: b"42.0\n")
+            await asyncio.sleep(1.2)
+            meter.unplug()
+            await asyncio.sleep(1.2)
+            meter.plug()
+            echo(meter, lambda request: garbage(30) + b"\n")
+            await asyncio.sleep(1.2)
+            meter.unplug()
+            await asyncio.sleep(0.05)
+            meter.plug()
+            echo(meter, lambda request: b"43.0\n")
+            await asyncio.sleep(3)
+            app.stop()
+            await serving
+
+        asyncio.run(serve())
+
+    watts = [json.loads(message.payload)["watts"] for message in listener.on("meter/power/state")]
+    events = [json.loads(message.payload) for message in listener.on("meter/power/error")]
+    assert {42.0, 43.0} <= set(watts)
+    assert events[0]["event"] == "onset"
+    assert events[-1]["event"] == "recovered"
