@@ -20,6 +20,7 @@ class Radio(Port):
     pass
 
 
+def plain(): ...
 async def with_port(port: Port): ...
 async def with_radio(radio: Radio): ...
 async def with_both(radio: Radio, port: Annotated[Port, "boiler"], extra: int = 3): ...
@@ -94,7 +95,7 @@ def test_methods_partials_and_callable_objects_are_handlers():
         assert is_async(handler)
     assert needs_of(Reader().read, slots)[0][0] == "port"
     assert needs_of(Reader(), slots)[0][0] == "port"
-    assert not is_async(dict)
+    assert not is_async(plain)
 
 
 def test_generators_classes_and_things_that_cannot_be_called_are_refused():

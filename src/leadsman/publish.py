@@ -9,11 +9,11 @@ adds up until it is worth telling), and each handler keeps its own `Told`. The f
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 _NOISE = 1e-12
 """Of a value: 20.1 and 20.2 differ by 0.1 as people count, though not as floats do."""
@@ -27,7 +27,7 @@ class Told(NamedTuple):
     since: int = 0
 
 
-class PublishRule:
+class PublishRule(Value):
     """What `OnChange` and `Every` have in common: they join with ``|`` and ``&``."""
 
     __slots__ = ()
@@ -43,29 +43,34 @@ class PublishRule:
         return AllOf(self, _rule(other))
 
 
-@dataclass(frozen=True)
 class AnyOf(PublishRule):
     """Told when one of the two wants it."""
 
+    __slots__ = ("left", "right")
     left: PublishRule
     right: PublishRule
+
+    def __init__(self, left: PublishRule, right: PublishRule) -> None:
+        self._hold(left=left, right=right)
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) or self.right.wants(told, fields, now)
 
 
-@dataclass(frozen=True)
 class AllOf(PublishRule):
     """Told when both want it."""
 
+    __slots__ = ("left", "right")
     left: PublishRule
     right: PublishRule
+
+    def __init__(self, left: PublishRule, right: PublishRule) -> None:
+        self._hold(left=left, right=right)
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) and self.right.wants(told, fields, now)
 
 
-@dataclass(frozen=True, init=False)
 class OnChange(PublishRule):
     """Told when a value differs from the one last told.
 
@@ -78,15 +83,16 @@ class OnChange(PublishRule):
         InvalidValue, InvalidType: at construction.
     """
 
+    __slots__ = ("deadband", "fields")
     deadband: float
     fields: tuple[tuple[str, float], ...]
 
     def __init__(self, deadband: float = 0.0, *, fields: Mapping[str, float] | None = None) -> None:
-        object.__setattr__(self, "deadband", _deadband(deadband, "deadband"))
+        width = _deadband(deadband, "deadband")
         if fields is not None and not isinstance(fields, Mapping):
             raise InvalidType(f"fields is {fields!r}; write a dict of deadbands such as {{'co2': 50}}")
         pairs = tuple((name, _deadband(width, f"fields[{name!r}]")) for name, width in (fields or {}).items())
-        object.__setattr__(self, "fields", pairs)
+        self._hold(deadband=width, fields=pairs)
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         return self._differ(told.fields, fields, "")
@@ -110,7 +116,6 @@ class OnChange(PublishRule):
         return False
 
 
-@dataclass(frozen=True, init=False)
 class Every(PublishRule):
     """Told every so often, by time or by count: ``Every(seconds=300)``, ``Every("5m")``, ``Every(n=10)``.
 
@@ -122,6 +127,7 @@ class Every(PublishRule):
         InvalidValue, InvalidType: at construction; neither given is one.
     """
 
+    __slots__ = ("n", "seconds")
     seconds: float | None
     n: int | None
 
@@ -132,8 +138,7 @@ class Every(PublishRule):
             raise InvalidType(f"n is {n!r}; it must be a whole number")
         if n is not None and n < 1:
             raise InvalidValue(f"n is {n!r}; it must be 1 or more")
-        object.__setattr__(self, "seconds", None if seconds is None else positive_seconds(seconds, "seconds"))
-        object.__setattr__(self, "n", n)
+        self._hold(seconds=None if seconds is None else positive_seconds(seconds, "seconds"), n=n)
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         if self.n is not None and told.since + 1 >= self.n:

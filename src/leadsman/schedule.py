@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 CLOCK_SET_BACK = 300.0
 """A wall clock that goes back by more than this (seconds) was set, not slewed: cron starts afresh from the new time.
@@ -49,8 +49,7 @@ def spread_offset(name: str, spread: float) -> float:
     return zlib.crc32(name.encode()) / 2**32 * spread
 
 
-@dataclass(frozen=True, init=False)
-class Cron:
+class Cron(Value):
     """A cron schedule: five fields ``minute hour day-of-month month day-of-week``, in a time zone.
 
     Args:
@@ -62,6 +61,7 @@ class Cron:
         InvalidValue, InvalidType: the expression, the zone, or a schedule that never comes due.
     """
 
+    __slots__ = ("at_start", "expression", "zone")
     expression: str
     zone: str | None
     at_start: bool
@@ -73,9 +73,7 @@ class Cron:
             raise InvalidValue(
                 f"schedule is {expression!r}; write five fields: minute hour day-of-month month day-of-week, '0 */2 * * *'"
             )
-        object.__setattr__(self, "expression", " ".join(expression.split()).upper())
-        object.__setattr__(self, "zone", zone)
-        object.__setattr__(self, "at_start", at_start)
+        self._hold(expression=" ".join(expression.split()).upper(), zone=zone, at_start=at_start)
         if _next_slot(self.expression, datetime(2024, 1, 1, tzinfo=_zone(zone))) is None:
             raise InvalidValue(f"schedule {expression!r} never comes due")
 

@@ -4,10 +4,8 @@ Every wrong word is told here, at registration, with what to write instead. Noth
 in production. The words are listed once, in `Words`; the decorator and `add_telemetry` take the same ones.
 """
 
-import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
 from leadsman.adapters.adapter import Slot
@@ -65,8 +63,7 @@ class Words(TypedDict, total=False):
     """False registers the handler without polling it. Default True."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telemetry:
+class Telemetry(NamedTuple):
     """One registered handler."""
 
     name: str
@@ -125,6 +122,8 @@ def _register(name: str, handler: Handler, words: Words, slots: Sequence[Slot]) 
 def _known(words: Words) -> None:
     for word in words:
         if word not in Words.__annotations__:
+            import difflib  # only who made a mistake pays for it
+
             near = difflib.get_close_matches(word, Words.__annotations__, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Words.__annotations__)}"
             raise InvalidType(f"{word!r} is no word of telemetry; {hint}")

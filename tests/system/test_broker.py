@@ -183,9 +183,6 @@ async def publish_one(connection, hooks):
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*unclosed <ssl.SSLSocket.*"
-)  # paho leaves the socket of a failed handshake to the collector
 def test_tls_is_verified_against_the_given_authority(certificates):
     with tls_broker(certificates) as broker:
         url = f"mqtts://127.0.0.1:{broker.port}"
@@ -196,9 +193,6 @@ def test_tls_is_verified_against_the_given_authority(certificates):
                 connected(wrong, publish_one)
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*unclosed <ssl.SSLSocket.*"
-)  # paho leaves the socket of a failed handshake to the collector
 def test_tls_with_a_wrong_name_is_refused_unless_insecure_is_asked_for(certificates):
     with tls_broker(certificates, "wrong-name") as broker:
         url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
@@ -208,9 +202,6 @@ def test_tls_with_a_wrong_name_is_refused_unless_insecure_is_asked_for(certifica
         assert connected(f"{url}&insecure=true", publish_one).acknowledgements[0] < 0x80
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*unclosed <ssl.SSLSocket.*"
-)  # paho leaves the socket of a failed handshake to the collector
 def test_a_client_certificate_opens_a_broker_that_asks_for_one(certificates):
     with tls_broker(certificates, extra="require_certificate true\n") as broker:
         url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"

@@ -45,11 +45,11 @@ def test_the_circuit_closes_when_a_probe_succeeds(harness):
 
 @pytest.mark.parametrize("words", [{"retry": 0}, {"retry": 2}, {"retry": 2, "retry_on": KeyError}])
 def test_every_cycle_that_failed_for_good_counts_once_whatever_was_retried(harness, words):
-    app = harness(app_with(Scripted(fail(99)), circuit_breaker=CircuitBreaker(3), **words))
+    app = harness(app_with(Scripted(fail(99)), interval="2m", circuit_breaker=CircuitBreaker(3), **words))
 
-    app.run("1m30s")
+    app.run("3m30s")
     before = app.statuses("d")
-    app.run("1m")
+    app.run("2m45s")
 
     assert before == ["starting", "error"]
     assert app.statuses("d") == ["starting", "error", "circuit_open"]

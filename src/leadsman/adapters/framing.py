@@ -6,10 +6,10 @@ what cannot be part of one is discarded and counted.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 MAX_SIZE = 4096
 """Bytes of a message unless told otherwise; a DSMR telegram, the largest common one, stays below it."""
@@ -73,8 +73,7 @@ class Stream:
         self._buffer.clear()
 
 
-@dataclass(frozen=True, init=False)
-class LineFramer:
+class LineFramer(Value):
     """Lines of text or bytes, given without their end; a carriage return before it goes too.
 
     Args:
@@ -82,12 +81,13 @@ class LineFramer:
         max_size: a longer line is discarded up to its end.
     """
 
+    __slots__ = ("end", "max_size")
     end: bytes
     max_size: int
 
     def __init__(self, end: bytes = b"\n", *, max_size: int = MAX_SIZE) -> None:
-        object.__setattr__(self, "end", _some_bytes(end, "end"))
-        object.__setattr__(self, "max_size", _size(max_size, "max_size"))
+        self._hold(end=_some_bytes(end, "end"))
+        self._hold(max_size=_size(max_size, "max_size"))
 
     def find(self, buffer: bytearray, start: int) -> Found:
         end = buffer.find(self.end, start)
@@ -102,8 +102,7 @@ class LineFramer:
         return (line[:-1] if line.endswith(b"\r") else line), behind
 
 
-@dataclass(frozen=True, init=False)
-class DelimiterFramer:
+class DelimiterFramer(Value):
     """Messages between a beginning and an end, given with both: ``/…!`` of a smart meter, STX … ETX.
 
     Args:
@@ -113,6 +112,7 @@ class DelimiterFramer:
         max_size: of a message with its delimiters.
     """
 
+    __slots__ = ("begin", "check", "end", "max_size", "trailer")
     begin: bytes
     end: bytes
     trailer: int
@@ -128,11 +128,11 @@ class DelimiterFramer:
         check: Callable[[bytes], bool] | None = None,
         max_size: int = MAX_SIZE,
     ) -> None:
-        object.__setattr__(self, "begin", _some_bytes(begin, "begin"))
-        object.__setattr__(self, "end", _some_bytes(end, "end"))
-        object.__setattr__(self, "trailer", _size(trailer, "trailer", least=0))
-        object.__setattr__(self, "check", check)
-        object.__setattr__(self, "max_size", _size(max_size, "max_size", least=len(begin) + len(end) + trailer))
+        self._hold(begin=_some_bytes(begin, "begin"))
+        self._hold(end=_some_bytes(end, "end"))
+        self._hold(trailer=_size(trailer, "trailer", least=0))
+        self._hold(check=check)
+        self._hold(max_size=_size(max_size, "max_size", least=len(begin) + len(end) + trailer))
 
     def find(self, buffer: bytearray, start: int) -> Found:
         begin = _sync(buffer, start, self.begin)
@@ -149,8 +149,7 @@ class DelimiterFramer:
         return _checked(bytes(buffer[start:behind]), start, behind, self.check)
 
 
-@dataclass(frozen=True, init=False)
-class FixedFramer:
+class FixedFramer(Value):
     """Messages of one length, given whole.
 
     Args:
@@ -159,14 +158,15 @@ class FixedFramer:
         check: whether a message is sound; after one that is not, the search goes on one byte later.
     """
 
+    __slots__ = ("begin", "check", "length")
     length: int
     begin: bytes
     check: Callable[[bytes], bool] | None
 
     def __init__(self, length: int, *, begin: bytes = b"", check: Callable[[bytes], bool] | None = None) -> None:
-        object.__setattr__(self, "length", _size(length, "length", least=max(1, len(begin))))
-        object.__setattr__(self, "begin", begin if begin == b"" else _some_bytes(begin, "begin"))
-        object.__setattr__(self, "check", check)
+        self._hold(length=_size(length, "length", least=max(1, len(begin))))
+        self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
+        self._hold(check=check)
 
     @property
     def max_size(self) -> int:
@@ -182,8 +182,7 @@ class FixedFramer:
         return _checked(bytes(buffer[start:behind]), start, behind, self.check)
 
 
-@dataclass(frozen=True, init=False)
-class LengthPrefixedFramer:
+class LengthPrefixedFramer(Value):
     """Messages that say how long they are: beginning, length, that many bytes, trailer. Given whole.
 
     Args:
@@ -196,6 +195,7 @@ class LengthPrefixedFramer:
         max_size: a length that would make a message longer is garbage.
     """
 
+    __slots__ = ("begin", "byteorder", "check", "extra", "length_size", "max_size")
     begin: bytes
     length_size: int
     byteorder: Literal["little", "big"]
@@ -217,12 +217,12 @@ class LengthPrefixedFramer:
             raise InvalidValue(f"length_size is {length_size!r}; it is 1, 2 or 4 bytes")
         if byteorder not in ("little", "big"):
             raise InvalidValue(f"byteorder is {byteorder!r}; it is 'little' or 'big'")
-        object.__setattr__(self, "begin", begin if begin == b"" else _some_bytes(begin, "begin"))
-        object.__setattr__(self, "length_size", length_size)
-        object.__setattr__(self, "byteorder", byteorder)
-        object.__setattr__(self, "extra", extra)
-        object.__setattr__(self, "check", check)
-        object.__setattr__(self, "max_size", _size(max_size, "max_size", least=len(begin) + length_size))
+        self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
+        self._hold(length_size=length_size)
+        self._hold(byteorder=byteorder)
+        self._hold(extra=extra)
+        self._hold(check=check)
+        self._hold(max_size=_size(max_size, "max_size", least=len(begin) + length_size))
 
     def find(self, buffer: bytearray, start: int) -> Found:
         begin = _sync(buffer, start, self.begin)

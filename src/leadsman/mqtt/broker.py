@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket."""
@@ -16,8 +16,7 @@ _PROTOCOLS = ("5.0", "3.1.1")
 DEFAULT_URL = "mqtt://localhost:1883"
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Value):
     """A broker's address and credentials. `repr` and `str` never show the password.
 
     Args:
@@ -31,17 +30,42 @@ class Broker:
         insecure: accept any certificate. Only for a test bench: whoever sits in between reads and writes everything.
     """
 
-    host: str = "localhost"
-    port: int = 1883
-    scheme: str = "mqtt"
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    path: str = "/mqtt"
-    ca: str | None = None
-    cert: str | None = None
-    key: str | None = None
-    insecure: bool = False
-    protocol: str = "5.0"
+    host: str
+    port: int
+    scheme: str
+    username: str | None
+    password: str | None
+    path: str
+    ca: str | None
+    cert: str | None
+    key: str | None
+    insecure: bool
+    protocol: str
+    __slots__ = (
+        "ca", "cert", "host", "insecure", "key", "password", "path", "port", "protocol", "scheme", "username",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        host: str = "localhost",
+        port: int = 1883,
+        scheme: str = "mqtt",
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        path: str = "/mqtt",
+        ca: str | None = None,
+        cert: str | None = None,
+        key: str | None = None,
+        insecure: bool = False,
+        protocol: str = "5.0",
+    ) -> None:
+        if scheme not in _PORTS:
+            raise InvalidValue(f"the broker's scheme is {scheme!r}; it is mqtt, mqtts, ws or wss")
+        if protocol not in _PROTOCOLS:
+            raise InvalidValue(f"the broker's protocol is {protocol!r}; it is 5.0 or 3.1.1")
+        self._hold(host=host, port=port, scheme=scheme, username=username, password=password, path=path)
+        self._hold(ca=ca, cert=cert, key=key, insecure=insecure, protocol=protocol)
 
     @property
     def tls(self) -> bool:
@@ -52,6 +76,9 @@ class Broker:
     def websocket(self) -> bool:
         """Whether MQTT travels in a WebSocket."""
         return self.scheme in ("ws", "wss")
+
+    def __repr__(self) -> str:
+        return f"Broker({self})"
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
@@ -84,8 +111,6 @@ class Broker:
             )
         if parts.scheme in ("mqtt", "ws") and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
             raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; write {parts.scheme}s://")
-        if extra.get("protocol", "5.0") not in _PROTOCOLS:
-            raise InvalidValue(f"the broker's URL has the protocol {extra['protocol']!r}; it is 5.0 or 3.1.1")
         return cls(
             host=parts.hostname,
             port=port or _PORTS[parts.scheme],

@@ -11,6 +11,7 @@ What aiomqtt 2.5 does not tell, or gets wrong, is mended here and nowhere else:
 
 import asyncio
 import math
+import ssl
 import struct
 import threading
 from typing import Any
@@ -38,6 +39,17 @@ SESSION_EXPIRY = 60
 CLOSE_TIMEOUT = 1.0
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
+
+
+class _ClosingSocket(ssl.SSLSocket):
+    """Closes when its handshake fails; paho leaves that to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
 
 
 class _Client(aiomqtt.Client):
@@ -72,6 +84,13 @@ class _Client(aiomqtt.Client):
         if info.rc != 0:
             raise BrokerError(f"the message could not be written: {info.rc!s}")
         return info.mid
+
+    def _set_tls_params(self) -> None:
+        # aiomqtt calls this from the thread that connects, as it reads files.
+        super()._set_tls_params()
+        context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
+        if context is not None:
+            context.sslsocket_class = _ClosingSocket
 
     def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
         self.terms = Terms(

@@ -1,10 +1,10 @@
 """What is on its way to the broker."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 
 class Message(NamedTuple):
@@ -27,8 +27,7 @@ class Message(NamedTuple):
         return len(self.payload) + len(self.topic) + 60
 
 
-@dataclass(frozen=True, init=False)
-class Delivery:
+class Delivery(Value):
     """How a reading travels.
 
     Args:
@@ -42,6 +41,7 @@ class Delivery:
         InvalidValue, InvalidType: at construction.
     """
 
+    __slots__ = ("expiry", "qos", "retain", "taken_at")
     qos: int
     retain: bool
     expiry: float | None
@@ -60,10 +60,8 @@ class Delivery:
             raise InvalidType(f"retain is {retain!r}; it is True or False")
         if taken_at not in (None, "payload"):
             raise InvalidValue(f"taken_at is {taken_at!r}; it is 'payload' or None")
-        object.__setattr__(self, "qos", int(qos))
-        object.__setattr__(self, "retain", retain)
-        object.__setattr__(self, "expiry", None if expiry is None else positive_seconds(expiry, "expiry"))
-        object.__setattr__(self, "taken_at", taken_at)
+        lifetime = None if expiry is None else positive_seconds(expiry, "expiry")
+        self._hold(qos=int(qos), retain=retain, expiry=lifetime, taken_at=taken_at)
 
 
 STANDARD = Delivery()

@@ -10,11 +10,11 @@ the draws do not pile up on it, as they would if the sum were clipped: half of a
 
 import math
 import random
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0
 """No wait is longer than ten years: a larger number is a mistake in its unit."""
@@ -36,7 +36,7 @@ def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
     return low + (high - low) * draw if high > low else min(wait, cap)
 
 
-class _Jittered:
+class _Jittered(Value):
     """What the three strategies share: `wait` decides, `delay` rolls the dice."""
 
     __slots__ = ()
@@ -56,7 +56,6 @@ class _Jittered:
         return jittered(self.wait(attempt), self.jitter, self.cap, random.random() if draw is None else draw)
 
 
-@dataclass(frozen=True, init=False)
 class ExponentialBackoff(_Jittered):
     """``min(base · factor^(attempt-1), max_delay)`` seconds: 2, 4, 8, 16, 32, 60, 60, …
 
@@ -70,6 +69,7 @@ class ExponentialBackoff(_Jittered):
         InvalidValue, InvalidType: at construction.
     """
 
+    __slots__ = ("base", "factor", "jitter", "max_delay")
     base: float
     max_delay: float
     factor: float
@@ -81,8 +81,7 @@ class ExponentialBackoff(_Jittered):
         factor = _number(factor, "factor")
         if factor < 1:
             raise InvalidValue(f"factor is {factor!r}; it must be 1 or more, or the waits would shrink")
-        _freeze(
-            self,
+        self._hold(
             base=_wait(base, "base"),
             max_delay=_wait(max_delay, "max_delay"),
             factor=factor,
@@ -100,19 +99,19 @@ class ExponentialBackoff(_Jittered):
         return min(self.base * self.factor ** (attempt - 1), self.max_delay)
 
 
-@dataclass(frozen=True, init=False)
 class LinearBackoff(_Jittered):
     """``min(step · attempt, max_delay)`` seconds: 2, 4, 6, 8, …
 
     Args and raises: as `ExponentialBackoff`.
     """
 
+    __slots__ = ("jitter", "max_delay", "step")
     step: float
     max_delay: float
     jitter: float
 
     def __init__(self, step: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2) -> None:
-        _freeze(self, step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=_jitter(jitter))
+        self._hold(step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=_jitter(jitter))
 
     @property
     def cap(self) -> float:
@@ -122,20 +121,19 @@ class LinearBackoff(_Jittered):
         return min(self.step * attempt, self.max_delay)
 
 
-@dataclass(frozen=True, init=False)
 class FixedBackoff(_Jittered):
     """`delay` seconds every time. `max_delay`, where given, bounds the jitter; else it may add its 20 %.
 
     Args and raises: as `ExponentialBackoff`.
     """
 
+    __slots__ = ("jitter", "max_delay", "seconds")
     seconds: float
     max_delay: float | None
     jitter: float
 
     def __init__(self, delay: Duration = 5.0, max_delay: Duration | None = None, *, jitter: float = 0.2) -> None:
-        _freeze(
-            self,
+        self._hold(
             seconds=_wait(delay, "delay"),
             max_delay=None if max_delay is None else _wait(max_delay, "max_delay"),
             jitter=_jitter(jitter),
@@ -162,11 +160,6 @@ def checked(strategy: object) -> BackoffStrategy:
             f"backoff is {strategy!r}; write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
         )
     return strategy  # type: ignore[return-value]  # it has the one method there is
-
-
-def _freeze(instance: object, **values: object) -> None:
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)
 
 
 def _wait(value: Duration, name: str) -> float:

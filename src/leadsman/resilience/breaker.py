@@ -18,16 +18,15 @@ something the user declared neutral. It hands the permit back.
 Pure: `now` is monotonic seconds, and asking a state never moves it.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.policy import exception_types
+from leadsman.value import Value
 
 
-@dataclass(frozen=True, init=False)
-class CircuitBreaker:
+class CircuitBreaker(Value):
     """The specification of a breaker. It holds no state: every handler that it is given to gets its own.
 
     Args:
@@ -40,6 +39,7 @@ class CircuitBreaker:
         InvalidValue, InvalidType: at construction.
     """
 
+    __slots__ = ("ignore", "probes", "successes", "threshold")
     threshold: int
     probes: int
     successes: int
@@ -58,8 +58,8 @@ class CircuitBreaker:
                 raise InvalidType(f"{name} is {value!r}; it must be a whole number")
             if value < 1:
                 raise InvalidValue(f"{name} is {value!r}; it must be 1 or more")
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "ignore", exception_types(ignore, "ignore") if ignore != () else ())
+        ignored = exception_types(ignore, "ignore") if ignore != () else ()
+        self._hold(threshold=threshold, probes=probes, successes=successes, ignore=ignored)
 
 
 class Outcome(Enum):
@@ -78,16 +78,14 @@ class Permit(NamedTuple):
     probe: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(NamedTuple):
     """All cycles pass; `failures` failed in a row."""
 
     generation: int = 0
     failures: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(NamedTuple):
     """No cycle passes until `refusals` more polls were turned away. `opens`: openings since the last success."""
 
     generation: int
@@ -97,8 +95,7 @@ class Open:
     refusals: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class HalfOpen:
+class HalfOpen(NamedTuple):
     """`out` maps the number of each probe under way to the end of its lease."""
 
     generation: int
@@ -126,7 +123,7 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
         case Closed():
             return circuit, Permit(circuit.generation, 0, probe=False)
         case Open(refusals=refusals) if refusals > 0:
-            return replace(circuit, refusals=refusals - 1), None
+            return circuit._replace(refusals=refusals - 1), None
         case Open():
             half_open = HalfOpen(circuit.generation + 1, circuit.failures, circuit.since, circuit.opens)
             return admit(rule, half_open, now, lease)
@@ -136,7 +133,7 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
                 return circuit, None
             number = circuit.issued
             return (
-                replace(circuit, out=(*held, (number, now + lease)), issued=number + 1),
+                circuit._replace(out=(*held, (number, now + lease)), issued=number + 1),
                 Permit(circuit.generation, number, probe=True),
             )
 
@@ -162,11 +159,11 @@ def _settle_probe(rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outco
     out = tuple(held for held in circuit.out if held[0] != permit.number)
     match outcome:
         case Outcome.ABANDONED:
-            return replace(circuit, out=out)
+            return circuit._replace(out=out)
         case Outcome.FAILED:
             return Open(circuit.generation + 1, circuit.failures + 1, circuit.since, circuit.opens + 1)
         case Outcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:
                 return Closed(circuit.generation + 1)
-            return replace(circuit, out=out, succeeded=succeeded)
+            return circuit._replace(out=out, succeeded=succeeded)

@@ -12,8 +12,7 @@ that awaits, and the only one that looks at a clock.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadsman.clock import Clock
 from leadsman.durations import human
@@ -32,8 +31,7 @@ Call = Callable[[], Awaitable[Any]]
 _PASS = Permit(0, 0, probe=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
 
     retry: RetryPolicy = ONCE
@@ -63,8 +61,7 @@ class Turns:
             self._lock.release()
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """What an execution needs from outside."""
 
     timers: Timers

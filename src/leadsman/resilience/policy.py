@@ -6,7 +6,6 @@ on backing off. A wait that is not taken, because the next poll comes first, cou
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, TransientError
@@ -40,8 +39,7 @@ class Streak(NamedTuple):
 CLEAR = Streak()
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """At most `retries` repetitions per poll of failures that match `retry_on`: ``retry=3`` is four calls."""
 
     retries: int = 0

@@ -1,0 +1,1 @@
+"""Leadsman against a bare aiomqtt loop that does the same job: ratios from one run."""

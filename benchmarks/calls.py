@@ -1,0 +1,87 @@
+"""What a successful call costs under retry and breaker: ours, hyx, stamina, tenacity, against a bare await."""
+
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import stamina
+import tenacity
+from hyx.circuitbreaker import consecutive_breaker
+from hyx.retry import retry
+
+from leadsman import CircuitBreaker
+from leadsman.clock import system_clock
+from leadsman.events import Events
+from leadsman.resilience.execution import Execution, Rules, World
+from leadsman.resilience.policy import RetryPolicy
+from leadsman.timers import Timers
+
+REPEATS, CALLS = 9, 20_000
+
+
+async def nothing() -> None:
+    """A handler that has nothing to do."""
+
+
+def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
+    """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
+    loop = asyncio.get_running_loop()
+    clock, events = system_clock(loop), Events()
+    rules = Rules(RetryPolicy(3), breaker=CircuitBreaker(5), timeout=timeout)
+    execution = Execution("d", nothing, rules, World(Timers(loop, clock, events), clock, events))
+
+    async def call() -> None:
+        if execution.admit():
+            await execution.run()
+
+    return call
+
+
+def others() -> dict[str, Callable[[], Awaitable[Any]]]:
+    """The same from libraries that people know."""
+
+    @retry(on=OSError, attempts=3)
+    @consecutive_breaker(exceptions=OSError, failure_threshold=5, recovery_time_secs=60)
+    async def hyx() -> None:
+        pass
+
+    @stamina.retry(on=OSError, attempts=4)
+    async def by_stamina() -> None:
+        pass
+
+    @tenacity.retry(stop=tenacity.stop_after_attempt(4), retry=tenacity.retry_if_exception_type(OSError))
+    async def by_tenacity() -> None:
+        pass
+
+    return {"hyx retry + breaker": hyx, "stamina retry": by_stamina, "tenacity retry": by_tenacity}
+
+
+async def _timed(call: Callable[[], Awaitable[Any]], calls: int) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        before = time.perf_counter()
+        for _ in range(calls):
+            await call()
+        return (time.perf_counter() - before) / calls * 1e6
+    finally:
+        gc.enable()
+
+
+async def _measure() -> dict[str, float]:
+    candidates = {"bare await": nothing, "leadsman": guarded(None), "leadsman with timeout": guarded(60.0), **others()}
+    times: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(REPEATS):
+        for name, call in candidates.items():
+            times[name].append(
+                await _timed(call, CALLS if "stamina" not in name and "tenacity" not in name else CALLS // 20)
+            )
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def measure() -> dict[str, float]:
+    """Microseconds per call, medians of interleaved repeats."""
+    return asyncio.run(_measure())

@@ -1,0 +1,205 @@
+"""Each row of the table: both sides in turn, several times, medians."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as paho
+import psutil
+from paho.mqtt.enums import CallbackAPIVersion
+
+from leadsman.testing import Mosquitto
+
+ROOT = Path(__file__).parent.parent
+SIDES = ("bare", "ours")
+Pair = dict[str, float]
+
+
+def note(words: str) -> None:
+    """Say what is being measured."""
+    print(f"  {words}", file=sys.stderr, flush=True)
+
+
+def job(
+    side: str, port: int, devices: int, interval: float, duration: float = 0, **options: Any
+) -> "subprocess.Popen[str]":
+    """Start the job as a process."""
+    command = [sys.executable, "-m", "benchmarks.job", side, *map(str, (port, devices, interval, duration))]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
+
+
+def medians(measure: Callable[[str], float], times: int) -> Pair:
+    """Both sides, interleaved."""
+    taken: dict[str, list[float]] = {side: [] for side in SIDES}
+    for _ in range(times):
+        for side in SIDES:
+            taken[side].append(measure(side))
+    return {side: statistics.median(values) for side, values in taken.items()}
+
+
+def import_time(code: str, times: int) -> float:
+    """Milliseconds to import, above the bare interpreter."""
+
+    def run(what: str) -> float:
+        before = time.perf_counter()
+        subprocess.run([sys.executable, "-c", what], check=True, cwd=ROOT)
+        return (time.perf_counter() - before) * 1e3
+
+    pairs = [(run("pass"), run(code)) for _ in range(times)]
+    return statistics.median(loaded for _, loaded in pairs) - statistics.median(empty for empty, _ in pairs)
+
+
+class Ear:
+    """Hears readings with the time they came."""
+
+    def __init__(self, port: int) -> None:
+        self.heard: list[tuple[float, Any]] = []
+        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self.client.reconnect_delay_set(1, 1)
+        self.client.on_connect = lambda client, *_: client.subscribe("+/+/state", 1)
+        self.client.on_message = lambda *heard: self.heard.append((time.perf_counter(), heard[-1]))
+        self.client.connect("127.0.0.1", port)
+        self.client.loop_start()
+
+    def wait(self, timeout: float = 30.0) -> float:
+        """The time of the first reading."""
+        end = time.perf_counter() + timeout
+        while not self.heard:
+            if time.perf_counter() > end:
+                raise TimeoutError("no reading came")
+            time.sleep(0.0005)
+        return self.heard[0][0]
+
+    def close(self) -> None:
+        """Hear no more."""
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+def first_reading(side: str, devices: int) -> float:
+    """Milliseconds from the start of the process to its first reading at a subscriber."""
+    with Mosquitto() as broker:
+        ear = Ear(broker.port)
+        time.sleep(0.2)
+        before = time.perf_counter()
+        process = job(side, broker.port, devices, 60)
+        came = ear.wait()
+        process.kill()
+        process.wait()
+        ear.close()
+    return (came - before) * 1e3
+
+
+def memory(side: str, devices: int) -> float:
+    """MiB resident once every device has been read, and read again."""
+    with Mosquitto() as broker:
+        process = job(side, broker.port, devices, 2)
+        time.sleep(6)
+        resident = psutil.Process(process.pid).memory_info().rss / 2**20
+        process.kill()
+        process.wait()
+    return resident
+
+
+def measured(side: str, devices: int, rate: float, duration: float) -> dict[str, float]:
+    """The job's own figures at so many readings a second."""
+    with Mosquitto() as broker:
+        process = job(side, broker.port, devices, devices / rate, duration)
+        out, _ = process.communicate(timeout=duration + 60)
+    figures: dict[str, float] = json.loads(out)
+    return figures
+
+
+def highest_rates(side: str, duration: float) -> tuple[float, float]:
+    """Readings per second delivered at the most, and the highest offered rate that was delivered within 5 %."""
+    most = held = 0.0
+    for rate in (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 20_000):
+        delivered = measured(side, 200, rate, duration)["delivered"]
+        note(f"{side}: {rate} readings/s offered, {delivered:.0f} delivered")
+        most = max(most, delivered)
+        if delivered >= 0.95 * rate and held in (0.0, _before(rate)):
+            held = rate
+        if delivered < 0.6 * rate and side == "ours":
+            break
+    return most, held
+
+
+def _before(rate: float) -> float:
+    rates = (0.0, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 20_000)
+    return rates[rates.index(rate) - 1]
+
+
+def stopping(side: str, situation: str, devices: int = 10) -> float:
+    """Seconds from SIGTERM to the end of the process; idle or with a frozen broker."""
+    with Mosquitto() as broker:
+        process = job(side, broker.port, devices, 1)
+        time.sleep(2.5)
+        if situation == "frozen":
+            broker.freeze()
+            time.sleep(1.5)
+        before = time.perf_counter()
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        took = time.perf_counter() - before
+        broker.thaw()
+    return took
+
+
+def stopping_in_backoff() -> float:
+    """Seconds from SIGTERM to the end of a process whose handler waits for its retry."""
+    code = """
+import os
+from leadsman import App, FixedBackoff
+app = App("job", mqtt=os.environ["URL"])
+@app.telemetry("d", interval="10m", retry=3, backoff=FixedBackoff("5m"))
+async def d(): raise OSError("away")
+app.run()
+"""
+    with Mosquitto() as broker:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], env={**os.environ, "URL": broker.url}, stderr=subprocess.DEVNULL
+        )
+        time.sleep(2)
+        before = time.perf_counter()
+        process.terminate()
+        process.wait(30)
+        return time.perf_counter() - before
+
+
+def broker_killed(side: str, away: float = 10.0) -> tuple[float, float]:
+    """Per cent of the readings lost around an outage, and seconds from the broker's return to the first reading."""
+    with Mosquitto() as broker:
+        process = job(side, broker.port, 5, 0.2)
+        time.sleep(3)
+        ear = Ear(broker.port)
+        time.sleep(2)
+        broker.kill()
+        ear.close()
+        before_numbers = _numbers(ear)
+        time.sleep(away)
+        broker.start()
+        back = time.perf_counter()
+        after = Ear(broker.port)
+        time.sleep(8)
+        process.kill()
+        process.wait()
+        after.close()
+    first = min(at for at, _ in after.heard) - back
+    numbers = before_numbers | _numbers(after)
+    expected = max(numbers) - min(numbers) + 1
+    return (1 - len(numbers) / expected) * 100, first
+
+
+def _numbers(ear: Ear) -> set[int]:
+    return {json.loads(message.payload)["n"] for _, message in ear.heard if not message.retain}
