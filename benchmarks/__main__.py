@@ -10,7 +10,7 @@ from benchmarks.measures import medians, note
 Row = tuple[str, str, str, str, str]
 RUN = "import asyncio, json, aiomqtt"
 IMPORT = "import leadsman"
-LOADED = "import leadsman, leadsman.mqtt.client, pydantic_core"
+LOADED = "import leadsman, leadsman.mqtt.client"
 
 
 def ratio_row(name: str, unit: str, bare: float, ours: float, target: str) -> Row:
@@ -51,13 +51,17 @@ def memories(times: int) -> list[Row]:
 
 def rates(times: int) -> list[Row]:
     note("CPU and lateness at 1,000 readings/s of 200 devices")
-    taken = {side: [measures.measured(side, 200, 1000, 10) for _ in range(times)] for side in measures.SIDES}
+    taken = {
+        side: [measures.measured(side, 200, 1000, 10) for _ in range(times)] for side in (*measures.SIDES, "spread")
+    }
     cpu = {side: sorted(run["cpu_per_10k"] for run in runs)[times // 2] for side, runs in taken.items()}
     late = {side: sorted(run["p99_late"] for run in runs)[times // 2] * 1e3 for side, runs in taken.items()}
     bare, ours = (measures.highest_rates(side, 4) for side in measures.SIDES)
     return [
         ratio_row("CPU per 10k readings, 200 devices, 1,000/s", "s", cpu["bare"], cpu["ours"], "≤ 0.9, aim 0.65"),
-        ratio_row("p99 lateness at 1,000/s", "ms", late["bare"], late["ours"], "≤ 0.2"),
+        ratio_row("… with spread= over the interval", "s", cpu["bare"], cpu["spread"], "≤ 0.9"),
+        ratio_row("p99 lateness at 1,000/s, all due at once", "ms", late["bare"], late["ours"], "≤ 0.2"),
+        ratio_row("… with spread= over the interval", "ms", late["bare"], late["spread"], "≤ 0.2"),
         ratio_row("sustained readings/s on one core", "/s", bare[0], ours[0], "≥ 1.2, aim 1.4"),
         ratio_row("rate held within 5 % of schedule", "/s", bare[1], ours[1], "≥ 3"),
     ]

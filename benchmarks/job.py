@@ -1,11 +1,12 @@
 """The job: so many devices, each read so often, each reading published with QoS 1, retained. As a process of its own.
 
-``python -m benchmarks.job bare|ours PORT DEVICES INTERVAL MEASURE`` polls for two seconds, then measures itself for
+``python -m benchmarks.job bare|ours|spread PORT DEVICES INTERVAL MEASURE`` polls for two seconds, then measures itself for
 MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM. The bare loop is the one people write: a task
 per device that reads, publishes, and sleeps.
 """
 
 import asyncio
+import functools
 import json
 import os
 import resource
@@ -92,8 +93,8 @@ def bare(port: int, devices: int, interval: float, duration: float) -> None:
     asyncio.run(main())
 
 
-def ours(port: int, devices: int, interval: float, duration: float) -> None:
-    """The same with leadsman."""
+def ours(port: int, devices: int, interval: float, duration: float, *, spread: bool = False) -> None:
+    """The same with leadsman; `spread` starts the devices apart, as who has many of them would."""
     import gc
 
     from leadsman import App
@@ -107,7 +108,7 @@ def ours(port: int, devices: int, interval: float, duration: float) -> None:
         return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
 
     for number in range(devices):
-        app.add_telemetry(f"d{number}", read, interval=interval, retry=3)
+        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, spread=float(os.environ.get("SPREAD", "0")))
 
     if not duration:
         app.run()
@@ -135,4 +136,6 @@ def ours(port: int, devices: int, interval: float, duration: float) -> None:
 if __name__ == "__main__":
     os.sched_setaffinity(0, {0})
     side, arguments = sys.argv[1], [float(argument) for argument in sys.argv[2:]]
-    {"bare": bare, "ours": ours}[side](int(arguments[0]), int(arguments[1]), arguments[2], arguments[3])
+    {"bare": bare, "ours": ours, "spread": functools.partial(ours, spread=True)}[side](
+        int(arguments[0]), int(arguments[1]), arguments[2], arguments[3]
+    )

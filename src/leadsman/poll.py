@@ -188,7 +188,7 @@ class Poller:
             else:
                 # Members of a group spread together, so that they stay on common ticks.
                 offset = spread_offset(telemetry.group or telemetry.name, telemetry.spread)
-                poll.due = self.world.timers.origin + offset
+                poll.due = self.world.timers.first_slot(offset)
                 self.world.timers.add(poll.due, poll)
 
     def next_due(self, name: str) -> float | None:

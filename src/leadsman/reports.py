@@ -19,6 +19,7 @@ from leadsman.events import (
     MessageDropped,
     MessageRefused,
     PollMissed,
+    ReadingTaken,
 )
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -41,6 +42,8 @@ class Outages:
 
     def observe(self, event: Event) -> None:
         """Take one event."""
+        if type(event) is ReadingTaken and event.entity not in self._outages:
+            return  # nearly every event there is
         if isinstance(event, AppFault):
             payload = {"event": "fault", "where": event.where, "type": type(event.error).__name__}
             self._send(
@@ -99,6 +102,8 @@ class Log:
     def observe(self, event: Event) -> None:
         """Take one event."""
         match event:
+            case ReadingTaken():
+                return  # nearly every event there is
             case LinkUp():
                 self._link_up(event)
             case LinkDown():

@@ -68,6 +68,10 @@ class Timers:
         if alarms is not None:
             alarms.pop(alarm, None)
 
+    def first_slot(self, offset: float) -> float:
+        """The coarse slot at or after `offset` seconds from the origin, monotonic seconds: whoever starts on it is never late."""
+        return self.origin + math.ceil(offset / (FINE * COARSE) - _EPSILON) * FINE * COARSE
+
     async def sleep(self, delay: float) -> None:
         """Sleep `delay` seconds, rounded up to a slot, without a timer or a task of one's own."""
         sleeper = _Sleeper(self._loop.create_future())
