@@ -6,7 +6,6 @@ per device that reads, publishes, and sleeps.
 """
 
 import asyncio
-import functools
 import json
 import os
 import resource
@@ -108,7 +107,7 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
         return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
 
     for number in range(devices):
-        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, spread=float(os.environ.get("SPREAD", "0")))
+        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, spread=interval if spread else 0)
 
     if not duration:
         app.run()
@@ -133,9 +132,15 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
     asyncio.run(main())
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Do the job that the command line says, on one core."""
     os.sched_setaffinity(0, {0})
-    side, arguments = sys.argv[1], [float(argument) for argument in sys.argv[2:]]
-    {"bare": bare, "ours": ours, "spread": functools.partial(ours, spread=True)}[side](
-        int(arguments[0]), int(arguments[1]), arguments[2], arguments[3]
-    )
+    side, (port, devices, interval, duration) = sys.argv[1], map(float, sys.argv[2:])
+    if side == "bare":
+        bare(int(port), int(devices), interval, duration)
+    else:
+        ours(int(port), int(devices), interval, duration, spread=side == "spread")
+
+
+if __name__ == "__main__":
+    main()
