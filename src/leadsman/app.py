@@ -144,7 +144,7 @@ class App:
         identity = Identity(self._client_id, topics.status, lambda number: heartbeat.will(number), self.broker.protocol)
         link = Link(identity, connect, Outbox(), clock, events)
         poller = Poller(World(timers, clock, events), topics, link.put)
-        heartbeat = Heartbeat(topics, self.version, self._heartbeat, ledger, link, clock, next_due=poller.next_due)
+        heartbeat = Heartbeat(topics, self.version, self._heartbeat, ledger, link, clock, look=poller.look)
         for observer in (ledger, heartbeat.observe, Outages(topics, link.put).observe, Log(self.name).observe):
             events.subscribe(observer)
 

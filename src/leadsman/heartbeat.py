@@ -15,6 +15,7 @@ from leadsman.health import OFFLINE, OK, STARTING, Ledger, is_stale
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.resilience.execution import Snapshot
 
 MOST_OFTEN = 1.0
 """Seconds between two heartbeats at the least."""
@@ -32,7 +33,7 @@ class Heartbeat:
         ledger: what is known of the devices.
         link: to send with, and to tell about.
         clock: what time it is.
-        next_due: epoch seconds of a device's next poll, or None.
+        look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Heartbeat:
         link: Link,
         clock: Clock,
         *,
-        next_due: Callable[[str], float | None],
+        look: Callable[[str], tuple[Snapshot, float | None]],
     ) -> None:
         self._topics = topics
         self._version = version
@@ -52,7 +53,7 @@ class Heartbeat:
         self._ledger = ledger
         self._link = link
         self._clock = clock
-        self._next_due = next_due
+        self._look = look
         self._started = clock.monotonic()
         self._statuses = dict.fromkeys(ledger.entities, STARTING)
         self._changed = asyncio.Event()
@@ -104,7 +105,7 @@ class Heartbeat:
             "version": self._version,
             "mqtt": {
                 "protocol": link.session.protocol,
-                "connects": link.reconnects,
+                "connects": link.connects,
                 "outbox_messages": outbox.messages,
                 "outbox_bytes": outbox.bytes,
                 "dropped": outbox.dropped,
@@ -119,10 +120,13 @@ class Heartbeat:
         if is_stale(health, now):
             told["stale"] = True
         if status not in (OK, STARTING):
-            next_poll = self._next_due(entity)
+            snapshot, next_poll = self._look(entity)
+            if snapshot.opened_at is not None:
+                told |= {"opened_at": rfc3339(self._clock.wall() - now + snapshot.opened_at), "opens": snapshot.opens}
             told |= {
                 "circuit": health.circuit,
                 "consecutive_failures": health.failures,
+                "attempts": snapshot.attempts,
                 "failing_since": None if health.failing_wall is None else rfc3339(health.failing_wall),
                 "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
                 "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),

@@ -17,8 +17,8 @@ FIRST_HOUR = 3600.0
 class Notice(NamedTuple):
     """Something worth telling about an outage. `kind` is ``onset``, ``reminder`` or ``recovered``.
 
-    `since` is epoch seconds; `seconds` is how long the outage has lasted; `failures` counts failed polls and `skipped`
-    the polls that an open circuit kept back. A recovery repeats the last error.
+    `since` is epoch seconds; `seconds` is how long the outage has lasted; `failures` counts failed polls, `skipped` the
+    polls that an open circuit kept back, and `attempts` the calls of the last failed poll. A recovery repeats the last error.
     """
 
     entity: str
@@ -29,6 +29,7 @@ class Notice(NamedTuple):
     skipped: int
     since: float
     seconds: float
+    attempts: int
 
 
 class Outage(NamedTuple):
@@ -42,6 +43,7 @@ class Outage(NamedTuple):
     types: frozenset[str]
     failures: int = 0
     skipped: int = 0
+    attempts: int = 0
 
 
 def step(outage: Outage | None, event: Event) -> tuple[Outage | None, Notice | None]:
@@ -51,7 +53,9 @@ def step(outage: Outage | None, event: Event) -> tuple[Outage | None, Notice | N
             return None, _notice(event.entity, "recovered", outage, event.at)
         case PollFailed(), None:
             kind = type(event.error).__name__
-            begun = Outage(event.at, event.wall, event.at, kind, told(event.error), frozenset({kind}), failures=1)
+            begun = Outage(
+                event.at, event.wall, event.at, kind, told(event.error), frozenset({kind}), 1, 0, event.attempts
+            )
             return begun, _notice(event.entity, "onset", begun, event.at)
         case PollFailed(), Outage():
             return _failed_again(outage, event)
@@ -65,7 +69,13 @@ def _failed_again(outage: Outage, event: PollFailed) -> tuple[Outage, Notice | N
     kind, failures = type(event.error).__name__, outage.failures + 1
     doubled = failures & (failures - 1) == 0 and event.at - outage.at < FIRST_HOUR
     due = doubled or kind not in outage.types or _hour_passed(outage, event.at)
-    outage = outage._replace(failures=failures, error_type=kind, message=told(event.error), types=outage.types | {kind})
+    outage = outage._replace(
+        failures=failures,
+        error_type=kind,
+        message=told(event.error),
+        types=outage.types | {kind},
+        attempts=event.attempts,
+    )
     return _reminded(outage, event.entity, event.at, due=due)
 
 
@@ -81,5 +91,13 @@ def _hour_passed(outage: Outage, now: float) -> bool:
 
 def _notice(entity: str, kind: str, outage: Outage, now: float) -> Notice:
     return Notice(
-        entity, kind, outage.error_type, outage.message, outage.failures, outage.skipped, outage.wall, now - outage.at
+        entity,
+        kind,
+        outage.error_type,
+        outage.message,
+        outage.failures,
+        outage.skipped,
+        outage.wall,
+        now - outage.at,
+        outage.attempts,
     )

@@ -21,7 +21,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.publish import Told
 from leadsman.reading import fields_of
-from leadsman.resilience.execution import Execution, Turns, World
+from leadsman.resilience.execution import Execution, Snapshot, Turns, World
 from leadsman.schedule import next_on_grid, spread_offset
 from leadsman.telemetry import Telemetry
 from leadsman.workers import Worker
@@ -191,14 +191,19 @@ class Poller:
                 poll.due = self.world.timers.first_slot(offset)
                 self.world.timers.add(poll.due, poll)
 
-    def next_due(self, name: str) -> float | None:
-        """Epoch seconds of the next poll of a device, or None when there is none."""
-        poll = self.polls.get(name)
-        if poll is None or not math.isfinite(poll.due):
-            return None
-        if poll.telemetry.cron is not None:
-            return poll.due
-        return self.world.clock.wall() + poll.due - self.world.clock.monotonic()
+    def look(self, name: str) -> tuple[Snapshot, float | None]:
+        """What a device's execution remembers, and when it will be asked next: epoch seconds, or None for never.
+
+        The poll that an open circuit will skip is passed over: the device is not asked then.
+        """
+        poll = self.polls[name]
+        snapshot, telemetry, due = poll.execution.snapshot(), poll.telemetry, poll.due
+        if telemetry.cron is not None:
+            due = telemetry.cron.after(due) if snapshot.refusals else due
+        else:
+            due += snapshot.refusals * (telemetry.interval or 0.0)
+            due += self.world.clock.wall() - self.world.clock.monotonic()
+        return snapshot, due if math.isfinite(due) else None
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""

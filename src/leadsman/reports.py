@@ -76,7 +76,8 @@ class Outages:
         skipped = f", {notice.skipped} polls skipped by the open circuit" if notice.skipped else ""
         match notice.kind:
             case "onset":
-                logger.warning("%s: failing: %s: %s", notice.entity, notice.type, notice.message)
+                calls = f" ({notice.attempts} calls)" if notice.attempts > 1 else ""
+                logger.warning("%s: failing: %s: %s%s", notice.entity, notice.type, notice.message, calls)
             case "reminder":
                 what = f"{notice.failures} polls{skipped}, last {notice.type}: {notice.message}"
                 logger.warning("%s: still failing after %s: %s", notice.entity, lasted, what)

@@ -112,6 +112,21 @@ def test_an_open_circuit_is_seen_also_when_the_device_has_gone_stale_meanwhile(h
     assert device["failing_since"] == "2026-01-01T00:00:00.000Z"
     assert device["last_success_at"] is None
     assert device["next_poll_at"].startswith("2026-01-01T01:0")
+    assert device["opened_at"] == "2026-01-01T00:00:00.000Z"
+    assert device["opens"] == device["consecutive_failures"]
+    assert device["attempts"] == 1
+
+
+def test_while_a_circuit_is_open_the_heartbeat_tells_when_the_device_will_be_asked_next(harness):
+    sensor = Scripted(fail(9999))
+    app = harness(app_with(sensor, circuit_breaker=CircuitBreaker(1)))
+
+    app.run("30s")
+    told = app.status()["devices"]["d"]["next_poll_at"]
+    app.run("10m")
+
+    assert told == "2026-01-01T00:02:00.000Z"
+    assert round(sensor.calls[1]) == 120
 
 
 def test_a_day_with_an_open_circuit_is_a_few_dozen_log_lines(harness, caplog):

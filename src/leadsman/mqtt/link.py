@@ -55,7 +55,8 @@ class Link:
         self.session = Session(identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
-        self.reconnects = 0
+        self.connects = 0
+        """Connections made since the start."""
         self.last_error: str | None = None
         self._identity = identity
         self._connect = connect
@@ -91,7 +92,12 @@ class Link:
     async def run(self) -> None:
         """Connect, wait for the end of the connection, and connect again."""
         while True:
-            reason, wait, was_up = await self._live()
+            try:
+                reason, wait, was_up = await self._live()
+            except Exception:  # a fault of ours; whoever runs the link tells it, and runs it again
+                if self._connection is not None:
+                    self._end(self._connection)
+                raise
             self.last_error = reason
             self._events.emit(LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait, was_up))
             await asyncio.sleep(wait)
@@ -136,10 +142,9 @@ class Link:
         return reason, wait, True
 
     def _begin(self, connection: Connection) -> None:
-        again = self.reconnects > 0 or self.outbox.delivered > 0
-        self.reconnects += 1
+        self._probing = self.connects > 0 and self.outbox.messages > 0
+        self.connects += 1
         self.last_error = None
-        self._probing = again and self.outbox.messages > 0
         self._connection = connection
         self._events.emit(LinkUp(self._clock.monotonic(), self._clock.wall(), self.number, self.session.protocol))
         for topic, message in self._retained.items():  # a broker that was restarted may have lost them

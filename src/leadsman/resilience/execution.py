@@ -20,7 +20,7 @@ from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
 from leadsman.resilience import breaker
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy
-from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Outcome, Permit
+from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Open, Outcome, Permit
 from leadsman.resilience.policy import CLEAR, ONCE, GiveUp, RetryPolicy, Streak, Verdict, matches
 from leadsman.timers import Timers
 
@@ -67,6 +67,24 @@ class World(NamedTuple):
     timers: Timers
     clock: Clock
     events: Events
+
+
+class Snapshot(NamedTuple):
+    """What an execution remembers, for whoever reports. `opened_at` is monotonic seconds."""
+
+    circuit: str
+    """``closed``, ``open`` or ``half_open``."""
+    failures: int
+    """Failed cycles in a row, as the breaker counts them."""
+    opened_at: float | None
+    opens: int
+    """Openings since the last success."""
+    refusals: int
+    """Polls that the open circuit will still turn away before it lets a probe through."""
+    attempts: int
+    """Calls of the cycle under way, or of the last one that failed."""
+    waits: int
+    """Retries since the last success: the number that the backoff goes by."""
 
 
 class Execution:
@@ -117,15 +135,15 @@ class Execution:
         self._abandoned = False
         self._faulted = False
 
-    @property
-    def circuit(self) -> Circuit:
-        """The breaker's state; closed for ever without a breaker."""
-        return self._circuit
-
-    @property
-    def streak(self) -> Streak:
-        """The waits since the last success, and the retries of the cycle under way."""
-        return self._streak
+    def snapshot(self) -> Snapshot:
+        """What is remembered at the moment. Looking changes nothing."""
+        circuit = self._circuit
+        opened_at, opens, refusals = None, 0, 0
+        if not isinstance(circuit, Closed):
+            opened_at, opens = circuit.since, circuit.opens
+            refusals = circuit.refusals if isinstance(circuit, Open) else 0
+        name = breaker.name_of(circuit)
+        return Snapshot(name, circuit.failures, opened_at, opens, refusals, self.attempts, self._streak.waits)
 
     def admit(self) -> bool:
         """Ask the breaker for leave to run a cycle. After True, `run` must follow."""
@@ -261,6 +279,7 @@ class Execution:
             raise
         finally:
             timers.remove(self._slot, self)
+            self._task = None  # a task that has ended is a kilobyte
         if self.fired:  # it swallowed the cancellation; what it returned then is not to be trusted
             task.uncancel()
             raise self._timed_out()
@@ -271,7 +290,7 @@ class Execution:
 
     def ring(self, now: float) -> None:
         """The deadline: cancel the call, and abandon it when it is still alive `GRACE` seconds later."""
-        if self._task is None or self._task.done():
+        if self._task is None:
             return
         if not self.fired:
             self.fired = True
