@@ -19,7 +19,7 @@ test: ## run all tests, those against real brokers and ports included
 	@$(BIN)/python -m pytest $(ARGS)
 
 check: ## formatting, lint, types, and the rule that imports go down
-	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy

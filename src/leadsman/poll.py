@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from leadsman.clock import rfc3339
-from leadsman.errors import Abandoned, ResultError
+from leadsman.errors import Abandoned, DeviceUnavailable, ResultError
 from leadsman.events import AppFault, FieldsLeftOut, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.injection import bound, closed_coroutine
 from leadsman.mqtt.message import Message
@@ -89,6 +89,10 @@ class Poll:
     async def _call_plain(self) -> Any:
         worker = self._worker
         assert worker is not None  # the poller gives one to every plain handler
+        if (
+            self._blocked is not None and not self._blocked.done()
+        ):  # a retry, after the thread did not come back in time
+            raise DeviceUnavailable("the thread of an earlier call is still busy")
         self._blocked = future = worker.submit(bound(self.telemetry.handler, self.telemetry.needs))
         try:
             result = await self._poller.wait_for(future)

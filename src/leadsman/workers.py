@@ -29,18 +29,10 @@ def busy() -> int:
     return _busy
 
 
-def _count(future: Future[Any]) -> Future[Any]:
+def _count(change: int) -> None:
     global _busy  # one number for the process, as the threads are
     with _busy_lock:
-        _busy += 1
-    future.add_done_callback(_uncount)
-    return future
-
-
-def _uncount(future: Future[Any]) -> None:
-    global _busy  # as above
-    with _busy_lock:
-        _busy -= 1
+        _busy += change
 
 
 _Job = tuple[Future[Any], Callable[[], Any]]
@@ -67,7 +59,8 @@ class Worker:
             raise DeviceUnavailable(
                 f"{MOST_STUCK} threads of {self._name} are blocked; give the blocking call a timeout"
             )
-        future = _count(Future())
+        future: Future[Any] = Future()
+        _count(+1)
         self._jobs.put((future, functools.partial(contextvars.copy_context().run, fn, *args)))
         if self._thread is None:
             self._start()
@@ -96,6 +89,7 @@ class Worker:
             if future.set_running_or_notify_cancel():
                 self._current = future
                 _settle(future, call)
+            _count(-1)  # after whoever awaits it was woken
 
 
 class DaemonExecutor(ThreadPoolExecutor):
@@ -113,7 +107,8 @@ class DaemonExecutor(ThreadPoolExecutor):
         """
         if not self._alive.acquire(blocking=False):
             raise DeviceUnavailable(f"{MOST_THREADS} threads are blocked; give the blocking calls a timeout")
-        future = _count(Future())
+        future: Future[Any] = Future()
+        _count(+1)
         future.set_running_or_notify_cancel()
         threading.Thread(
             target=self._run, args=(future, lambda: fn(*args, **kwargs)), name="leadsman call", daemon=True
@@ -124,6 +119,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         try:
             _settle(future, call)
         finally:
+            _count(-1)
             self._alive.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

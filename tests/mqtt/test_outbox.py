@@ -105,6 +105,15 @@ def test_bytes_are_bounded_too():
     assert outbox.messages < 10
 
 
+def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out():
+    outbox = filled(message("a", 1), message("a", 2), most_bytes=10_000)
+
+    dropped = outbox.put(Message("b", b"x" * 2000))
+
+    assert dropped == [Dropped("b", 1, "larger than 1250 bytes")]
+    assert drained(outbox) == {"a": [1, 2]}
+
+
 def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
     outbox = filled(message("s", 1, latest=True), message("s", 2, latest=True))
     in_flight = take(outbox)

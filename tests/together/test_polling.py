@@ -242,6 +242,22 @@ def test_a_blocked_plain_handler_is_not_called_again_while_its_thread_lives(harn
     assert calls == [1]
 
 
+def test_a_retry_does_not_call_a_plain_handler_whose_thread_is_still_blocked(harness):
+    release, calls = threading.Event(), []
+
+    def blocked():
+        calls.append(1)
+        release.wait()
+
+    running = harness(app_with(blocked, interval="10m", timeout=10, retry=3), patience=0.2)
+
+    running.run("5m")
+    release.set()
+
+    assert calls == [1]
+    assert running.errors("d")[0]["message"] == "the thread of an earlier call is still busy"
+
+
 def test_a_plain_function_that_returns_a_coroutine_is_a_named_failure(harness):
     async def read():
         return READING

@@ -54,7 +54,11 @@ class Outbox:
         return len(self._flying)
 
     def put(self, message: Message) -> list[Dropped]:
-        """Keep a message until it is accepted. Returns what had to go for it."""
+        """Keep a message until it is accepted. Returns what had to go for it, or the message itself when it is too large."""
+        largest = self._most_bytes // 8
+        if message.size > largest:
+            self.dropped += 1
+            return [Dropped(message.topic, 1, f"larger than {largest} bytes")]
         self._number += 1
         entry = (self._number, message)
         queue = self._queues.get(message.topic)
