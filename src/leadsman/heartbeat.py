@@ -119,6 +119,8 @@ class Heartbeat:
         told: dict[str, Any] = {"status": status}
         if is_stale(health, now):
             told["stale"] = True
+        if health.missed:
+            told["missed_polls"] = health.missed
         if status not in (OK, STARTING):
             snapshot, next_poll = self._look(entity)
             if snapshot.opened_at is not None:

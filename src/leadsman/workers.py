@@ -18,7 +18,7 @@ from leadsman.errors import DeviceUnavailable
 MOST_STUCK = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
 MOST_THREADS = 128
-"""Threads alive at once in a `DaemonExecutor`, blocked ones included; each costs some 60 kB of memory."""
+"""Threads alive at once in a `DaemonExecutor`, blocked ones included."""
 
 _busy = 0
 _busy_lock = threading.Lock()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 
 from leadsman.testing.mosquitto import free_port
 
@@ -31,8 +33,11 @@ class Listener:
 
     def __init__(self, port, version=paho.MQTTv5, **options):
         self.port = port
+        self.version = version
         self.messages = []
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=version, **options)
+        self.client = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, protocol=version, client_id=f"listener-{id(self)}", **options
+        )
         self.client.reconnect_delay_set(0.02, 0.05)
         self.client.on_connect = lambda client, *_: client.subscribe("#", 1)
         self.client.on_message = self.heard
@@ -41,7 +46,11 @@ class Listener:
         self.messages.append((time.monotonic(), message))
 
     def __enter__(self):
-        self.client.connect("127.0.0.1", self.port, keepalive=5)
+        options = {}
+        if self.version == paho.MQTTv5:  # the broker keeps for it what comes while it is away
+            options = {"clean_start": False, "properties": Properties(PacketTypes.CONNECT)}
+            options["properties"].SessionExpiryInterval = 600
+        self.client.connect("127.0.0.1", self.port, keepalive=60, **options)
         self.client.loop_start()
         return self
 
