@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
@@ -27,6 +28,8 @@ from leadsman.timers import Timers
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.6
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the adapters to close."""
 _RESTART = 1.0
+
+logger = logging.getLogger("leadsman")
 
 H = TypeVar("H", bound=Handler)
 
@@ -129,6 +132,10 @@ class App:
     def _real_connect(self) -> Connect:
         from leadsman.mqtt import client  # a registration that is only looked at does not pay for it
 
+        if self.broker.insecure:
+            logger.warning(
+                "Certificates of %s are not verified: whoever sits in between can read and write", self.broker
+            )
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
     async def _serve(self, connect: Connect, stopping: asyncio.Event) -> int:

@@ -38,9 +38,7 @@ class Poll:
     __slots__ = (
         "_blocked",
         "_left_out",
-        "_loop",
         "_poller",
-        "_slot",
         "_worker",
         "due",
         "execution",

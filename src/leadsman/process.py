@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from leadsman.errors import ConfigurationError
+from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.wording import clean
 from leadsman.workers import DaemonExecutor
 
@@ -36,8 +36,8 @@ def run(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable
         serve: runs the app; returns how many calls would not end.
         stop: asks it to end; called on the event loop.
     """
-    _log_to_stderr()
     try:
+        _log_to_stderr()
         alive = _serve(serve, stop)
     except ConfigurationError as error:
         sys.stderr.write(f"{name}: {clean(str(error))}\n")
@@ -100,5 +100,8 @@ def _log_to_stderr() -> None:
         return
     handler = logging.StreamHandler()
     handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
+    level = os.environ.get("LOG_LEVEL", "INFO").upper()
+    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
+        raise InvalidValue(f"LOG_LEVEL is {level!r}; it is DEBUG, INFO, WARNING, ERROR or CRITICAL")
     logger.addHandler(handler)
-    logger.setLevel(os.environ.get("LOG_LEVEL", "INFO").upper())
+    logger.setLevel(level)

@@ -11,7 +11,7 @@ from leadsman import publish as publishing
 from leadsman.adapters.adapter import Slot
 from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import Handler, Needs, is_async, name_of, needs_of
+from leadsman.injection import Handler, Needs, is_async, needs_of
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
@@ -201,6 +201,3 @@ def _stale_after(words: Words, interval: float | None, cron: Cron | None, timeou
     if cron is not None:
         return 2 * cron.largest_gap()
     return 3 * (interval or 0.0) + timeout
-
-
-__all__ = ["Telemetry", "Words", "name_of", "register"]

@@ -167,6 +167,15 @@ def test_a_wrong_environment_is_a_named_error_without_a_traceback(tmp_path):
     assert result.stdout == "InvalidValue MQTT__PORT is 'many'; it is a number from 1 to 65535\n"
 
 
+def test_a_wrong_log_level_is_a_named_error_and_an_exit_code(monkeypatch, start_app):
+    monkeypatch.setenv("LOG_LEVEL", "chatty")
+
+    app = start_app(READING, "mqtt://127.0.0.1:1")
+
+    assert app.process.wait(5) == 78
+    assert app.log == "sys: LOG_LEVEL is 'CHATTY'; it is DEBUG, INFO, WARNING, ERROR or CRITICAL\n"
+
+
 def test_a_log_nobody_reads_any_more_does_not_keep_it_alive(mosquitto, listen):
     listener = listen(mosquitto.port)
     code = "from leadsman import *\nimport os\napp = App('sys', mqtt=os.environ['URL'])\n" + READING + "app.run()\n"
