@@ -43,8 +43,8 @@ class PublishRule(Value):
         return AllOf(self, _rule(other))
 
 
-class AnyOf(PublishRule):
-    """Told when one of the two wants it."""
+class _Pair(PublishRule):
+    """Two rules joined."""
 
     __slots__ = ("left", "right")
     left: PublishRule
@@ -52,20 +52,21 @@ class AnyOf(PublishRule):
 
     def __init__(self, left: PublishRule, right: PublishRule) -> None:
         self._hold(left=left, right=right)
+
+
+class AnyOf(_Pair):
+    """Told when one of the two wants it."""
+
+    __slots__ = ()
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) or self.right.wants(told, fields, now)
 
 
-class AllOf(PublishRule):
+class AllOf(_Pair):
     """Told when both want it."""
 
-    __slots__ = ("left", "right")
-    left: PublishRule
-    right: PublishRule
-
-    def __init__(self, left: PublishRule, right: PublishRule) -> None:
-        self._hold(left=left, right=right)
+    __slots__ = ()
 
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) and self.right.wants(told, fields, now)

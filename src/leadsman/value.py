@@ -8,7 +8,7 @@ from typing import Any, Never
 
 
 class Value:
-    """A frozen object whose fields are its ``__slots__``. `__init__` checks its arguments and calls `_hold` once."""
+    """A frozen object whose fields are the ``__slots__`` of its classes. `__init__` checks its arguments, then calls `_hold`."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -16,8 +16,12 @@ class Value:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [name for base in reversed(cls.__mro__) for name in getattr(base, "__slots__", ())]
+
     def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, name) for name in self.__slots__)
+        return tuple(getattr(self, name) for name in self._names())
 
     def __setattr__(self, name: str, value: object) -> Never:
         raise AttributeError(f"{type(self).__name__} cannot be changed; make another one")
@@ -34,7 +38,7 @@ class Value:
         return hash((type(self), *self._fields()))
 
     def __repr__(self) -> str:
-        held = ", ".join(f"{name}={value!r}" for name, value in zip(self.__slots__, self._fields(), strict=True))
+        held = ", ".join(f"{name}={value!r}" for name, value in zip(self._names(), self._fields(), strict=True))
         return f"{type(self).__name__}({held})"
 
     def __reduce__(self) -> Never:
