@@ -33,7 +33,13 @@ def test_a_value_shows_what_it_holds():
     )
 
 
-def test_a_value_is_not_copied_behind_ones_back():
-    for copied in (pickle.dumps, copy.copy):
-        with pytest.raises(TypeError, match="is not pickled"):
-            copied(OnChange())
+def test_a_copy_of_a_value_is_the_value_itself():
+    value = OnChange(0.5)
+
+    assert copy.copy(value) is value
+    assert copy.deepcopy([value])[0] is value
+
+
+def test_pickling_a_value_is_refused_with_what_to_do():
+    with pytest.raises(TypeError, match="write it again where it is needed"):
+        pickle.dumps(OnChange())
