@@ -117,7 +117,7 @@ def test_a_call_before_the_adapter_is_open_says_so():
         bound(with_port, needs)()
 
 
-@pytest.mark.parametrize("adapters", [(Port,), (5,), 5, "port"])
+@pytest.mark.parametrize("adapters", [(Port,), (5,), 5, "port", {1: Port()}])
 def test_what_is_no_adapter_is_refused(adapters):
     with pytest.raises(InvalidType):
         slots_of(adapters)

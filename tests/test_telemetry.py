@@ -174,6 +174,11 @@ def test_any_printable_word_is_a_name(name):
     App("app").add_telemetry(name, read, interval=5)
 
 
+def test_a_decorator_without_brackets_is_refused_at_once():
+    with pytest.raises(InvalidType, match=r"write @app.telemetry\('kitchen', interval='60s'\)"):
+        App("app").telemetry(read)
+
+
 def test_a_name_is_registered_once():
     app = App("app")
     app.add_telemetry("device", read, interval=5)

@@ -86,6 +86,10 @@ class App:
             ConfigurationError: at once, with what to write instead.
         """
 
+        if callable(name):  # the decorator without brackets, which would register nothing and say nothing
+            raise InvalidType("telemetry takes a name and a schedule; write @app.telemetry('kitchen', interval='60s')")
+        check_name(name)
+
         def decorate(handler: H) -> H:
             self.add_telemetry(name, handler, **words)
             return handler
@@ -143,6 +147,9 @@ class App:
         clock, topics, events = system_clock(loop), self.topics, Events()
         timers = Timers(loop, clock, events)
         enabled = [telemetry for telemetry in self.telemetries.values() if telemetry.enabled]
+
+        if not enabled:
+            logger.warning("%s polls nothing: register handlers with @app.telemetry before it runs", self.name)
 
         ledger = Ledger()
         for telemetry in enabled:

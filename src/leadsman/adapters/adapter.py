@@ -100,7 +100,9 @@ def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot,
         named = [(None, adapter) for adapter in adapters]
     else:
         raise InvalidType(f"adapters is {adapters!r}; write a tuple such as (SerialPort(…),) or a dict of names")
-    for _, adapter in named:
+    for name, adapter in named:
+        if not (name is None or isinstance(name, str)):
+            raise InvalidType(f"adapters holds the name {name!r}; names are text, such as 'boiler'")
         if isinstance(adapter, type):
             raise InvalidType(f"adapters holds the class {adapter.__name__}; write {adapter.__name__}(…) with brackets")
         if not (hasattr(adapter, "__aenter__") and hasattr(adapter, "__aexit__")):
