@@ -60,20 +60,22 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._hanging = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        busy = (
+            workers.busy()
+        )  # asked before the look: a call that ends in between has woken the loop when the look comes
         ready = super().select(0)
         if ready or timeout == 0:
             self._waiting_since = None
             return ready
-        if self._a_thread_works():
+        if self._a_thread_works(busy):
             return super().select(_STEP)
         if timeout is None:
             raise RuntimeError("nothing is due, and nothing will be: the program waits for ever")
         self._loop._now += timeout  # noqa: SLF001  # the other half of one thing
         return super().select(0)
 
-    def _a_thread_works(self) -> bool:
+    def _a_thread_works(self, busy: int) -> bool:
         """Whether more calls are under way than those known to hang."""
-        busy = workers.busy()
         self._hanging = min(self._hanging, busy)
         if busy == self._hanging:
             return False
