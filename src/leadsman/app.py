@@ -25,8 +25,9 @@ from leadsman.resilience.execution import World
 from leadsman.telemetry import Telemetry, Words, register
 from leadsman.timers import Timers
 
-_CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.6
-"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the adapters to close."""
+_CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
+"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the parts of
+the app, the connection and the adapters to close, each."""
 _RESTART = 1.0
 
 logger = logging.getLogger("leadsman")
@@ -202,7 +203,7 @@ async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, events: Ev
         return 0
     done, pending = await asyncio.wait(tasks, timeout=timeout)
     for task in done:
-        error = task.exception()
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             events.emit(AppFault(now, wall, "closing an adapter", error))
     return len(pending)

@@ -109,10 +109,7 @@ class Poll:
         try:
             result = await self.execution.run(horizon)
             now, wall = world.clock.monotonic(), world.clock.wall()
-            world.events.emit(ReadingTaken(self.telemetry.name, now, wall, now - started))
-            if result is not None:
-                fields, left_out = result
-                self._tell(fields, left_out, now, wall)
+            self._poller.succeeded(self, ReadingTaken(self.telemetry.name, now, wall, now - started), result)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -133,7 +130,8 @@ class Poll:
     def _abandoned(self, error: Abandoned) -> None:
         self._poller.failed(self, error)
 
-    def _tell(self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float) -> None:
+    def tell(self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float) -> None:
+        """Publish a reading, if the rule wants it told."""
         if left_out != self._left_out:
             if left_out:
                 self._poller.world.events.emit(FieldsLeftOut(self.telemetry.name, now, wall, left_out))
@@ -143,7 +141,7 @@ class Poll:
             if self.told is not None and not self._wanted(fields, now):
                 self.told = self.told._replace(since=self.told.since + 1)
                 return
-            self.told = Told(dict(fields), now)  # a copy: handlers may return one dict again and again
+            self.told = Told(fields, now)
         delivery = self.telemetry.delivery
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
@@ -152,7 +150,7 @@ class Poll:
 
     def _wanted(self, fields: dict[str, Any], now: float) -> bool:
         rule, told = self.telemetry.publish, self.told
-        assert rule is not None  # asked by `_tell`
+        assert rule is not None  # asked by `tell`
         assert told is not None  # as above
         try:
             return rule.wants(told, fields, now)
@@ -179,6 +177,7 @@ class Poller:
         self._loop = asyncio.get_running_loop()
         self._workers: dict[int, Worker] = {}
         self._turns: dict[str, Turns] = {}
+        self._taken: list[tuple[Poll, ReadingTaken, Any]] = []
 
     def start(self, telemetries: Iterable[Telemetry]) -> None:
         """Poll every enabled handler for the first time now, or within its `spread`, or at its cron schedule."""
@@ -233,6 +232,23 @@ class Poller:
             self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+
+    def succeeded(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+        """Tell that a poll succeeded. Its reading is published once all handlers of this tick were called, so that
+        publishing makes nobody late."""
+        self.world.events.emit(event)
+        if result is not None:
+            self._taken.append((poll, event, result))
+            if len(self._taken) == 1:
+                self._loop.call_soon(self._publish_taken)
+
+    def _publish_taken(self) -> None:
+        taken, self._taken = self._taken, []
+        for poll, event, (fields, left_out) in taken:
+            try:
+                poll.tell(fields, left_out, event.at, event.wall)
+            except Exception as error:  # a fault of ours: this reading is lost, and the others are not
+                self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
 
     def failed(self, poll: Poll, error: BaseException) -> None:
         """Tell a poll that failed for good."""

@@ -52,7 +52,7 @@ def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
         if type(key) is not str or not key.isascii():
             plain = False
     if plain:
-        return fields, ()
+        return fields.copy(), ()  # handlers may return one dict again and again
     left_out: list[str] = []
     kept = _checked_dict(fields, "", left_out, _DEPTH)
     if left_out and not kept:

@@ -70,7 +70,7 @@ class Slot:
                     self._opened = await self.adapter.__aenter__()
             except TimeoutError as error:
                 self._error = error if str(error) else DeviceUnavailable(f"did not open within {human(OPEN_TIMEOUT)}")
-            except Exception as error:
+            except (Exception, SystemExit, KeyboardInterrupt) as error:  # an adapter does not end the process either
                 self._error = error
             else:
                 self._entered, self._error = True, None

@@ -36,7 +36,8 @@ WILL_DELAY = 10
 """Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
 SESSION_EXPIRY = 60
 """Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
-CLOSE_TIMEOUT = 1.0
+CLOSE_TIMEOUT = 0.3
+"""Seconds for DISCONNECT to be written; the process has two in all to end."""
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
 
