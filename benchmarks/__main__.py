@@ -2,6 +2,7 @@
 
 import argparse
 import platform
+import statistics
 from collections.abc import Callable
 
 from benchmarks import calls, measures
@@ -16,6 +17,14 @@ LOADED = "import leadsman, leadsman.mqtt.client"
 def ratio_row(name: str, unit: str, bare: float, ours: float, target: str) -> Row:
     """A row with both values and their ratio."""
     return name, f"{bare:.3g} {unit}", f"{ours:.3g} {unit}", f"{ours / bare:.2f}" if bare else "–", target
+
+
+def paired_row(name: str, unit: str, pairs: list[tuple[float, float]], target: str) -> Row:
+    """A row of medians, with the median of the ratios: each round ran both sides one after the other, so that a
+    neighbour on a shared machine spoils a round and not a side."""
+    bare, ours = (statistics.median(values) for values in zip(*pairs, strict=True))
+    ratio = statistics.median(mine / theirs for theirs, mine in pairs)
+    return name, f"{bare:.3g} {unit}", f"{ours:.3g} {unit}", f"{ratio:.2f}", target
 
 
 def imports(times: int) -> list[Row]:
@@ -51,17 +60,33 @@ def memories(times: int) -> list[Row]:
 
 def rates(times: int) -> list[Row]:
     note("CPU and lateness at 1,000 readings/s of 200 devices")
-    taken = {
-        side: [measures.measured(side, 200, 1000, 10) for _ in range(times)] for side in (*measures.SIDES, "spread")
-    }
-    cpu = {side: sorted(run["cpu_per_10k"] for run in runs)[times // 2] for side, runs in taken.items()}
-    late = {side: sorted(run["p99_late"] for run in runs)[times // 2] * 1e3 for side, runs in taken.items()}
+    sides = (*measures.SIDES, "spread")
+    rounds = [{side: measures.measured(side, 200, 1000, 8) for side in sides} for _ in range(times)]
+    wanted = {"ours": "≤ 0.9, aim 0.65", "spread": "≤ 0.9"}
+    rows = [
+        paired_row(
+            name, "s", [(taken["bare"]["cpu_per_10k"], taken[side]["cpu_per_10k"]) for taken in rounds], wanted[side]
+        )
+        for side, name in (
+            ("ours", "CPU per 10k readings, 200 devices, 1,000/s"),
+            ("spread", "… with spread= over the interval"),
+        )
+    ]
+    return rows + [
+        paired_row(
+            name, "ms", [(taken["bare"]["p99_late"] * 1e3, taken[side]["p99_late"] * 1e3) for taken in rounds], "≤ 0.2"
+        )
+        for side, name in (
+            ("ours", "p99 lateness at 1,000/s, all due at once"),
+            ("spread", "… with spread= over the interval"),
+        )
+    ]
+
+
+def limits(_: int) -> list[Row]:
+    note("the highest rates")
     bare, ours = (measures.highest_rates(side, 4) for side in measures.SIDES)
     return [
-        ratio_row("CPU per 10k readings, 200 devices, 1,000/s", "s", cpu["bare"], cpu["ours"], "≤ 0.9, aim 0.65"),
-        ratio_row("… with spread= over the interval", "s", cpu["bare"], cpu["spread"], "≤ 0.9"),
-        ratio_row("p99 lateness at 1,000/s, all due at once", "ms", late["bare"], late["ours"], "≤ 0.2"),
-        ratio_row("… with spread= over the interval", "ms", late["bare"], late["spread"], "≤ 0.2"),
         ratio_row("sustained readings/s on one core", "/s", bare[0], ours[0], "≥ 1.2, aim 1.4"),
         ratio_row("rate held within 5 % of schedule", "/s", bare[1], ours[1], "≥ 3"),
     ]
@@ -114,6 +139,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "starts": starts,
     "memories": memories,
     "rates": rates,
+    "limits": limits,
     "ends": ends,
     "calls": lambda _: per_call(),
 }

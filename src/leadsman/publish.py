@@ -8,6 +8,7 @@ adds up until it is worth telling), and each handler keeps its own `Told`. The f
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -27,14 +28,14 @@ class Told(NamedTuple):
     since: int = 0
 
 
-class PublishRule(Value):
+class PublishRule(Value, ABC):
     """What `OnChange` and `Every` have in common: they join with ``|`` and ``&``."""
 
     __slots__ = ()
 
+    @abstractmethod
     def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
         """Whether to tell `fields` at `now`, after `told`."""
-        raise NotImplementedError  # each rule below answers it
 
     def __or__(self, other: "PublishRule") -> "AnyOf":
         return AnyOf(self, _rule(other))

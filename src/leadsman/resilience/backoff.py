@@ -10,6 +10,7 @@ the draws do not pile up on it, as they would if the sum were clipped: half of a
 
 import math
 import random
+from abc import ABC, abstractmethod
 from typing import Protocol, runtime_checkable
 
 from leadsman.durations import Duration, positive_seconds
@@ -36,20 +37,20 @@ def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
     return low + (high - low) * draw if high > low else min(wait, cap)
 
 
-class _Jittered(Value):
+class _Jittered(Value, ABC):
     """What the three strategies share: `wait` decides, `delay` rolls the dice."""
 
     __slots__ = ()
     jitter: float
 
+    @abstractmethod
     def wait(self, attempt: int) -> float:
         """Seconds before jitter. Exact for any attempt from 1 to 10⁹ and beyond; never above the cap."""
-        raise NotImplementedError  # each strategy below is a formula
 
     @property
+    @abstractmethod
     def cap(self) -> float:
         """No delay is longer, in seconds."""
-        raise NotImplementedError  # as above
 
     def delay(self, attempt: int, draw: float | None = None) -> float:
         """Seconds to wait before retry `attempt`; `draw` in [0, 1) replaces the dice in tests and simulations."""
