@@ -15,7 +15,8 @@ import paho.mqtt.client as paho
 import psutil
 from paho.mqtt.enums import CallbackAPIVersion
 
-from leadsman.testing import Mosquitto
+from leadsman import App
+from leadsman.testing import Harness, Mosquitto, Scripted
 
 os.sched_setaffinity(0, {1})  # brokers inherit it; the job takes the other core, so that neither waits for the other
 ROOT = Path(__file__).parent.parent
@@ -176,6 +177,17 @@ app.run()
         process.terminate()
         process.wait(30)
         return time.perf_counter() - before
+
+
+def virtual_day() -> float:
+    """Seconds that ten devices at one reading a minute take through a virtual day."""
+    app = App("job")
+    for number in range(10):
+        app.add_telemetry(f"d{number}", Scripted({"t": 21.5}), interval=60)
+    before = time.perf_counter()
+    with Harness(app) as harness:
+        harness.run("1d")
+    return time.perf_counter() - before
 
 
 def broker_killed(side: str, away: float = 10.0) -> tuple[float, float]:
