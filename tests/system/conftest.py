@@ -1,10 +1,7 @@
-import asyncio
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -13,7 +10,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from leadsman.testing.mosquitto import free_port
+from leadsman.testing.embedded import embedded_broker
 
 HEADER = """\
 import asyncio, os, sys, threading, time
@@ -129,40 +126,9 @@ def start_app(tmp_path):
         assert "Traceback" not in each.log, each.log
 
 
-@contextlib.contextmanager
-def old_broker_with(**plugins):
-    """amqtt in a thread: a real broker that speaks MQTT 3.1.1 only."""
-    from amqtt.broker import Broker
-
-    port, ready, loop = free_port(), threading.Event(), asyncio.new_event_loop()
-    anonymous = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
-    config = {
-        "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
-        "plugins": anonymous | plugins,
-    }
-
-    def run():
-        asyncio.set_event_loop(loop)
-        broker = Broker(config, loop)
-        loop.run_until_complete(broker.start())
-        ready.set()
-        loop.run_forever()
-        loop.run_until_complete(broker.shutdown())
-        loop.close()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert ready.wait(10)
-    try:
-        yield port
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-
-
 @pytest.fixture
 def old_broker():
-    with old_broker_with() as port:
+    with embedded_broker() as port:
         yield port
 
 
@@ -171,6 +137,6 @@ def old_broker_that_allows():
     def start(*topics):
         allowed = {"anonymous": list(topics)}
         plugin = "amqtt.plugins.topic_checking.TopicAccessControlListPlugin"
-        return old_broker_with(**{plugin: {"acl": allowed}})
+        return embedded_broker({plugin: {"acl": allowed}})
 
     return start

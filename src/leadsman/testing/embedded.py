@@ -1,0 +1,52 @@
+"""A broker inside the process: amqtt in a thread. It speaks MQTT 3.1.1 only, and is for demos and tests only."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from leadsman.errors import LeadsmanError
+from leadsman.testing.mosquitto import free_port
+
+START_TIMEOUT = 10.0
+"""Seconds."""
+_ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+
+
+@contextlib.contextmanager
+def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
+    """Run amqtt on a free port of the loopback, and give the port. Everybody is let in.
+
+    Args:
+        plugins: of amqtt, by name, with their options.
+
+    Raises:
+        LeadsmanError: amqtt is not installed, or did not start.
+    """
+    try:
+        from amqtt.broker import Broker
+    except ImportError as error:
+        raise LeadsmanError("the embedded broker needs amqtt; install leadsman[demo], or install mosquitto") from error
+    port, ready, loop = free_port(), threading.Event(), asyncio.new_event_loop()
+    listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
+    config = {"listeners": {"default": listener}, "plugins": _ANONYMOUS | (plugins or {})}
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        broker = Broker(config, loop)
+        loop.run_until_complete(broker.start())
+        ready.set()
+        loop.run_forever()
+        loop.run_until_complete(broker.shutdown())
+        loop.close()
+
+    thread = threading.Thread(target=run, name="embedded broker", daemon=True)
+    thread.start()
+    if not ready.wait(START_TIMEOUT):
+        raise LeadsmanError("the embedded broker did not start; install mosquitto instead")
+    try:
+        yield port
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(START_TIMEOUT)
