@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.events import CircuitMoved, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.events import CircuitMoved, PollFailed, PollMissed, ReadingTaken
 from leadsman.health import Health, Ledger, fold, is_stale, status
 
 FRESH = Health(stale_after=100.0, fresh_at=0.0)
@@ -68,10 +68,10 @@ def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
     assert is_stale(health, 1e9)
 
 
-def test_missed_and_skipped_polls_are_counted():
-    health = after(PollMissed("d", 1.0, 1.0, 3), PollMissed("d", 2.0, 2.0, 1), PollSkipped("d", 3.0, 3.0))
+def test_missed_polls_are_counted():
+    health = after(PollMissed("d", 1.0, 1.0, 3), PollMissed("d", 2.0, 2.0, 1))
 
-    assert (health.missed, health.skipped) == (4, 1)
+    assert health.missed == 4
 
 
 def test_passwords_in_an_error_do_not_reach_the_record():

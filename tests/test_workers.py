@@ -7,7 +7,7 @@ import pytest
 
 from leadsman import workers
 from leadsman.errors import DeviceUnavailable
-from leadsman.workers import DaemonExecutor, Worker, call_in
+from leadsman.workers import DaemonExecutor, Worker
 
 
 def test_calls_are_made_one_after_another_on_one_thread():
@@ -22,7 +22,7 @@ def test_calls_are_made_one_after_another_on_one_thread():
 
 def test_what_a_call_raises_reaches_the_caller():
     async def failing():
-        await call_in(Worker("bus"), lambda: 1 / 0)
+        await asyncio.wrap_future(Worker("bus").submit(lambda: 1 / 0))
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(failing())

@@ -176,7 +176,8 @@ class App:
         await _cancelled(tasks)
         heartbeat.goodbye()
         closing = [loop.create_task(slot.close()) for slot in self._slots]
-        await link.flush(_FLUSH)
+        if not await link.flush(_FLUSH):
+            logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
         await link.close()
         return alive + await _ended(closing, _CLOSE, events, clock.monotonic(), clock.wall())
 

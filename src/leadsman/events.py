@@ -92,7 +92,6 @@ class LinkDown(NamedTuple):
     wall: float
     reason: str
     retry_in: float
-    was_up: bool
 
 
 class MessageDropped(NamedTuple):

@@ -9,7 +9,7 @@ device is stale as well is said beside it.
 import math
 from typing import NamedTuple
 
-from leadsman.events import CircuitMoved, Event, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.events import CircuitMoved, Event, PollFailed, PollMissed, ReadingTaken
 from leadsman.wording import told
 
 CIRCUIT_OPEN, STALE, ERROR, STARTING, OK = "circuit_open", "stale", "error", "starting", "ok"
@@ -32,7 +32,6 @@ class Health(NamedTuple):
     error_message: str | None = None
     circuit: str = "closed"
     missed: int = 0
-    skipped: int = 0
 
 
 def fold(health: Health, event: Event) -> Health:
@@ -53,8 +52,6 @@ def fold(health: Health, event: Event) -> Health:
             return health._replace(circuit=event.state)
         case PollMissed():
             return health._replace(missed=health.missed + event.polls)
-        case PollSkipped():
-            return health._replace(skipped=health.skipped + 1)
     return health
 
 

@@ -85,13 +85,13 @@ class Heartbeat:
         """Say that the app stops: every device and the app are offline."""
         for entity in self._statuses:
             self._send_availability(entity, online=False)
-        self._send(self._topics.status, encode(self.document("offline")))
+        self._send(self._topics.status, self._payload("offline"))
 
     def will(self, session: int) -> bytes:
         """What the broker says when the connection breaks."""
         return encode({"state": "offline", "session": session, "health": "degraded", "version": self._version})
 
-    def document(self, state: str = "online") -> dict[str, Any]:
+    def document(self, state: str) -> dict[str, Any]:
         """What the heartbeat says now."""
         now = self._clock.monotonic()
         devices = {entity: self._device(entity, now) for entity in self._statuses}
@@ -157,7 +157,10 @@ class Heartbeat:
     def _send_status(self) -> None:
         if not self._link.up:
             return  # the birth tells it all, once there is a connection
-        document = self.document()
+        self._send(self._topics.status, self._payload("online"))
+
+    def _payload(self, state: str) -> bytes:
+        document = self.document(state)
         payload = encode(document)
         if len(payload) > LARGEST:
             devices = document["devices"]
@@ -167,7 +170,7 @@ class Heartbeat:
             document["counts"] = counts
             document["devices"] = {name: told for name, told in devices.items() if told["status"] not in (OK, STARTING)}
             payload = encode(document)
-        self._send(self._topics.status, payload)
+        return payload
 
     def _send_availability(self, entity: str, *, online: bool) -> None:
         self._send(self._topics.availability(entity), b"online" if online else b"offline")

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from leadsman.clock import rfc3339
 from leadsman.errors import ResultError
@@ -18,14 +18,6 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 """Beyond 64 bits most consumers of JSON lose digits (RFC 8259 §6)."""
 _DEPTH = 20
 """Deeper than any reading; a structure that contains itself ends here."""
-
-
-class Reading(NamedTuple):
-    """One reading of one entity. `taken_at` is epoch seconds, the moment the successful call returned."""
-
-    entity: str
-    fields: Mapping[str, Any]
-    taken_at: float
 
 
 def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:

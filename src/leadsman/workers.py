@@ -4,7 +4,6 @@ All are daemons: a blocked thread must neither keep the process alive nor starve
 bounded does both once enough calls hang, and the standard one is joined at exit.
 """
 
-import asyncio
 import contextvars
 import functools
 import queue
@@ -124,11 +123,6 @@ class DaemonExecutor(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing to wait for: the threads are daemons."""
-
-
-async def call_in(worker: Worker, fn: Callable[..., Any], *args: Any) -> Any:
-    """Await a blocking call made by a worker."""
-    return await asyncio.wrap_future(worker.submit(fn, *args))
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -158,13 +158,6 @@ def test_a_message_put_while_its_topic_rests_waits_with_it():
     assert drained(outbox) == {"a": [1, 2]}
 
 
-def test_the_oldest_message_is_known():
-    outbox = filled(message("b", 1), message("a", 2))
-
-    assert int(outbox.oldest().payload) == 1
-    assert Outbox().oldest() is None
-
-
 actions = st.lists(
     st.tuples(
         st.sampled_from(["put", "take", "accept", "drop", "rest", "wake", "lost", "defer"]), st.sampled_from("abc")

@@ -208,6 +208,31 @@ def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
     assert closed == [True]
 
 
+def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_next(monkeypatch, pty_device):
+    from leadsman.adapters import serial as module
+
+    release, attempts, really_open = threading.Event(), [], module._open_device
+
+    def wedged_once(url, options):
+        attempts.append(url)
+        if len(attempts) == 1:
+            release.wait()
+        return really_open(url, options)
+
+    monkeypatch.setattr(module, "_open_device", wedged_once)
+    monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.2)
+
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="did not open within"):
+            await port.probe()
+        await port.probe()
+        pty_device.send(b"21.5\n")
+        return await port.read()
+
+    assert on_port(pty_device.path, scenario) == b"21.5"
+    release.set()
+
+
 def test_a_network_gateway_is_a_port_too():
     async def scenario():
         async def serve(reader, writer):

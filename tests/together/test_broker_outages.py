@@ -128,6 +128,16 @@ def test_without_a_broker_the_end_is_immediate(harness):
     assert app.stopped_in < 0.1
 
 
+def test_what_is_lost_with_the_process_is_told(harness, caplog):
+    app, _ = running_app(harness)
+    app.broker.stop()
+    app.run(9.5)
+
+    app.stop()
+
+    assert "34 messages were not delivered, and end with the process" in caplog.text  # 3 x 10, and 4 that say offline
+
+
 def test_at_the_end_everything_says_offline_and_the_will_stays_unsaid(harness):
     app, counters = running_app(harness)
     app.run(10.5)

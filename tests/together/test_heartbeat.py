@@ -126,6 +126,9 @@ def test_a_document_of_many_devices_tells_counts_and_only_those_that_are_not_ok(
     assert len(running.broker.retained["app/status"].payload) <= LARGEST
     assert status["counts"] == {"ok": 3000, "error": 1}
     assert list(status["devices"]) == ["broken"]
+    running.stop()
+    assert running.status()["state"] == "offline"
+    assert len(running.broker.retained["app/status"].payload) <= LARGEST
 
 
 def test_recovery_is_told_with_the_length_of_the_outage(harness):

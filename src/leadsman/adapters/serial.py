@@ -181,6 +181,7 @@ class SerialPort:
             device = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             future.add_done_callback(_close_late)
+            self._worker.give_up(future)  # the next attempt gets a thread that is not stuck
             raise
         module.SerialTransport(loop, line, device)
         await line.made.wait()

@@ -97,7 +97,6 @@ class _Client(aiomqtt.Client):
         self.terms = Terms(
             getattr(properties, "ReceiveMaximum", 65_535),
             getattr(properties, "MaximumPacketSize", None),
-            bool(flags.session_present),
         )
         super()._on_connect(client, userdata, flags, reason_code, properties)
 

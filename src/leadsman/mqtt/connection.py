@@ -22,7 +22,6 @@ class Terms(NamedTuple):
     """QoS 1 messages that may be unacknowledged at a time (MQTT 5 §3.2.2.3.3)."""
     maximum_packet_size: int | None = None
     """Bytes (§3.2.2.3.6)."""
-    session_present: bool = False
 
 
 class Received(NamedTuple):

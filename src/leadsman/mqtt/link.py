@@ -18,6 +18,7 @@ from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.session import V5, Session
+from leadsman.wording import clean
 
 WINDOW = 20
 """Messages in flight: 13 times the throughput of one at a time, and more gains little."""
@@ -93,13 +94,13 @@ class Link:
         """Connect, wait for the end of the connection, and connect again."""
         while True:
             try:
-                reason, wait, was_up = await self._live()
+                reason, wait = await self._live()
             except Exception:  # a fault of ours; whoever runs the link tells it, and runs it again
                 if self._connection is not None:
                     self._end(self._connection)
                 raise
             self.last_error = reason
-            self._events.emit(LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait, was_up))
+            self._events.emit(LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait))
             await asyncio.sleep(wait)
 
     async def flush(self, timeout: float) -> bool:
@@ -119,8 +120,8 @@ class Link:
         if connection is not None:
             await connection.close()
 
-    async def _live(self) -> tuple[str, float, bool]:
-        """One connection, from CONNECT to its end. Returns why it ended, how long to wait, and whether it was up."""
+    async def _live(self) -> tuple[str, float]:
+        """One connection, from CONNECT to its end. Returns why it ended, and how long to wait."""
         now, draw = self._clock.monotonic, random.random
         self.number = max(self.number + 1, round(self._clock.wall() * 1000))
         will = self._identity.will(self.number)
@@ -130,16 +131,16 @@ class Link:
             connection = await self._connect(greeting, self)
         except ConnectionRefused as error:
             self.session, wait = machine.refused(self.session, error.code, now(), draw())
-            return str(error), wait, False
+            return clean(str(error)), wait
         except BrokerError as error:
             self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, ConnackMissing))
-            return str(error), wait, False
+            return clean(str(error)), wait
         self.session = machine.connected(self.session, now())
         self._begin(connection)
         reason = await self._lost
         self._end(connection)
         self.session, wait = machine.failed(self.session, now(), draw())
-        return reason, wait, True
+        return clean(reason), wait
 
     def _begin(self, connection: Connection) -> None:
         self._probing = self.connects > 0 and self.outbox.messages > 0

@@ -133,10 +133,6 @@ class Outbox:
         self._flying[topic] = None
         self.drop(topic)
 
-    def oldest(self) -> Message | None:
-        """The message that has waited longest."""
-        return min((queue[0] for queue in self._queues.values()), default=(0, None), key=lambda entry: entry[0])[1]
-
     def _done(self, topic: str) -> Message:
         del self._flying[topic]
         queue = self._queues[topic]
