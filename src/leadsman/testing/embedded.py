@@ -11,6 +11,8 @@ from leadsman.testing.mosquitto import free_port
 
 START_TIMEOUT = 10.0
 """Seconds."""
+_SETTLE = 0.1
+"""Seconds for it to notice clients that have just gone: it would leave their streams unclosed."""
 _ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
 
 
@@ -38,6 +40,7 @@ def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
         loop.run_until_complete(broker.start())
         ready.set()
         loop.run_forever()
+        loop.run_until_complete(asyncio.sleep(_SETTLE))
         loop.run_until_complete(broker.shutdown())
         loop.close()
 
