@@ -60,7 +60,9 @@ def test_two_of_one_type_without_a_name_is_refused_with_what_to_write():
 
 
 def test_an_adapter_that_is_not_there_is_refused_with_what_is():
-    with pytest.raises(InvalidValue, match=r"asks for Radio, and App\(adapters=…\) has: Port 'a'"):
+    with pytest.raises(
+        InvalidValue, match=r"asks for Radio, and there is: Port 'a'; add an adapter to App\(adapters=…\)"
+    ):
         needs_of(with_radio, slots_of({"a": Port()}))
 
 

@@ -1,52 +1,55 @@
-"""`App`: the decorators, and the wiring, read from top to bottom."""
+"""`App`: what is registered, with which settings, and the doors to run it."""
 
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
+from leadsman.command import Command, register_command
+from leadsman.context import ContextOffer
 from leadsman.durations import Duration, positive_seconds
-from leadsman.errors import InvalidType, InvalidValue
-from leadsman.events import AppFault, Events
-from leadsman.health import Ledger
-from leadsman.heartbeat import Heartbeat
-from leadsman.injection import Handler
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.injection import Held, Offer
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.link import Identity, Link
-from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics, check_name
-from leadsman.poll import Poller
-from leadsman.reports import Log, Outages
-from leadsman.resilience.execution import World
-from leadsman.telemetry import Telemetry, Words, register
-from leadsman.timers import Timers
+from leadsman.registrar import Device, Registrar, Registration, expanded
+from leadsman.serving import Plan, serve
+from leadsman.settings.load import Loaded, Row, load, rows_of
+from leadsman.settings.sources import Entry, Where
+from leadsman.source import Source, register_source
+from leadsman.telemetry import Telemetry, register
+from leadsman.wedged import LastResort
 
-_CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
-"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the parts of
-the app, the connection and the adapters to close, each."""
-_RESTART = 1.0
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 logger = logging.getLogger("leadsman")
 
-H = TypeVar("H", bound=Handler)
+Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 
 
-class App:
-    """An app: handlers that poll devices, and publish what they read.
+class App(Registrar):
+    """An app: handlers that poll devices, take commands, and publish what they read.
 
     Args:
-        name: of the app; also the prefix of its topics and its MQTT client id.
+        name: of the app; also the prefix of its topics, of its variables and its MQTT client id.
         version: of the app, told in the heartbeat.
         prefix: of its topics, where not the name.
         mqtt: the broker: a URL such as ``mqtts://user:password@host``, or a `Broker`. None reads ``MQTT__URL``, or
-            ``MQTT__HOST`` and its fellows, and falls back to ``mqtt://localhost:1883``.
+            ``MQTT__HOST`` and its fellows, or ``[mqtt]`` of the settings file, and falls back to
+            ``mqtt://localhost:1883``.
         adapters: async context managers that handlers ask for by type; a dict of names where several are of one type.
+            Or a function that makes them of the settings; registrations are then checked once these are loaded.
         heartbeat: how often the app tells how it is, when nothing changes.
         instance: tells two processes of one app apart, in the client id. They need different prefixes as well.
+        settings: a pydantic model to fill from flags, secrets, environment, ``.env`` and file when the app runs; or an
+            instance of one, filled already.
+        lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
 
     Raises:
         ConfigurationError: something of it is wrong; the message says what to write.
@@ -59,58 +62,110 @@ class App:
         version: str = "0",
         prefix: str | None = None,
         mqtt: str | Broker | None = None,
-        adapters: Sequence[Adapter] | Mapping[str, Adapter] = (),
+        adapters: Adapters | Callable[[Any], Adapters] = (),
         heartbeat: Duration = 30,
         instance: str | None = None,
+        settings: "type[BaseModel] | BaseModel | None" = None,
+        lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
     ) -> None:
         self.name = check_name(name)
         self.version = _text(version, "version")
         self.topics = Topics(name if prefix is None else prefix)
-        self.broker = (
-            mqtt if isinstance(mqtt, Broker) else Broker.from_environment() if mqtt is None else Broker.from_url(mqtt)
-        )
         self.telemetries: dict[str, Telemetry] = {}
-        """What is registered, by device name."""
-        self._slots = slots_of(adapters)
+        """What is polled, side jobs too, by name. Devices that come of the settings are here once these are loaded."""
+        self.sources: dict[str, Source] = {}
+        """What pushes readings, by device name."""
+        self.commands: dict[str, Command] = {}
+        """What takes commands, by device name."""
+        self._broker = mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt)
+        self._fixed_broker = mqtt is not None
+        self._adapters = adapters if callable(adapters) else None
+        self._slots = () if callable(adapters) else slots_of(adapters)
         self._heartbeat = positive_seconds(heartbeat, "heartbeat")
         self._client_id = self.topics.prefix + ("" if instance is None else f"-{check_name(instance)}")
+        self._model, self._given = _settings(settings)
+        self._held = _held(self._model)
+        self._loaded: Loaded | None = None
+        self._waiting: list[Registration] = []
+        self._lifespan = lifespan
+        self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
 
-    def telemetry(self, name: str, **words: Unpack[Words]) -> Callable[[H], H]:
-        """Register the decorated function to be polled; its result is published at ``{prefix}/{name}/state``.
-
-        The words and their defaults are those of `leadsman.telemetry.Words`. The function is ``async def``, or plain
-        ``def`` and then runs in a thread; its parameters are filled with the app's adapters by their types; it returns
-        a dict, a pydantic model or a dataclass, or None when there is nothing to tell.
+    @property
+    def settings(self) -> Any:
+        """The settings, once they are loaded.
 
         Raises:
-            ConfigurationError: at once, with what to write instead.
+            InvalidValue: they are not loaded yet, or there are none.
         """
+        found = self._given if self._loaded is None else self._loaded.settings
+        if found is None:
+            raise InvalidValue("the settings are not loaded yet; they are when the app runs, or after app.load()")
+        return found
 
-        if callable(name):  # the decorator without brackets, which would register nothing and say nothing
-            raise InvalidType("telemetry takes a name and a schedule; write @app.telemetry('kitchen', interval='60s')")
-        check_name(name)
+    @property
+    def broker(self) -> Broker:
+        """Where the app connects to.
 
-        def decorate(handler: H) -> H:
-            self.add_telemetry(name, handler, **words)
-            return handler
+        Raises:
+            InvalidValue: it comes of settings that are not loaded yet.
+        """
+        if self._broker is None:
+            raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
+        return self._broker
 
-        return decorate
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Every loaded value with its origin, secrets masked."""
+        return () if self._loaded is None else self._loaded.rows
 
-    def add_telemetry(self, name: str, handler: Handler, **words: Unpack[Words]) -> None:
-        """Register a handler, as `telemetry` does."""
+    def load(self, where: Where | None = None) -> None:
+        """Read the settings, and register the devices that come of them. `run` and `serve` do it, if nobody has before.
+
+        Raises:
+            ConfigurationError: of a value, or of what becomes of it.
+        """
+        if self._loaded is not None:
+            return
+        loaded = load(self.name, self._model if self._given is None else None, where or Where.here())
+        if self._given is not None:
+            loaded = loaded._replace(settings=self._given, rows=loaded.rows + rows_of(self._given))
+        flagged = any(entry.rank == 5 for entry in loaded.broker.values())
+        if self._broker is None or flagged or not self._fixed_broker:
+            self._broker = _broker(loaded.broker)
+        if loaded.settings is not None:
+            _fill(self._held, loaded.settings)
+        if self._adapters is not None:
+            self._slots = slots_of(self._adapters(loaded.settings))
+        waiting, self._waiting = self._waiting, []
+        self._loaded = loaded
+        for registration in waiting:
+            self._expand(registration, loaded.settings)
+
+    def register(self, registration: Registration) -> None:
+        """Take one registration; one whose names come of the settings waits for them."""
         if self._stopping is not None:
-            raise InvalidValue(f"telemetry {name!r}: the app is running; register before it starts")
-        telemetry = register(name, handler, words, self._slots)
-        if telemetry.name in self.telemetries:
-            raise InvalidValue(f"telemetry {name!r} is registered already; every device has a name of its own")
-        self.telemetries[telemetry.name] = telemetry
+            raise InvalidValue(
+                f"{registration.kind} {registration.names!r}: the app is running; register before it starts"
+            )
+        if callable(registration.names) and self._model is None:
+            raise InvalidValue(f"{registration.kind}: its names come of settings; write App(…, settings=Settings)")
+        if self._loaded is None and (callable(registration.names) or self._adapters is not None):
+            self._waiting.append(registration)
+        else:
+            self._expand(registration, None if self._loaded is None else self._loaded.settings)
+
+    def on_wedged_adapter(self, hook: LastResort) -> LastResort:
+        """Register the decorated ``async def (adapter: str, failures: int)``: the last rung, when an adapter was closed,
+        made anew and opened again, and nothing helped. It may cut the power of a USB port, or restart a service."""
+        self._last_resort = hook
+        return hook
 
     def run(self) -> None:
         """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`."""
         from leadsman.process import run  # signals and logging are no business of whoever embeds an app
 
-        run(self.name, self.serve, self.stop)
+        run(self.name, self.load, self.serve, self.stop)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""
@@ -128,11 +183,28 @@ class App:
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
+        self.load()
         self._stopping = asyncio.Event()
         try:
-            return await self._serve(connect or self._real_connect(), self._stopping)
+            return await serve(self._plan(), connect or self._real_connect(), self._stopping)
         finally:
             self._stopping = None
+
+    def _plan(self) -> Plan:
+        return Plan(
+            name=self.name,
+            version=self.version,
+            topics=self.topics,
+            client_id=self._client_id,
+            broker=self.broker,
+            heartbeat=self._heartbeat,
+            slots=self._slots,
+            telemetries=tuple(self.telemetries.values()),
+            sources=tuple(self.sources.values()),
+            commands=tuple(self.commands.values()),
+            lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
+            last_resort=self._last_resort,
+        )
 
     def _real_connect(self) -> Connect:
         from leadsman.mqtt import client  # a registration that is only looked at does not pay for it
@@ -143,71 +215,74 @@ class App:
             )
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
-    async def _serve(self, connect: Connect, stopping: asyncio.Event) -> int:
-        loop = asyncio.get_running_loop()
-        clock, topics, events = system_clock(loop), self.topics, Events()
-        timers = Timers(loop, clock, events)
-        enabled = [telemetry for telemetry in self.telemetries.values() if telemetry.enabled]
+    def _expand(self, registration: Registration, settings: Any) -> None:
+        for name, device in expanded(registration.names, settings):
+            self._add(registration, name, device)
 
-        if not enabled:
-            logger.warning("%s polls nothing: register handlers with @app.telemetry before it runs", self.name)
-
-        ledger = Ledger()
-        for telemetry in enabled:
-            ledger.register(telemetry.name, telemetry.stale_after, timers.origin)
-
-        identity = Identity(self._client_id, topics.status, lambda number: heartbeat.will(number), self.broker.protocol)
-        link = Link(identity, connect, Outbox(), clock, events)
-        poller = Poller(World(timers, clock, events), topics, link.put)
-        heartbeat = Heartbeat(topics, self.version, self._heartbeat, ledger, link, clock, look=poller.look)
-        for observer in (ledger, heartbeat.observe, Outages(topics, link.put).observe, Log(self.name).observe):
-            events.subscribe(observer)
-
-        def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
-            return loop.create_task(_kept(where, run, timers, events))
-
-        tasks = [kept("the link", link.run), kept("the heartbeat", heartbeat.run)]
-        tasks += [loop.create_task(slot.open(timers, clock, events)) for slot in self._slots]
-        poller.start(enabled)
-        await stopping.wait()
-
-        alive = await poller.stop(_CANCEL_GRACE)
-        timers.stop()
-        await _cancelled(tasks)
-        heartbeat.goodbye()
-        closing = [loop.create_task(slot.close()) for slot in self._slots]
-        if not await link.flush(_FLUSH):
-            logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
-        await link.close()
-        return alive + await _ended(closing, _CLOSE, events, clock.monotonic(), clock.wall())
+    def _add(self, registration: Registration, name: Any, device: Device) -> None:
+        kind, handler = registration.kind, registration.handler
+        words: Any = {**registration.words, **device.words}
+        offers: list[Offer] = [*self._slots, *self._held, ContextOffer()]
+        if device.settings is not None:
+            offers.insert(0, Held(type(device.settings), device.settings))
+        taken: dict[str, Any] = self.telemetries | self.sources
+        if kind == "command":
+            command = register_command(name, handler, words, offers)
+            taken = self.commands | {job: each for job, each in self.telemetries.items() if each.job}
+            self.commands[_free(name, kind, taken)] = command
+        elif kind == "source":
+            source = register_source(name, handler, words, offers)
+            self.sources[_free(name, kind, taken)] = source
+        else:
+            telemetry = register(name, handler, words, offers, job=kind == "periodic")
+            taken = taken | self.commands if telemetry.job else taken
+            self.telemetries[_free(name, kind, taken)] = telemetry
 
 
-async def _kept(where: str, run: Callable[[], Awaitable[Any]], timers: Timers, events: Events) -> None:
-    """Run a part of the app for as long as the app runs: one that dies is told, and started again."""
-    while True:
-        try:
-            await run()
-        except Exception as error:
-            loop = asyncio.get_running_loop()
-            events.emit(AppFault(loop.time(), system_clock(loop).wall(), where, error))
-        await timers.sleep(_RESTART)
+def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:
+    if name in taken:
+        raise InvalidValue(f"{kind} {name!r} is registered already; every device has a name of its own")
+    return name
 
 
-async def _cancelled(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks, timeout=_CLOSE)
+def _settings(given: Any) -> "tuple[type[BaseModel] | None, BaseModel | None]":
+    if given is None:
+        return None, None
+    model = given if isinstance(given, type) else type(given)
+    if not hasattr(model, "model_fields"):
+        raise InvalidType(f"settings is {given!r}; write a pydantic model: class Settings(BaseModel): …")
+    return model, None if isinstance(given, type) else given
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, events: Events, now: float, wall: float) -> int:
-    if not tasks:
-        return 0
-    done, pending = await asyncio.wait(tasks, timeout=timeout)
-    for task in done:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            events.emit(AppFault(now, wall, "closing an adapter", error))
-    return len(pending)
+def _held(model: Any) -> tuple[Held, ...]:
+    """What handlers can ask for of the settings: the whole, and each section whose type is there once."""
+    if model is None:
+        return ()
+    kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]
+    return tuple(Held(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
+
+
+def _fill(held: Sequence[Held], settings: Any) -> None:
+    for each in held:
+        parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
+        each.value = next(part for part in parts if each.fits(type(part)))
+
+
+def _broker(entries: Mapping[str, Entry]) -> Broker:
+    """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any."""
+    section = dict(entries)
+    url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
+    if url is not None and parts:
+        key, part = max(parts.items(), key=lambda item: item[1].rank)
+        if part.rank == url.rank:
+            raise InvalidValue(f"mqtt has a url (from {url.origin}) and {key} (from {part.origin}); one is enough")
+        for loser in ("url",) if part.rank > url.rank else tuple(parts):
+            section.pop(loser)
+    try:
+        return Broker.from_section({key: entry.value for key, entry in section.items()})
+    except ConfigurationError as error:
+        origins = ", ".join(sorted({entry.origin for entry in section.values()}))
+        raise type(error)(f"{error} (from {origins})") from None
 
 
 def _text(value: object, what: str) -> str:

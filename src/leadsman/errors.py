@@ -5,6 +5,7 @@ class                       whose fault                 another attempt?
 ==========================  ==========================  ===================
 `ConfigurationError`        whoever wrote the app       no
 `ResultError`               whoever wrote the handler   at the next poll
+`PayloadError`              whoever sent a command      another command
 `TransientError`            the device or its wire      yes
 `PermanentError`            the device or its settings  at the next poll
 `BrokerError`               the broker or its settings  made by the link
@@ -28,8 +29,20 @@ class InvalidType(ConfigurationError, TypeError):
     """Wrong type."""
 
 
+class SettingsError(ConfigurationError):
+    """Settings cannot be read, or are wrong: every fault in a line of its own, with where the value is from."""
+
+
 class ResultError(LeadsmanError):
     """A handler returned what cannot be published. Retrying the same call at once would not change it."""
+
+
+class PayloadError(LeadsmanError):
+    """A command's payload is not what its handler takes. Raised by a handler too, for what only it can know."""
+
+
+class PollRefused(LeadsmanError):
+    """A poll that somebody asked for is not made; the message says why, and whether to ask again."""
 
 
 class DeviceError(LeadsmanError):

@@ -76,6 +76,16 @@ class FieldsLeftOut(NamedTuple):
     fields: tuple[str, ...]
 
 
+class CommandDone(NamedTuple):
+    """A command for a device ended, or was refused, after `duration` seconds; `error` says why it failed."""
+
+    device: str
+    at: float
+    wall: float
+    duration: float
+    error: BaseException | None
+
+
 class LinkUp(NamedTuple):
     """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``."""
 
@@ -114,6 +124,15 @@ class MessageRefused(NamedTuple):
     retry_in: float
 
 
+class SubscriptionFailed(NamedTuple):
+    """The broker refused a subscription; what is sent to it cannot arrive."""
+
+    at: float
+    wall: float
+    topic_filter: str
+    reason: str
+
+
 class AdapterFailed(NamedTuple):
     """An adapter could not be opened; the next attempt comes in `retry_in` seconds."""
 
@@ -122,6 +141,15 @@ class AdapterFailed(NamedTuple):
     wall: float
     error: BaseException
     retry_in: float
+
+
+class AdapterReopened(NamedTuple):
+    """An adapter was closed and opened again; `how` is ``reopened``, or ``reset`` when its client was made anew."""
+
+    adapter: str
+    at: float
+    wall: float
+    how: str
 
 
 class AppFault(NamedTuple):
@@ -141,11 +169,14 @@ Event = (
     | PollMissed
     | CircuitMoved
     | FieldsLeftOut
+    | CommandDone
     | LinkUp
     | LinkDown
     | MessageDropped
     | MessageRefused
+    | SubscriptionFailed
     | AdapterFailed
+    | AdapterReopened
     | AppFault
 )
 Observer = Callable[[Event], None]

@@ -32,6 +32,8 @@ class Health(NamedTuple):
     error_message: str | None = None
     circuit: str = "closed"
     missed: int = 0
+    polled: bool = True
+    """False: it only takes commands, and there is nothing to wait for."""
 
 
 def fold(health: Health, event: Event) -> Health:
@@ -68,7 +70,7 @@ def status(health: Health, now: float) -> str:
         return STALE
     if health.failures:
         return ERROR
-    return STARTING if health.success_wall is None else OK
+    return STARTING if health.success_wall is None and health.polled else OK
 
 
 class Ledger:
@@ -82,6 +84,10 @@ class Ledger:
     def register(self, entity: str, stale_after: float, now: float) -> None:
         """Begin with an entity that has not been polled."""
         self.entities[entity] = Health(stale_after, now)
+
+    def register_idle(self, entity: str, now: float) -> None:
+        """Begin with an entity that only takes commands, unless it is known already."""
+        self.entities.setdefault(entity, Health(math.inf, now, polled=False))
 
     def __call__(self, event: Event) -> None:
         """Observe."""

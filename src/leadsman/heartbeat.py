@@ -33,6 +33,7 @@ class Heartbeat:
         ledger: what is known of the devices.
         link: to send with, and to tell about.
         clock: what time it is.
+        jobs: names among the entities that are side jobs: they have no topics of their own.
         look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
     """
 
@@ -46,6 +47,7 @@ class Heartbeat:
         clock: Clock,
         *,
         look: Callable[[str], tuple[Snapshot, float | None]],
+        jobs: frozenset[str] = frozenset(),
     ) -> None:
         self._topics = topics
         self._version = version
@@ -54,8 +56,9 @@ class Heartbeat:
         self._link = link
         self._clock = clock
         self._look = look
+        self._jobs = jobs
         self._started = clock.monotonic()
-        self._statuses = dict.fromkeys(ledger.entities, STARTING)
+        self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
         self._changed = asyncio.Event()
 
     def observe(self, event: Event) -> None:
@@ -94,7 +97,9 @@ class Heartbeat:
     def document(self, state: str) -> dict[str, Any]:
         """What the heartbeat says now."""
         now = self._clock.monotonic()
-        devices = {entity: self._device(entity, now) for entity in self._statuses}
+        told = {entity: self._device(entity, now) for entity in self._statuses}
+        devices = {entity: each for entity, each in told.items() if entity not in self._jobs}
+        jobs = {"jobs": {entity: told[entity] for entity in self._jobs}} if self._jobs else {}
         link, outbox = self._link, self._link.outbox
         well = all(status in (OK, STARTING) for status in self._statuses.values()) and link.last_error is None
         return {
@@ -112,6 +117,7 @@ class Heartbeat:
                 "last_error": link.last_error,
             },
             "devices": devices,
+            **jobs,
         }
 
     def _device(self, entity: str, now: float) -> dict[str, Any]:
@@ -173,6 +179,8 @@ class Heartbeat:
         return payload
 
     def _send_availability(self, entity: str, *, online: bool) -> None:
+        if entity in self._jobs:
+            return
         self._send(self._topics.availability(entity), b"online" if online else b"offline")
 
     def _send(self, topic: str, payload: bytes) -> None:

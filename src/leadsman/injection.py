@@ -1,20 +1,75 @@
 """What a handler asks for, by the types of its parameters: resolved and checked at registration, looked up at no cost later.
 
 ``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` the one of
-that name, where there are several.
+that name, where there are several. The app's settings, a device's own settings and its `Context` are asked for in the
+same way. Whatever can be asked for is an `Offer`.
 """
 
 import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
-from leadsman.adapters.adapter import Slot
 from leadsman.errors import InvalidType, InvalidValue
 
 Handler = Callable[..., Any]
-Needs = tuple[tuple[str, Slot], ...]
+
+
+class Offer(Protocol):
+    """Something that handlers can ask for."""
+
+    @property
+    def name(self) -> str | None:
+        """Tells it from others of its type."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        ...
+
+    def fits(self, wanted: type) -> bool:
+        """Whether it is of a type."""
+        ...
+
+    def get(self) -> Any:
+        """The thing itself. Raises `DeviceUnavailable` while it is not there."""
+        ...
+
+
+class Held:
+    """A thing of a known type that is put into `value` before the app runs."""
+
+    __slots__ = ("_kind", "value")
+    name = None
+
+    def __init__(self, kind: type, value: Any = None) -> None:
+        self._kind = kind
+        self.value = value
+
+    @property
+    def label(self) -> str:
+        """See `Offer`."""
+        return self._kind.__name__
+
+    def fits(self, wanted: type) -> bool:
+        """See `Offer`. Nobody gets it by asking for `object` or `dict`."""
+        return issubclass(self._kind, wanted) and wanted.__module__ != "builtins"
+
+    def get(self) -> Any:
+        """See `Offer`."""
+        return self.value
+
+
+Needs = tuple[tuple[str, Offer], ...]
+
+
+class Spare(NamedTuple):
+    """A parameter that nothing fills: the payload of a command."""
+
+    name: str
+    annotation: Any
 
 
 def is_async(handler: object) -> bool:
@@ -33,19 +88,50 @@ def is_async(handler: object) -> bool:
     if not (inspect.isfunction(inner) or inspect.ismethod(inner) or inspect.isbuiltin(inner)):
         inner = type(inner).__call__
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
-        raise InvalidType(f"the handler {name_of(handler)} is a generator; return the reading, do not yield it")
+        raise InvalidType(
+            f"the handler {name_of(handler)} is a generator; return the reading, or register it with @app.source"
+        )
     return inspect.iscoroutinefunction(inner)
 
 
-def needs_of(handler: Handler, slots: Sequence[Slot]) -> Needs:
-    """Match a handler's parameters with the app's adapters.
+def check_generator(handler: object) -> None:
+    """See that a handler is an async generator function.
+
+    Raises:
+        InvalidType: it is something else.
+    """
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if callable(inner) and not (inspect.isfunction(inner) or inspect.ismethod(inner) or isinstance(inner, type)):
+        inner = type(inner).__call__
+    if not inspect.isasyncgenfunction(inner):
+        raise InvalidType(f"the handler {name_of(handler)} is no async generator; write 'async def' and yield readings")
+
+
+def needs_of(handler: Handler, offers: Sequence[Offer]) -> Needs:
+    """Match a handler's parameters with what the app offers.
 
     Raises:
         InvalidType: a parameter without an annotation, or one that nothing can fill.
         InvalidValue: no adapter, or several, of the annotated type and name.
     """
-    parameters = _parameters(handler)
-    return tuple((name, _slot_for(handler, name, wanted, slots)) for name, wanted in parameters)
+    return tuple((name, _offer_for(handler, name, wanted, offers)) for name, wanted in _parameters(handler))
+
+
+def needs_and_spare(handler: Handler, offers: Sequence[Offer]) -> tuple[Needs, Spare | None]:
+    """As `needs_of`, for a handler with one parameter that nothing fills; None when it has no such parameter.
+
+    Raises:
+        InvalidType, InvalidValue: as `needs_of`, and when there are several.
+    """
+    needs, spare = [], None
+    for name, wanted in _parameters(handler):
+        if spare is None and not _finds(wanted, offers):
+            spare = Spare(name, wanted)
+        else:
+            needs.append((name, _offer_for(handler, name, wanted, offers)))
+    return tuple(needs), spare
 
 
 def name_of(handler: object) -> str:
@@ -85,46 +171,51 @@ def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
     return tuple(wanted)
 
 
-def _slot_for(handler: Handler, parameter: str, wanted: Any, slots: Sequence[Slot]) -> Slot:
-    name: str | None = None
+def _wish(wanted: Any) -> tuple[Any, str | None]:
     if get_origin(wanted) is Annotated:
         wanted, *extras = get_args(wanted)
-        name = next((extra for extra in extras if isinstance(extra, str)), None)
+        return wanted, next((extra for extra in extras if isinstance(extra, str)), None)
+    return wanted, None
+
+
+def _finds(wanted: Any, offers: Sequence[Offer]) -> bool:
+    kind, _ = _wish(wanted)
+    return isinstance(kind, type) and any(offer.fits(kind) for offer in offers)
+
+
+def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[Offer]) -> Offer:
+    wanted, name = _wish(wanted)
     where = f"the parameter {parameter!r} of {name_of(handler)}"
     if not isinstance(wanted, type):
         raise InvalidType(f"{where} is annotated {wanted!r}, which is no class; write the adapter's class")
-    found = [slot for slot in slots if _fits(slot, wanted) and name in (None, slot.name)]
+    found = [offer for offer in offers if offer.fits(wanted) and name in (None, offer.name)]
     if len(found) == 1:
         return found[0]
     type_name = wanted.__name__
     if not found:
-        known = (
-            ", ".join(sorted(f"{type(s.adapter).__name__}{f' {s.name!r}' if s.name else ''}" for s in slots)) or "none"
-        )
+        known = ", ".join(sorted({offer.label for offer in offers})) or "none"
         wish = f"{type_name} named {name!r}" if name else type_name
-        raise InvalidValue(f"{where} asks for {wish}, and App(adapters=…) has: {known}; add it there")
-    names = [slot.name for slot in found if slot.name]
+        raise InvalidValue(
+            f"{where} asks for {wish}, and there is: {known}; add an adapter to App(adapters=…), or a class to App(settings=…)"
+        )
+    names = [offer.name for offer in found if offer.name]
     raise InvalidValue(
         f"{where} asks for {type_name}, and there are {len(found)}; "
         + (f"write Annotated[{type_name}, {names[0]!r}]" if names else "name them: App(adapters={'one': …, 'two': …})")
     )
 
 
-def _fits(slot: Slot, wanted: type) -> bool:
-    try:
-        return isinstance(slot.adapter, wanted)
-    except TypeError:  # a protocol that cannot be checked at run time
-        return False
+_NOTHING: dict[str, Any] = {}
 
 
-def bound(handler: Handler, needs: Needs) -> Callable[[], Any]:
+def bound(handler: Handler, needs: Needs, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
     """The handler as a call without arguments. Raises `DeviceUnavailable` when called before its adapter is open."""
-    if not needs:
+    if not needs and not given:
         return handler
-    if len(needs) == 1:
-        ((name, slot),) = needs
-        return lambda: handler(**{name: slot.get()})
-    return lambda: handler(**{name: slot.get() for name, slot in needs})
+    if len(needs) == 1 and not given:
+        ((name, offer),) = needs
+        return lambda: handler(**{name: offer.get()})
+    return lambda: handler(**{name: offer.get() for name, offer in needs}, **given)
 
 
 def closed_coroutine(result: object) -> bool:

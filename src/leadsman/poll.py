@@ -9,105 +9,90 @@ This is the one place that catches what handlers raise. Nothing a handler does e
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Callable
 from typing import Any
 
-from leadsman.clock import rfc3339
-from leadsman.errors import Abandoned, DeviceUnavailable, ResultError
-from leadsman.events import AppFault, FieldsLeftOut, PollFailed, PollMissed, PollSkipped, ReadingTaken
-from leadsman.injection import bound, closed_coroutine
-from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics, encode
-from leadsman.publish import Told
+from leadsman.calls import Lanes, PlainCall
+from leadsman.durations import human
+from leadsman.errors import Abandoned, PollRefused, ResultError
+from leadsman.events import AppFault, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.injection import bound
+from leadsman.outlet import Mail, Outlet
 from leadsman.reading import fields_of
-from leadsman.resilience.execution import Execution, Snapshot, Turns, World
+from leadsman.resilience.execution import Execution, Snapshot
 from leadsman.schedule import next_on_grid, spread_offset
 from leadsman.telemetry import Telemetry
-from leadsman.workers import Worker
 
 CLOCK_CHECK = 30.0
 """Seconds between two looks at the wall clock while a cron handler waits: a step of the clock is noticed within them."""
 
-Send = Callable[[Message], None]
+Answer = Callable[[dict[str, Any] | BaseException | None], None]
+"""Takes what came of a poll that somebody asked for: the fields, None for nothing to tell, or the error."""
 
 
 class Poll:
     """One handler at run time. An alarm in the heap: it rings when the handler is due."""
 
     __slots__ = (
-        "_blocked",
-        "_left_out",
+        "_call",
+        "_plain",
         "_poller",
-        "_worker",
+        "asked_at",
         "due",
         "execution",
         "last_slot",
+        "outlet",
         "task",
         "telemetry",
-        "told",
-        "topic",
     )
 
-    def __init__(self, telemetry: Telemetry, poller: "Poller", worker: Worker | None, turns: Turns | None) -> None:
+    def __init__(self, telemetry: Telemetry, poller: "Poller", outlet: Outlet) -> None:
         self.telemetry = telemetry
-        self.topic = poller.topics.state(telemetry.name)
+        self.outlet = outlet
         self.due = math.inf
         """When the next poll is due: monotonic seconds, or epoch seconds for cron."""
         self.last_slot: float | None = None
         """The cron slot polled last, epoch seconds."""
-        self.told: Told | None = None
+        self.asked_at = -math.inf
+        """When somebody last asked for a poll, monotonic seconds."""
         self.task: asyncio.Task[None] | None = None
         self._poller = poller
-        self._worker = worker
-        self._blocked: Future[Any] | None = None
-        self._left_out: tuple[str, ...] = ()
-        call = self._call_plain if telemetry.plain else self._call_async
+        self._plain: PlainCall | None = None
+        if telemetry.plain:
+            self._plain = PlainCall(telemetry.handler, telemetry.needs, poller.lanes)
+            self._call: Callable[[], Any] = self._plain
+        else:
+            self._call = bound(telemetry.handler, telemetry.needs)
         self.execution = Execution(
-            telemetry.name, call, telemetry.rules, poller.world, turns=turns, abandoned=self._abandoned
+            telemetry.name,
+            self._fields,
+            telemetry.rules,
+            poller.mail.world,
+            turns=poller.lanes.turns(telemetry.group),
+            abandoned=self._abandoned,
         )
 
     @property
     def busy(self) -> bool:
         """Whether an earlier poll still runs, or its thread does."""
-        return self.task is not None or (self._blocked is not None and not self._blocked.done())
+        return self.task is not None or (self._plain is not None and self._plain.busy)
 
     def ring(self, now: float) -> None:
         """The handler is due."""
         self._poller.on_due(self, now)
 
-    async def _call_async(self) -> Any:
-        telemetry = self.telemetry
-        if telemetry.needs:
-            result = await bound(telemetry.handler, telemetry.needs)()
-        else:
-            result = await telemetry.handler()
-        return None if result is None else fields_of(result)
-
-    async def _call_plain(self) -> Any:
-        worker = self._worker
-        assert worker is not None  # the poller gives one to every plain handler
-        if (
-            self._blocked is not None and not self._blocked.done()
-        ):  # a retry, after the thread did not come back in time
-            raise DeviceUnavailable("the thread of an earlier call is still busy")
-        self._blocked = future = worker.submit(bound(self.telemetry.handler, self.telemetry.needs))
-        try:
-            result = await self._poller.wait_for(future)
-        except asyncio.CancelledError:
-            if not self.telemetry.needs:  # nobody shares a device with it, so another thread may serve the others
-                worker.give_up(future)
-            raise
-        if closed_coroutine(result):
-            raise ResultError("the handler returned a coroutine; declare it 'async def', or await inside it")
+    async def _fields(self) -> Any:
+        result = await self._call()
         return None if result is None else fields_of(result)
 
     async def cycle(self, horizon: float) -> None:
         """One poll, from its first call to its end. Raises nothing but a cancellation from outside."""
-        world = self._poller.world
+        world = self._poller.mail.world
         started = world.clock.monotonic()
         try:
             result = await self.execution.run(horizon)
+            if result is not None and self.telemetry.job:
+                raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
             now, wall = world.clock.monotonic(), world.clock.wall()
             self._poller.succeeded(self, ReadingTaken(self.telemetry.name, now, wall, now - started), result)
         except asyncio.CancelledError as error:
@@ -130,60 +115,34 @@ class Poll:
     def _abandoned(self, error: Abandoned) -> None:
         self._poller.failed(self, error)
 
-    def tell(self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float) -> None:
-        """Publish a reading, if the rule wants it told."""
-        if left_out != self._left_out:
-            if left_out:
-                self._poller.world.events.emit(FieldsLeftOut(self.telemetry.name, now, wall, left_out))
-            self._left_out = left_out
-        rule = self.telemetry.publish
-        if rule is not None:
-            if self.told is not None and not self._wanted(fields, now):
-                self.told = self.told._replace(since=self.told.since + 1)
-                return
-            self.told = Told(fields, now)
-        delivery = self.telemetry.delivery
-        if delivery.taken_at is not None:
-            fields = fields | {"taken_at": rfc3339(wall)}
-        expires = None if delivery.expiry is None else now + delivery.expiry
-        self._poller.send(Message(self.topic, encode(fields), delivery.qos, delivery.retain, wall, expires))
-
-    def _wanted(self, fields: dict[str, Any], now: float) -> bool:
-        rule, told = self.telemetry.publish, self.told
-        assert rule is not None  # asked by `tell`
-        assert told is not None  # as above
-        try:
-            return rule.wants(told, fields, now)
-        except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            world = self._poller.world
-            world.events.emit(AppFault(now, world.clock.wall(), f"publish rule of {self.telemetry.name}", error))
-            return True
-
 
 class Poller:
     """Polls all handlers of an app.
 
     Args:
-        world: timers, clock and events.
-        topics: where readings go.
-        send: takes a message and returns at once.
+        mail: the world, the topics, and how to send.
+        lanes: threads and buses, shared with whatever else calls handlers.
     """
 
-    def __init__(self, world: World, topics: Topics, send: Send) -> None:
-        self.world = world
-        self.topics = topics
-        self.send = send
+    def __init__(self, mail: Mail, lanes: Lanes) -> None:
+        self.mail = mail
+        self.lanes = lanes
+        self.world = mail.world
         self.polls: dict[str, Poll] = {}
         self._loop = asyncio.get_running_loop()
-        self._workers: dict[int, Worker] = {}
-        self._turns: dict[str, Turns] = {}
+        self._asked: dict[str, list[Answer]] = {}
         self._taken: list[tuple[Poll, ReadingTaken, Any]] = []
 
-    def start(self, telemetries: Iterable[Telemetry]) -> None:
-        """Poll every enabled handler for the first time now, or within its `spread`, or at its cron schedule."""
-        for telemetry in telemetries:
-            poll = Poll(telemetry, self, self._worker_of(telemetry), self._turns_of(telemetry.group))
-            self.polls[telemetry.name] = poll
+    def add(self, telemetry: Telemetry) -> Poll:
+        """Make a handler ready to be polled."""
+        outlet = Outlet(telemetry.name, telemetry.publish, telemetry.delivery, self.mail)
+        poll = self.polls[telemetry.name] = Poll(telemetry, self, outlet)
+        return poll
+
+    def start(self) -> None:
+        """Poll every handler for the first time now, or within its `spread`, or at its cron schedule."""
+        for poll in self.polls.values():
+            telemetry = poll.telemetry
             if telemetry.cron is not None:
                 self._start_cron(poll, telemetry.cron.at_start)
             else:
@@ -191,6 +150,26 @@ class Poller:
                 offset = spread_offset(telemetry.group or telemetry.name, telemetry.spread)
                 poll.due = self.world.timers.first_slot(offset)
                 self.world.timers.add(poll.due, poll)
+
+    def ask(self, name: str, answer: Answer) -> None:
+        """Poll a device now, or wait for the poll under way. The schedule stays as it is.
+
+        Raises:
+            PollRefused: asked again within the handler's `throttle`, the circuit is open, or an earlier call still hangs.
+        """
+        poll, now = self.polls[name], self.world.clock.monotonic()
+        if poll.task is None:
+            if (rest := poll.asked_at + poll.telemetry.throttle - now) > 0:
+                raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
+            if poll.busy:
+                raise PollRefused("the thread of an earlier poll is still busy")
+            if poll.execution.snapshot().circuit != "closed" or not poll.execution.admit():
+                raise PollRefused(
+                    "the circuit is open: the device failed poll after poll, and is probed on schedule only"
+                )
+            poll.asked_at = now
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+        self._asked.setdefault(name, []).append(answer)
 
     def look(self, name: str) -> tuple[Snapshot, float | None]:
         """What a device's execution remembers, and when it will be asked next: epoch seconds, or None for never.
@@ -214,13 +193,7 @@ class Poller:
         pending: set[asyncio.Task[None]] = set()
         if tasks:
             _, pending = await asyncio.wait(tasks, timeout=grace)
-        for worker in self._workers.values():
-            worker.stop()
         return len(pending)
-
-    async def wait_for(self, future: Future[Any]) -> Any:
-        """Await a thread's call."""
-        return await asyncio.wrap_future(future, loop=self._loop)
 
     def on_due(self, poll: Poll, now: float) -> None:
         """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
@@ -237,7 +210,9 @@ class Poller:
         """Tell that a poll succeeded. Its reading is published once all handlers of this tick were called, so that
         publishing makes nobody late."""
         self.world.events.emit(event)
-        if result is not None:
+        if self._asked and poll.telemetry.name in self._asked:
+            self._answer(poll, event, result)
+        elif result is not None:
             self._taken.append((poll, event, result))
             if len(self._taken) == 1:
                 self._loop.call_soon(self._publish_taken)
@@ -246,12 +221,23 @@ class Poller:
         taken, self._taken = self._taken, []
         for poll, event, (fields, left_out) in taken:
             try:
-                poll.tell(fields, left_out, event.at, event.wall)
+                poll.outlet.tell(fields, left_out, event.at, event.wall)
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
                 self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
 
+    def _answer(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+        """Publish what was asked for, whatever the publish rule says, and tell whoever asked."""
+        fields = None
+        if result is not None:
+            fields, left_out = result
+            poll.outlet.tell(fields, left_out, event.at, event.wall, always=True)
+        for answer in self._asked.pop(event.entity):
+            answer(fields)
+
     def failed(self, poll: Poll, error: BaseException) -> None:
         """Tell a poll that failed for good."""
+        for answer in self._asked.pop(poll.telemetry.name, ()):
+            answer(error)
         clock = self.world.clock
         attempts = poll.execution.attempts
         self.world.events.emit(PollFailed(poll.telemetry.name, clock.monotonic(), clock.wall(), error, attempts))
@@ -294,18 +280,3 @@ class Poller:
 
     def _missed(self, poll: Poll, now: float, count: int) -> None:
         self.world.events.emit(PollMissed(poll.telemetry.name, now, self.world.clock.wall(), count))
-
-    def _worker_of(self, telemetry: Telemetry) -> Worker | None:
-        """One thread per adapter, and one for the plain handlers without any."""
-        if not telemetry.plain:
-            return None
-        slot = telemetry.needs[0][1] if telemetry.needs else None
-        worker = self._workers.get(id(slot))
-        if worker is None:
-            worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
-        return worker
-
-    def _turns_of(self, group: str | None) -> Turns | None:
-        if group is None:
-            return None
-        return self._turns.setdefault(group, Turns())

@@ -28,19 +28,24 @@ STOP_DEADLINE = 2.0
 logger = logging.getLogger("leadsman")
 
 
-def run(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> None:
+def run(
+    name: str, load: Callable[[], None], serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]
+) -> None:
     """Run `serve` until SIGINT or SIGTERM, which call `stop`. Returns when all ended well, else ends the process.
 
     Args:
         name: of the app, for messages.
+        load: reads the settings.
         serve: runs the app; returns how many calls would not end.
         stop: asks it to end; called on the event loop.
     """
     try:
         _log_to_stderr()
+        load()
         alive = _serve(serve, stop)
     except ConfigurationError as error:
-        sys.stderr.write(f"{name}: {clean(str(error))}\n")
+        for line in str(error).splitlines():
+            sys.stderr.write(f"{name}: {clean(line)}\n")
         raise SystemExit(EX_CONFIG) from None
     if alive:
         logger.warning("%d calls did not end and were left behind", alive)

@@ -52,6 +52,18 @@ def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     return kept, tuple(left_out)
 
 
+def plain(value: object, name: str) -> Any:
+    """A value as JSON carries it. `name` is for the message.
+
+    Raises:
+        ResultError: JSON cannot carry it.
+    """
+    try:
+        return _checked(value, name, [], _DEPTH)
+    except _NotFiniteError:
+        raise ResultError(f"{name!r} is NaN or infinite, which JSON cannot carry") from None
+
+
 def _as_dict(result: object) -> dict[str, Any]:
     if isinstance(result, Mapping):
         return dict(result)

@@ -9,9 +9,11 @@ from leadsman.clock import rfc3339
 from leadsman.durations import human
 from leadsman.events import (
     AdapterFailed,
+    AdapterReopened,
     AppFault,
     AttemptFailed,
     CircuitMoved,
+    CommandDone,
     Event,
     FieldsLeftOut,
     LinkDown,
@@ -20,6 +22,7 @@ from leadsman.events import (
     MessageRefused,
     PollMissed,
     ReadingTaken,
+    SubscriptionFailed,
 )
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -97,6 +100,8 @@ class Log:
         self._circuits_open: set[str] = set()
         self._missed = 0
         self._missed_told_at = -math.inf
+        self._commands_failed = 0
+        self._commands_told_at = -math.inf
         self._dropped = 0
         self._drops_told_at = -math.inf
 
@@ -121,6 +126,12 @@ class Log:
                 )
             case FieldsLeftOut(entity=entity, fields=fields):
                 logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(fields)))
+            case CommandDone():
+                self._command(event)
+            case SubscriptionFailed(reason=reason):
+                logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason)
+            case AdapterReopened(adapter=adapter, how=how):
+                logger.info("%s was %s", adapter, how)
             case AdapterFailed():
                 wait = human(round(event.retry_in, 1))
                 logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
@@ -155,6 +166,18 @@ class Log:
         elif event.state == "closed" and event.entity in self._circuits_open:
             self._circuits_open.discard(event.entity)
             logger.info("%s: circuit closed", event.entity)
+
+    def _command(self, event: CommandDone) -> None:
+        if event.error is None:
+            logger.debug("%s: command done in %.1f s", event.device, event.duration)
+            return
+        self._commands_failed += 1
+        if event.at - self._commands_told_at >= TELL_AGAIN:
+            error = f"{type(event.error).__name__}: {told(event.error)}"
+            logger.warning(
+                "%d commands failed so far, last for %s: %s", self._commands_failed, clean(event.device), error
+            )
+            self._commands_told_at = event.at
 
     def _miss(self, event: PollMissed) -> None:
         self._missed += event.polls

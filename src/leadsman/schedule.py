@@ -74,12 +74,12 @@ class Cron(Value):
                 f"schedule is {expression!r}; write five fields: minute hour day-of-month month day-of-week, '0 */2 * * *'"
             )
         self._hold(expression=" ".join(expression.split()).upper(), zone=zone, at_start=at_start)
-        if _next_slot(self.expression, datetime(2024, 1, 1, tzinfo=_zone(zone))) is None:
+        if _next_slot(self.expression, datetime(2024, 1, 1, tzinfo=zone_of(zone))) is None:
             raise InvalidValue(f"schedule {expression!r} never comes due")
 
     def after(self, wall: float) -> float:
         """The first slot after `wall`, both in epoch seconds; infinity when there is none."""
-        slot = _next_slot(self.expression, datetime.fromtimestamp(wall, _zone(self.zone)))
+        slot = _next_slot(self.expression, datetime.fromtimestamp(wall, zone_of(self.zone)))
         return math.inf if slot is None else slot.timestamp()
 
     def next(self, last: float | None, wall: float) -> float:
@@ -90,7 +90,7 @@ class Cron(Value):
 
     def largest_gap(self) -> float:
         """The longest time in seconds between two slots, over the next hundred or the next four years."""
-        at = datetime(2024, 1, 1, tzinfo=_zone(self.zone))
+        at = datetime(2024, 1, 1, tzinfo=zone_of(self.zone))
         end, largest = at + timedelta(days=4 * 366), 0.0
         for _ in range(100):
             slot = _next_slot(self.expression, at)
@@ -110,7 +110,8 @@ def _next_slot(expression: str, after: datetime) -> datetime | None:
 
 
 @lru_cache(maxsize=32)
-def _zone(name: str | None) -> tzinfo:
+def zone_of(name: str | None) -> tzinfo:
+    """The time zone of an IANA name; None for the host's. Raises `InvalidValue`, `InvalidType`."""
     from zoneinfo import ZoneInfo
 
     if name is None:

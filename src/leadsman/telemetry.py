@@ -4,14 +4,14 @@ Every wrong word is told here, at registration, with what to write instead. Noth
 in production. The words are listed once, in `Words`; the decorator and `add_telemetry` take the same ones.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
 from leadsman.adapters.adapter import Slot
 from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import Handler, Needs, is_async, needs_of
+from leadsman.injection import Handler, Needs, Offer, is_async, needs_of
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
@@ -21,12 +21,15 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.execution import Rules
 from leadsman.resilience.policy import DEFAULT_RETRY_ON, RetryPolicy, exception_types
 from leadsman.schedule import Cron
+from leadsman.wording import suggestion
 
 LONGEST_TIMEOUT = 60.0
 """Seconds; the default timeout is the interval, but at most this: four attempts that hang must not take a morning."""
 SHORTEST_INTERVAL = 0.01
 """Seconds; below this a loop in the handler is the better tool."""
 UNSET: Any = object()
+JOBLESS = frozenset({"publish", "delivery", "throttle"})
+"""Words about topics, which a side job does not have."""
 
 
 class Words(TypedDict, total=False):
@@ -59,6 +62,8 @@ class Words(TypedDict, total=False):
     stale_after: Duration | None
     """Without a successful poll for this long the device is stale. Default 3 intervals and the timeout; cron: twice
     the largest gap."""
+    throttle: Duration
+    """At the least this long between two polls that somebody asked for at ``{prefix}/{device}/get``. Default 1 s."""
     enabled: bool
     """False registers the handler without polling it. Default True."""
 
@@ -79,10 +84,13 @@ class Telemetry(NamedTuple):
     group: str | None
     spread: float
     stale_after: float
+    throttle: float
     enabled: bool
+    job: bool = False
+    """A side job: it has a schedule and a health, and no topics of its own."""
 
 
-def register(name: object, handler: Handler, words: Words, slots: Sequence[Slot]) -> Telemetry:
+def register(name: object, handler: Handler, words: Words, offers: Sequence[Offer], *, job: bool = False) -> Telemetry:
     """Check one registration.
 
     Raises:
@@ -90,15 +98,15 @@ def register(name: object, handler: Handler, words: Words, slots: Sequence[Slot]
     """
     device = check_name(name)
     try:
-        return _register(device, handler, words, slots)
+        return _register(device, handler, words, offers, job)
     except ConfigurationError as error:
-        raise type(error)(f"telemetry {device!r}: {error}") from None
+        raise type(error)(f"{'periodic' if job else 'telemetry'} {device!r}: {error}") from None
 
 
-def _register(name: str, handler: Handler, words: Words, slots: Sequence[Slot]) -> Telemetry:
-    _known(words)
+def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer], job: bool) -> Telemetry:
+    check_words(words, Words, JOBLESS if job else frozenset())
     plain = not is_async(handler)
-    needs = needs_of(handler, slots)
+    needs = needs_of(handler, offers)
     interval, cron = _when(words)
     timeout = _timeout(words, interval)
     return Telemetry(
@@ -108,25 +116,25 @@ def _register(name: str, handler: Handler, words: Words, slots: Sequence[Slot]) 
         plain=plain,
         interval=interval,
         cron=cron,
-        rules=Rules(_retry(words, needs), _backoff(words), _breaker(words), timeout),
+        rules=Rules(retry_of(words, needs), backoff_of(words), breaker_of(words), timeout),
         overrun=_overrun(words),
-        publish=None if words.get("publish") is None else publishing.checked(words["publish"]),
-        delivery=_instance(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
-        group=_group(words),
+        publish=publish_of(words),
+        delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        group=group_of(words),
         spread=seconds(words.get("spread", 0.0), "spread"),
         stale_after=_stale_after(words, interval, cron, timeout or 0.0),
-        enabled=_instance(words, "enabled", bool, True, "True or False"),
+        throttle=seconds(words.get("throttle", 1.0), "throttle"),
+        enabled=instance_of(words, "enabled", bool, True, "True or False"),
+        job=job,
     )
 
 
-def _known(words: Words) -> None:
+def check_words(words: Mapping[str, Any], known: type, without: frozenset[str] = frozenset()) -> None:
+    """See that all words are in a list of words. Raises `InvalidType` with a suggestion."""
+    names = [name for name in known.__annotations__ if name not in without]
     for word in words:
-        if word not in Words.__annotations__:
-            import difflib  # only who made a mistake pays for it
-
-            near = difflib.get_close_matches(word, Words.__annotations__, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Words.__annotations__)}"
-            raise InvalidType(f"{word!r} is no word of telemetry; {hint}")
+        if word not in names:
+            raise InvalidType(f"{word!r} is no word that it takes; {suggestion(word, names)}")
 
 
 def _when(words: Words) -> tuple[float | None, Cron | None]:
@@ -150,7 +158,13 @@ def _timeout(words: Words, interval: float | None) -> float | None:
     return positive_seconds(timeout, "timeout")
 
 
-def _retry(words: Words, needs: Needs) -> RetryPolicy:
+def publish_of(words: Any) -> PublishRule | None:
+    """The publish rule among `words`."""
+    return None if words.get("publish") is None else publishing.checked(words["publish"])
+
+
+def retry_of(words: Words, needs: Needs) -> RetryPolicy:
+    """The retries among `words`."""
     retry = words.get("retry", 0)
     if isinstance(retry, bool) or not isinstance(retry, int):
         raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
@@ -158,15 +172,18 @@ def _retry(words: Words, needs: Needs) -> RetryPolicy:
         raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
     if "retry_on" in words:
         return RetryPolicy(retry, exception_types(words["retry_on"], "retry_on"))
-    declared = [kind for _, slot in needs for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
+    slots = [offer for _, offer in needs if isinstance(offer, Slot)]
+    declared = [kind for slot in slots for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
     return RetryPolicy(retry, exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors"))
 
 
-def _backoff(words: Words) -> BackoffStrategy:
+def backoff_of(words: Any) -> BackoffStrategy:
+    """The backoff among `words`."""
     return backing_off.checked(words["backoff"]) if "backoff" in words else DEFAULT_BACKOFF
 
 
-def _breaker(words: Words) -> CircuitBreaker | None:
+def breaker_of(words: Any) -> CircuitBreaker | None:
+    """The circuit breaker among `words`."""
     breaker: object = words.get("circuit_breaker")
     if breaker is None or isinstance(breaker, CircuitBreaker):
         return breaker
@@ -180,14 +197,16 @@ def _overrun(words: Words) -> bool:
     return overrun == "finish"
 
 
-def _group(words: Words) -> str | None:
+def group_of(words: Any) -> str | None:
+    """The group among `words`."""
     group: object = words.get("group")
     if group is None or (isinstance(group, str) and group.strip()):
         return group
     raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
 
 
-def _instance(words: Words, word: str, kind: type, default: Any, example: str) -> Any:
+def instance_of(words: Any, word: str, kind: type, default: Any, example: str) -> Any:
+    """The value of a word, of one type. Raises `InvalidType`."""
     value = words.get(word, default)
     if not isinstance(value, kind):
         raise InvalidType(f"{word} is {value!r}; write {example}")

@@ -1,6 +1,7 @@
 """Text from outside, made safe to show: in a log, a topic or a terminal."""
 
 import re
+from collections.abc import Iterable
 
 LONGEST = 500
 """Characters; an error message longer than this is a payload."""
@@ -23,3 +24,12 @@ def clean(text: str) -> str:
 def told(error: BaseException) -> str:
     """An error in words: its message, or its type where it has none."""
     return clean(str(error)) or type(error).__name__
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What somebody who wrote `word` may have meant, as the end of a message."""
+    import difflib  # only who made a mistake pays for it
+
+    names = sorted(known)
+    near = difflib.get_close_matches(word, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"

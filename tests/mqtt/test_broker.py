@@ -59,15 +59,30 @@ def test_what_is_no_url_is_refused(url):
         Broker.from_url(url)
 
 
-def test_the_environment_is_read():
-    assert Broker.from_environment({}) == Broker()
-    assert Broker.from_environment({"MQTT__URL": "mqtt://a:1"}) == Broker("a", 1)
-    assert Broker.from_environment({"MQTT__HOST": "b", "MQTT__USERNAME": "u", "MQTT__PASSWORD": "p"}) == Broker(
+def test_a_section_of_settings_is_read():
+    assert Broker.from_section({}) == Broker()
+    assert Broker.from_section({"url": "mqtt://a:1"}) == Broker("a", 1)
+    assert Broker.from_section({"host": "b", "username": "u", "password": "p"}) == Broker(
         "b", username="u", password="p"
     )
-    assert Broker.from_environment({"MQTT__TLS": "true"}).port == 8883
+    assert Broker.from_section({"tls": "true"}).port == 8883
+    assert Broker.from_section({"tls": True, "port": 8884}) == Broker("localhost", 8884, "mqtts")
 
 
-def test_a_wrong_port_in_the_environment_is_named():
-    with pytest.raises(InvalidValue, match="MQTT__PORT"):
-        Broker.from_environment({"MQTT__PORT": "many"})
+def test_credentials_of_the_section_join_a_url_that_has_none():
+    assert Broker.from_section({"url": "mqtt://a", "username": "u", "password": "p"}).password == "p"
+    assert Broker.from_section({"url": "mqtt://u:q@a", "password": "p"}).password == "q"
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"port": "many"}, "mqtt.port"),
+        ({"port": 0}, "mqtt.port"),
+        ({"host": ""}, "mqtt.host"),
+        ({"password": 3}, "mqtt.password"),
+    ],
+)
+def test_a_wrong_value_of_the_section_is_named(section, key):
+    with pytest.raises((InvalidValue, InvalidType), match=key):
+        Broker.from_section(section)

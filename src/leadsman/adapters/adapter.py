@@ -1,18 +1,20 @@
 """What an adapter is, and how the app keeps it open."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from leadsman.clock import Clock
 from leadsman.durations import human
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.events import AdapterFailed, Events
+from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.timers import Timers
+from leadsman.resilience.execution import World
+from leadsman.wording import told
 
 OPEN_TIMEOUT = 30.0
-"""Seconds that `__aenter__` may take."""
+"""Seconds that `__aenter__` may take, and closing and resetting before it is opened again."""
+PROBE_TIMEOUT = 10.0
+"""Seconds that `probe` may take."""
 REOPENING = ExponentialBackoff(1.0, 60.0)
 
 
@@ -21,7 +23,8 @@ class Adapter(Protocol):
     """An async context manager that handlers are given by its type.
 
     It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
-    of ``retry_on``.
+    of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
+    not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.wedged`.
     """
 
     async def __aenter__(self) -> Any:
@@ -39,15 +42,32 @@ class Slot:
     def __init__(self, name: str | None, adapter: Adapter) -> None:
         self.name = name
         self.adapter = adapter
-        self.label = name or type(adapter).__name__
+        kind = type(adapter).__name__
+        self.label = kind if name is None else f"{kind} {name!r}"
         self._opened: Any = None
         self._error: BaseException | None = None
         self._entered = False
+        self._renewal: asyncio.Event | None = None
+        self._remake = False
+        self.reopened = 0
+        """How often it was opened anew since the start."""
+
+    @property
+    def state(self) -> tuple[bool, str | None]:
+        """Whether it is open, and why not."""
+        return self._entered, None if self._error is None else f"{type(self._error).__name__}: {told(self._error)}"
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
         """What the adapter declares as worth another attempt."""
         return tuple(getattr(self.adapter, "transient_errors", ()))
+
+    def fits(self, wanted: type) -> bool:
+        """Whether the adapter is of a type, or follows a protocol that can be checked at run time."""
+        try:
+            return isinstance(self.adapter, wanted)
+        except TypeError:
+            return False
 
     def get(self) -> Any:
         """What handlers are given.
@@ -60,9 +80,54 @@ class Slot:
             raise DeviceUnavailable(f"{self.label} is not open: {why}") from self._error
         return self._opened
 
-    async def open(self, timers: Timers, clock: Clock, events: Events) -> None:
-        """Open the adapter, again and again until it works; one that hangs or fails holds up nobody else."""
-        attempt = 0
+    async def keep(self, world: World) -> None:
+        """Open the adapter, and open it anew whenever `reopen` asks for it. Runs until cancelled; one that hangs or fails
+        holds up nobody else."""
+        await self._open(world)
+        while True:
+            self._renewal = asyncio.Event()
+            await self._renewal.wait()
+            await self._shut(world)
+            if self._remake:
+                await self._bounded(world, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]
+            await self._open(world)
+            self.reopened += 1
+            now, wall = world.clock.monotonic(), world.clock.wall()
+            world.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
+
+    def reopen(self, *, remake: bool) -> bool:
+        """Close it and open it again, with a `reset` in between if `remake` and it has one. Whether it is going to."""
+        if not self._entered or self._renewal is None:
+            return False
+        self._remake = remake and callable(getattr(self.adapter, "reset", None))
+        self._renewal.set()
+        return True
+
+    async def probe(self) -> bool:
+        """Whether the adapter says it is well. One without `probe` cannot say so."""
+        ask = getattr(self.adapter, "probe", None)
+        if not callable(ask) or not self._entered:
+            return False
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                await ask()
+        except Exception:  # it is not well, whatever it says
+            return False
+        return True
+
+    async def _shut(self, world: World) -> None:
+        self._entered, self._error = False, DeviceUnavailable("it is being opened again")
+        await self._bounded(world, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
+
+    async def _bounded(self, world: World, where: str, step: Callable[[], Awaitable[object]]) -> None:
+        try:
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                await step()
+        except Exception as error:  # what is broken may not close; it is opened again all the same
+            world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, error))
+
+    async def _open(self, world: World) -> None:
+        clock, attempt = world.clock, 0
         while True:
             attempt += 1
             try:
@@ -76,8 +141,8 @@ class Slot:
                 self._entered, self._error = True, None
                 return
             delay = REOPENING.delay(attempt)
-            events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), self._error, delay))
-            await timers.sleep(delay)
+            world.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), self._error, delay))
+            await world.timers.sleep(delay)
 
     async def close(self) -> None:
         """Close it, if it is open."""

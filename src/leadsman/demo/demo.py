@@ -188,6 +188,6 @@ def run_demo(broker: str | None, duration: float | None) -> None:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=1.0)
 
-        run_process(PREFIX, serve, app.stop)
+        run_process(PREFIX, app.load, serve, app.stop)
         readings = sum(board.counts.values())
         print(f"The broker received {readings} readings of {len(board.counts)} devices.")

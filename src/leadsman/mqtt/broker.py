@@ -1,8 +1,7 @@
 """Where the broker is, and how to enter."""
 
-import os
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -12,6 +11,7 @@ _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket."""
 _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
 _PARAMETERS = _TLS_PARAMETERS | {"protocol"}
+_CREDENTIALS = ("username", "password", "ca", "cert", "key")
 _PROTOCOLS = ("5.0", "3.1.1")
 DEFAULT_URL = "mqtt://localhost:1883"
 
@@ -126,26 +126,25 @@ class Broker(Value):
         )
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Read ``MQTT__URL``, or ``MQTT__HOST``, ``MQTT__PORT``, ``MQTT__USERNAME``, ``MQTT__PASSWORD``, ``MQTT__TLS``,
-        ``MQTT__CA``, ``MQTT__CERT`` and ``MQTT__KEY``; without any of them, localhost.
+    def from_section(cls, section: Mapping[str, Any]) -> Self:
+        """Read the section ``mqtt`` of settings: ``url``, or ``host``, ``port`` and ``tls``; ``username``, ``password``,
+        ``ca``, ``cert`` and ``key``, which join a URL that does not have them. Empty is localhost.
 
         Raises:
-            InvalidValue: it names the variable.
+            InvalidValue, InvalidType: it names the key.
         """
-        if url := environment.get("MQTT__URL"):
-            return cls.from_url(url)
-        tls = environment.get("MQTT__TLS", "").lower() in ("1", "true", "yes")
-        text = environment.get("MQTT__PORT", "8883" if tls else "1883")
-        if not text.isdecimal() or not 0 < int(text) < 65536:
-            raise InvalidValue(f"MQTT__PORT is {text!r}; it is a number from 1 to 65535")
-        return cls(
-            host=environment.get("MQTT__HOST") or "localhost",
-            port=int(text),
-            scheme="mqtts" if tls else "mqtt",
-            username=environment.get("MQTT__USERNAME"),
-            password=environment.get("MQTT__PASSWORD"),
-            ca=environment.get("MQTT__CA"),
-            cert=environment.get("MQTT__CERT"),
-            key=environment.get("MQTT__KEY"),
-        )
+        texts = {key: section[key] for key in _CREDENTIALS if key in section}
+        for key, value in texts.items():
+            if not isinstance(value, str):
+                raise InvalidType(f"mqtt.{key} is a {type(value).__name__}; write text")
+        if "url" in section:
+            broker = cls.from_url(section["url"])
+            told = {name: getattr(broker, name) for name in broker.__slots__}
+            return cls(**told | {key: value for key, value in texts.items() if told[key] is None})
+        tls = str(section.get("tls", "")).lower() in ("1", "true", "yes")
+        host, port = section.get("host", "localhost"), str(section.get("port", 8883 if tls else 1883))
+        if not isinstance(host, str) or not host:
+            raise InvalidValue(f"mqtt.host is {host!r}; write a name or an address")
+        if not port.isdecimal() or not 0 < int(port) < 65536:
+            raise InvalidValue(f"mqtt.port is {port!r}; it is a number from 1 to 65535")
+        return cls(host=host, port=int(port), scheme="mqtts" if tls else "mqtt", **texts)

@@ -36,6 +36,8 @@ WILL_DELAY = 10
 """Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
 SESSION_EXPIRY = 60
 """Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
+LARGEST_PACKET = 256 * 1024
+"""Bytes that the broker may send us in one packet (§3.1.2.11.4); it keeps larger ones to itself."""
 CLOSE_TIMEOUT = 0.3
 """Seconds for DISCONNECT to be written; the process has two in all to end."""
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
@@ -120,7 +122,11 @@ class _Client(aiomqtt.Client):
         self._hooks.acknowledged(mid, reason_code.value)
 
     def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
-        self._hooks.received(Received(message.topic, bytes(message.payload), bool(message.retain)))
+        properties = getattr(message, "properties", None)
+        response_topic = getattr(properties, "ResponseTopic", None)
+        correlation = getattr(properties, "CorrelationData", None)
+        payload = bytes(message.payload)
+        self._hooks.received(Received(message.topic, payload, bool(message.retain), response_topic, correlation))
 
     def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:
         # paho calls this from the thread that connects.
@@ -175,7 +181,12 @@ class _Packed:
     __slots__ = ("_bytes",)
 
     def __init__(self, data: bytes) -> None:
-        self._bytes = bytes((len(data),)) + data  # the length fits one byte: at most 46
+        length, head = len(data), bytearray()
+        while length > 0x7F:  # Variable Byte Integer, MQTT 5 §1.5.5
+            head.append(length & 0x7F | 0x80)
+            length >>= 7
+        head.append(length)
+        self._bytes = bytes(head) + data
 
     def pack(self) -> bytes:
         return self._bytes
@@ -200,6 +211,8 @@ class BrokerConnection:
             data = struct.pack("!BI", 0x02, min(rest, 0xFFFF_FFFF))
         if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
             data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
+        if message.correlation is not None:  # Correlation Data: bytes with their length
+            data += struct.pack("!BH", 0x09, len(message.correlation)) + message.correlation
         return _Packed(data) if data else None
 
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
@@ -292,6 +305,7 @@ def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
         will_properties.WillDelayInterval = WILL_DELAY
         connect_properties = _properties(PacketTypes.CONNECT)
         connect_properties.SessionExpiryInterval = SESSION_EXPIRY
+        connect_properties.MaximumPacketSize = LARGEST_PACKET
     options: dict[str, Any] = {
         "hostname": broker.host,
         "port": broker.port,

@@ -30,6 +30,10 @@ class Received(NamedTuple):
     topic: str
     payload: bytes
     retain: bool
+    response_topic: str | None = None
+    """Where the sender wants the answer (MQTT 5 §3.3.2.3.5)."""
+    correlation: bytes | None = None
+    """What the answer must carry so that the sender knows it (§3.3.2.3.6)."""
 
 
 class Hooks(Protocol):

@@ -11,13 +11,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.clock import Clock
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
-from leadsman.events import Events, LinkDown, LinkUp, MessageDropped, MessageRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.events import (
+    AppFault,
+    Events,
+    LinkDown,
+    LinkUp,
+    MessageDropped,
+    MessageRefused,
+    SubscriptionFailed,
+)
 from leadsman.mqtt import session as machine
 from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.session import V5, Session
+from leadsman.mqtt.topics import topic_matches
 from leadsman.wording import clean
 
 WINDOW = 20
@@ -53,6 +62,8 @@ class Link:
 
     def __init__(self, identity: Identity, connect: Connect, outbox: Outbox, clock: Clock, events: Events) -> None:
         self.outbox = outbox
+        self.listeners: dict[str, Callable[[Received], None]] = {}
+        """Topic filters to subscribe to on every connection, and who takes what comes. Fill it before `run`."""
         self.session = Session(identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
@@ -75,6 +86,7 @@ class Link:
         self._check: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
+        self._subscribing: asyncio.Task[None] | None = None
 
     @property
     def up(self) -> bool:
@@ -114,7 +126,7 @@ class Link:
     async def close(self) -> None:
         """Say goodbye. `run` must have been cancelled."""
         connection, self._connection = self._connection, None
-        for handle in (self._check, self._resume):
+        for handle in (self._check, self._resume, self._subscribing):
             if handle is not None:
                 handle.cancel()
         if connection is not None:
@@ -152,11 +164,29 @@ class Link:
             if topic not in self.outbox and topic not in self._suspects:
                 self.outbox.put(message)
         self._pump()
+        if self.listeners:
+            self._subscribing = self._loop.create_task(self._subscribe(connection))
+
+    async def _subscribe(self, connection: Connection) -> None:
+        """Subscribe to everything; a filter that the broker refuses is told and leaves the others alone."""
+        for topic_filter in self.listeners:
+            try:
+                await connection.subscribe(topic_filter)
+            except SubscriptionRefused as error:
+                self.last_error = clean(str(error))
+                now, wall = self._clock.monotonic(), self._clock.wall()
+                self._events.emit(SubscriptionFailed(now, wall, topic_filter, self.last_error))
+            except BrokerError as error:
+                if self._connection is connection:  # else it is lost already, and the next one subscribes again
+                    self.lost(str(error))
+                return
 
     def _end(self, connection: Connection) -> None:
         connection.abort()
         self._connection = None
         self._sent.clear()
+        if self._subscribing is not None:
+            self._subscribing.cancel()
         if self._check is not None:
             self._check.cancel()
             self._check = None
@@ -253,7 +283,15 @@ class Link:
             self._lost.set_result(reason)
 
     def received(self, message: Received) -> None:
-        """See `Hooks`. The link subscribes to nothing."""
+        """See `Hooks`."""
+        for topic_filter, listener in self.listeners.items():
+            if topic_matches(topic_filter, message.topic):
+                try:
+                    listener(message)
+                except Exception as error:  # a fault of ours; the message is lost, and the connection is not
+                    now, wall = self._clock.monotonic(), self._clock.wall()
+                    self._events.emit(AppFault(now, wall, f"receiving {clean(message.topic)}", error))
+                return
 
     def _check_acknowledgements(self) -> None:
         self._check = None

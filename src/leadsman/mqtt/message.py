@@ -20,6 +20,8 @@ class Message(NamedTuple):
     """Monotonic seconds after which it is worth nothing; sent as the MQTT 5 Message Expiry Interval."""
     latest: bool = False
     """Only the newest of its topic counts: an older one that still waits is replaced, not sent before it."""
+    correlation: bytes | None = None
+    """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
 
     @property
     def size(self) -> int:

@@ -6,8 +6,15 @@ topic                              payload                                      
 ``{prefix}/{device}/state``        the reading as JSON                                             by `Delivery`
 ``{prefix}/{device}/availability`` ``online`` or ``offline``                                       yes, 1
 ``{prefix}/{device}/error``        onset, reminder or recovery of an outage                        no, 1
+``{prefix}/{device}/set``          in: a command                                                   no, 1
+``{prefix}/{device}/set/result``   what became of a command                                        no, 1
+``{prefix}/{device}/get``          in: poll now                                                    no, 1
+``{prefix}/{device}/{word}``       what a handler publishes through its `Context`                  as it says
 ``{prefix}/error``                 faults of the app itself                                        no, 1
 ``{prefix}/status``                birth, heartbeat, stop and will, one JSON                       yes, 1
+``{prefix}/introspect``            in: what is registered, and how is it?                          no, 1
+``{prefix}/introspect/response``   the answer to whoever named no response topic                   no, 1
+``{prefix}/registry``              what is registered, for tools                                   yes, 1
 =================================  ==============================================================  ==============
 """
 
@@ -25,12 +32,14 @@ LONGEST_NAME = 200
 class Topics:
     """Where one app publishes."""
 
-    __slots__ = ("error", "prefix", "status")
+    __slots__ = ("error", "introspect", "prefix", "registry", "status")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = check_prefix(prefix)
         self.status = f"{prefix}/status"
         self.error = f"{prefix}/error"
+        self.introspect = f"{prefix}/introspect"
+        self.registry = f"{prefix}/registry"
 
     def state(self, device: str) -> str:
         """Where the readings of a device go."""
@@ -43,6 +52,45 @@ class Topics:
     def device_error(self, device: str) -> str:
         """Where outages of a device are told."""
         return f"{self.prefix}/{device}/error"
+
+    def set_result(self, device: str) -> str:
+        """Where it is told what became of a command."""
+        return f"{self.prefix}/{device}/set/result"
+
+    def of(self, device: str, word: str) -> str:
+        """Any other topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
+        return f"{self.prefix}/{device}/{word}"
+
+    def device_of(self, topic: str) -> str:
+        """The device of a topic such as ``{prefix}/{device}/set``."""
+        return topic[len(self.prefix) + 1 :].split("/", 1)[0]
+
+    def may_answer(self, topic: str) -> bool:
+        """Whether an answer may go to `topic`: below the prefix, and none of the topics that mean something else.
+
+        An app that answered anywhere would be a reflector; one that answered into its own ``set`` would talk to itself.
+        """
+        levels = topic.split("/")
+        return topic.startswith(f"{self.prefix}/") and levels[-1] not in RESERVED and _speakable(topic)
+
+
+def topic_matches(topic_filter: str, topic: str) -> bool:
+    """Whether a topic filter takes a topic in (MQTT 5 §4.7.1)."""
+    wanted, given = topic_filter.split("/"), topic.split("/")
+    for position, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if position >= len(given) or level not in ("+", given[position]):
+            return False
+    return len(wanted) == len(given)
+
+
+def _speakable(topic: str) -> bool:
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        return False
+    return length <= 2 * LONGEST_NAME and not any(c in "+#" or not c.isprintable() for c in topic)
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

@@ -145,6 +145,10 @@ class Execution:
         name = breaker.name_of(circuit)
         return Snapshot(name, circuit.failures, opened_at, opens, refusals, self.attempts, self._streak.waits)
 
+    def retries(self) -> int:
+        """Retries since the last success."""
+        return self._streak.waits
+
     def admit(self) -> bool:
         """Ask the breaker for leave to run a cycle. After True, `run` must follow."""
         if self._circuit is CLOSED:
@@ -175,7 +179,7 @@ class Execution:
             self._settle(Outcome.ABANDONED)
             raise
         if self._streak is not CLEAR or self._circuit is not CLOSED:
-            self._succeeded()
+            self.succeed()
         return result
 
     async def _recover(self, error: Exception, horizon: float) -> Any:
@@ -193,7 +197,7 @@ class Execution:
                 except Exception as again:
                     error = again
                 else:
-                    self._succeeded()
+                    self.succeed()
                     return result
         except BaseException as final:
             self._settle(self._outcome(final))
@@ -211,12 +215,12 @@ class Execution:
         if self._permit is not None and self._permit.probe:
             verdict = GiveUp("probe")
         else:
-            self._streak, verdict = self.rules.retry.step(self._streak, error, self._wait, horizon - now)
+            self._streak, verdict = self.rules.retry.step(self._streak, error, self.wait, horizon - now)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         world.events.emit(AttemptFailed(self.name, now, world.clock.wall(), error, self.attempts, delay, reason))
         return verdict
 
-    def _wait(self, attempt: int) -> float:
+    def wait(self, attempt: int) -> float:
         """Ask the strategy, and survive it: a user's fault costs one told fault, never the poll."""
         try:
             delay = float(self.rules.backoff.delay(attempt))
@@ -232,9 +236,11 @@ class Execution:
                 )
             return DEFAULT_BACKOFF.delay(attempt)
 
-    def _succeeded(self) -> None:
-        self._streak = CLEAR
-        self._settle(Outcome.SUCCEEDED)
+    def succeed(self) -> None:
+        """Begin the counts anew: the call under way has shown that the device is there."""
+        if self._streak is not CLEAR or self._circuit is not CLOSED:
+            self._streak = CLEAR
+            self._settle(Outcome.SUCCEEDED)
 
     def _outcome(self, error: BaseException) -> Outcome:
         rule = self.rules.breaker

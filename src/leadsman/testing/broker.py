@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
-from leadsman.mqtt.connection import Connection, Greeting, Hooks, Terms
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
+from leadsman.mqtt.topics import topic_matches
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a connection attempt to a silent broker fails, as with the real client."""
@@ -27,6 +28,7 @@ class Delivered(NamedTuple):
     payload: bytes
     retain: bool
     taken_at: float | None
+    correlation: bytes | None = None
 
     @property
     def json(self) -> Any:
@@ -42,6 +44,7 @@ class MemoryBroker:
         refusals: PUBACK reason codes by topic; 0x80 and above refuse.
         poison: topics on whose messages the broker closes the connection.
         lose_acknowledgements: take messages, and let their PUBACK get lost.
+        refuse_subscriptions: topic filters that nobody may subscribe to.
         refuse_connect: a CONNACK reason code for whoever connects, or None.
         terms: what CONNACK says.
     """
@@ -54,6 +57,7 @@ class MemoryBroker:
         self.refusals: dict[str, int] = {}
         self.poison: set[str] = set()
         self.lose_acknowledgements = False
+        self.refuse_subscriptions: set[str] = set()
         self.refuse_connect: int | None = None
         self.terms = terms
         self._up = True
@@ -113,6 +117,24 @@ class MemoryBroker:
             connection.end("connection reset", will=True)
         self._clients.clear()
 
+    def send(
+        self,
+        topic: str,
+        payload: bytes | str | dict[str, Any] = b"",
+        *,
+        retain: bool = False,
+        response_topic: str | None = None,
+        correlation: bytes | None = None,
+    ) -> None:
+        """Publish to whoever is subscribed, as another client would; a dict goes as JSON."""
+        data = json.dumps(payload) if isinstance(payload, dict) else payload
+        received = Received(
+            topic, data.encode() if isinstance(data, str) else data, retain, response_topic, correlation
+        )
+        for connection in self._clients.values():
+            if any(topic_matches(each, topic) for each in connection.filters):
+                connection.loop.call_soon(connection.hooks.received, received)
+
     def messages(self, topic: str) -> list[Delivered]:
         """What came on a topic, in order."""
         return [delivered for delivered in self.log if delivered.topic == topic]
@@ -129,7 +151,16 @@ class MemoryBroker:
         else:
             code = self.refusals.get(message.topic, 0)
             if code < 0x80:
-                self._keep(message.topic, message.payload, message.retain, message.taken_at, connection.loop.time())
+                self._keep(
+                    Delivered(
+                        connection.loop.time(),
+                        message.topic,
+                        message.payload,
+                        message.retain,
+                        message.taken_at,
+                        message.correlation,
+                    )
+                )
             if not self.lose_acknowledgements:
                 connection.hooks.acknowledged(packet_id, code)
 
@@ -144,13 +175,12 @@ class MemoryBroker:
     def _publish_will(self, connection: "_MemoryConnection") -> None:
         greeting = connection.greeting
         if self._up and greeting.client_id not in self._clients:
-            self._keep(greeting.will_topic, greeting.will_payload, True, None, connection.loop.time())
+            self._keep(Delivered(connection.loop.time(), greeting.will_topic, greeting.will_payload, True, None))
 
-    def _keep(self, topic: str, payload: bytes, retain: bool, taken_at: float | None, now: float) -> None:
-        delivered = Delivered(now, topic, payload, retain, taken_at)
+    def _keep(self, delivered: Delivered) -> None:
         self.log.append(delivered)
-        if retain:
-            self.retained[topic] = delivered
+        if delivered.retain:
+            self.retained[delivered.topic] = delivered
 
 
 class _MemoryConnection:
@@ -160,6 +190,7 @@ class _MemoryConnection:
         self.hooks = hooks
         self.loop = loop
         self.open = True
+        self.filters: list[str] = []
         self._broker = broker
         self._packet_id = 0
 
@@ -171,7 +202,11 @@ class _MemoryConnection:
         return self._packet_id
 
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
-        raise BrokerError("the broker in memory only listens")
+        if not self.open:
+            raise BrokerError("not connected")
+        if topic_filter in self._broker.refuse_subscriptions:
+            raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")
+        self.filters.append(topic_filter)
 
     async def close(self) -> None:
         if self.open:

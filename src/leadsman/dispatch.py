@@ -1,0 +1,272 @@
+"""Commands and polls on demand: what comes in at ``set`` and ``get``, and what goes back.
+
+Commands of one device are made one after another, in the order they came. Each is made once. Its outcome goes to
+``set/result``, and to the response topic of whoever asked for one; what it returns is published as the device's state.
+A retained command is ignored: it would be made again at every reconnect.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from leadsman.calls import Lanes, PlainCall
+from leadsman.clock import rfc3339
+from leadsman.command import Command, decode, validated
+from leadsman.errors import Abandoned, PayloadError, PollRefused
+from leadsman.events import CommandDone
+from leadsman.feed import Feed
+from leadsman.injection import bound
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import STANDARD, Message
+from leadsman.mqtt.topics import encode
+from leadsman.outlet import Mail, Outlet
+from leadsman.poll import Poller
+from leadsman.reading import fields_of
+from leadsman.resilience.execution import Execution, Rules
+from leadsman.wording import clean, told
+
+LARGEST_CORRELATION = 1024
+"""Bytes of correlation data that are sent back."""
+
+logger = logging.getLogger("leadsman")
+
+
+def answer_to(received: Received, mail: Mail, status: str, data: Any, error: str | None, transaction: Any) -> Message:
+    """The answer to a request, on the topic that it names.
+
+    Raises:
+        PayloadError: it names a topic that an answer may not go to.
+    """
+    topic = received.response_topic or ""
+    if not mail.topics.may_answer(topic):
+        raise PayloadError(f"the response topic must lie below {mail.topics.prefix}/, and be none of leadsman's own")
+    document: dict[str, Any] = {"status": status, "data": data, "error": error}
+    if transaction is not None:
+        document["transaction"] = transaction
+    correlation = received.correlation
+    if correlation is not None and len(correlation) > LARGEST_CORRELATION:
+        raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
+    return Message(topic, encode(document), correlation=correlation)
+
+
+class _Waiting(NamedTuple):
+    received: Received
+    arguments: dict[str, Any]
+    transaction: Any
+
+
+class Line:
+    """The commands of one device: one under way, the others waiting."""
+
+    __slots__ = (
+        "_arguments",
+        "_began",
+        "_dispatcher",
+        "_made_for",
+        "_plain",
+        "command",
+        "done",
+        "execution",
+        "failed",
+        "task",
+        "waiting",
+    )
+
+    def __init__(self, command: Command, dispatcher: "Dispatcher", lanes: Lanes) -> None:
+        self.command = command
+        self.waiting: deque[_Waiting] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.done = self.failed = 0
+        """Commands made since the start, and those among them that failed."""
+        self._dispatcher = dispatcher
+        self._arguments: dict[str, Any] = {}
+        self._made_for: _Waiting | None = None
+        self._began = 0.0
+        self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
+        world = dispatcher.mail.world
+        rules = Rules(timeout=command.timeout)
+        self.execution = Execution(
+            command.name, self._made, rules, world, turns=lanes.turns(command.group), abandoned=self._abandoned
+        )
+
+    async def _made(self) -> Any:
+        command = self.command
+        if self._plain is not None:
+            result = await self._plain(**self._arguments)
+        else:
+            result = await bound(command.handler, command.needs, self._arguments)()
+        return None if result is None else fields_of(result)
+
+    def _abandoned(self, error: Abandoned) -> None:
+        """The call under way would not end: answer for it now. The next one begins once it has."""
+        self._settle(None, error)
+
+    def _settle(self, result: Any, error: BaseException | None) -> None:
+        made, self._made_for = self._made_for, None
+        if made is not None:
+            self._dispatcher.made(self, made.received, made.transaction, result, error, self._began)
+
+    def begin(self, command: _Waiting) -> None:
+        """Make a command, and then what has come to wait behind it."""
+        self.task = asyncio.get_running_loop().create_task(self._run(command))
+
+    async def _run(self, command: _Waiting) -> None:
+        following: _Waiting | None = command
+        try:
+            while following is not None:
+                self._made_for = following
+                self._arguments = following.arguments
+                error: BaseException | None = None
+                result = None
+                self._began = self._dispatcher.mail.world.clock.monotonic()
+                try:
+                    self.execution.admit()
+                    result = await self.execution.run()
+                except asyncio.CancelledError as cancelled:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    error = cancelled
+                except GeneratorExit:
+                    raise
+                except BaseException as raised:  # a handler does not end the process
+                    error = raised
+                self._settle(result, error)
+                following = self.waiting.popleft() if self.waiting else None
+        finally:
+            self.task = None
+
+
+class Dispatcher:
+    """Takes commands and requests for a poll, and answers them."""
+
+    def __init__(self, mail: Mail, poller: Poller, feeds: Mapping[str, Feed], lanes: Lanes) -> None:
+        self.mail = mail
+        self.lines: dict[str, Line] = {}
+        self._poller = poller
+        self._feeds = feeds
+        self._lanes = lanes
+        self._outlets: dict[str, Outlet] = {}
+
+    def add(self, command: Command) -> Line:
+        """Listen to a command."""
+        device = self._poller.polls.get(command.name) or self._feeds.get(command.name)
+        own = Outlet(command.name, None, STANDARD, self.mail)
+        self._outlets[command.name] = own if device is None else device.outlet
+        line = self.lines[command.name] = Line(command, self, self._lanes)
+        return line
+
+    def listeners(self) -> dict[str, Callable[[Received], None]]:
+        """Topic filters, and who takes what comes."""
+        topics, found = self.mail.topics, dict[str, Callable[[Received], None]]()
+        if self.lines:
+            found[topics.of("+", "set")] = self.on_set
+        if any(not poll.telemetry.job for poll in self._poller.polls.values()):
+            found[topics.of("+", "get")] = self.on_get
+        return found
+
+    async def stop(self, grace: float) -> int:
+        """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
+        tasks = [line.task for line in self.lines.values() if line.task is not None]
+        for line in self.lines.values():
+            line.waiting.clear()
+        for task in tasks:
+            task.cancel()
+        if not tasks:
+            return 0
+        _, pending = await asyncio.wait(tasks, timeout=grace)
+        return len(pending)
+
+    def on_set(self, received: Received) -> None:
+        """A command came."""
+        device = self.mail.topics.device_of(received.topic)
+        if received.retain:
+            return self._ignored(device)
+        line, transaction = self.lines.get(device), None
+        if line is None:
+            return self._refuse(received, device, None, PayloadError(f"there is no command {clean(device)!r} here"))
+        try:
+            value, transaction = decode(received.payload)
+            arguments = validated(line.command, value, received.payload)
+        except PayloadError as error:
+            return self._refuse(received, device, transaction, error)
+        command = _Waiting(received, arguments, transaction)
+        if line.task is None:
+            return line.begin(command)
+        if len(line.waiting) >= line.command.queue:
+            full = PayloadError(f"{line.command.queue} commands are waiting; send it again later")
+            if not line.command.drop_oldest:
+                return self._refuse(received, device, transaction, full)
+            oldest = line.waiting.popleft()
+            self._refuse(oldest.received, device, oldest.transaction, PayloadError("a newer command took its place"))
+        line.waiting.append(command)
+        return None
+
+    def on_get(self, received: Received) -> None:
+        """Somebody asks for a reading."""
+        device, transaction = self.mail.topics.device_of(received.topic), None
+        if received.retain:
+            return self._ignored(device)
+        poll = self._poller.polls.get(device)
+        try:
+            _, transaction = decode(received.payload)
+            if poll is None or poll.telemetry.job:
+                raise PollRefused(f"there is no device {clean(device)!r} here that could be polled")
+            self._poller.ask(device, lambda outcome: self._polled(received, transaction, outcome))
+        except (PayloadError, PollRefused) as error:
+            self._polled(received, transaction, error)
+        return None
+
+    def made(
+        self, line: Line, received: Received, transaction: Any, result: Any, error: BaseException | None, began: float
+    ) -> None:
+        """A command ended: tell its outcome, and publish what it returned."""
+        clock, device = self.mail.world.clock, line.command.name
+        now, wall = clock.monotonic(), clock.wall()
+        line.done += 1
+        line.failed += error is not None
+        fields = None
+        if error is None and result is not None:
+            fields, left_out = result
+            self._outlets[device].tell(fields, left_out, now, wall, always=True)
+        self._tell(received, device, transaction, fields, error, now - began)
+
+    def _refuse(self, received: Received, device: str, transaction: Any, error: PayloadError) -> None:
+        self._tell(received, device, transaction, None, error, 0.0)
+
+    def _tell(
+        self, received: Received, device: str, transaction: Any, fields: Any, error: BaseException | None, took: float
+    ) -> None:
+        clock = self.mail.world.clock
+        now, wall = clock.monotonic(), clock.wall()
+        status, words = ("ok", None) if error is None else ("error", f"{type(error).__name__}: {told(error)}")
+        self.mail.world.events.emit(CommandDone(device, now, wall, took, error))
+        document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
+        if transaction is not None:
+            document["transaction"] = transaction
+        if device in self.lines:  # nobody can fill the broker with topics by inventing devices
+            self.mail.send(Message(self.mail.topics.set_result(device), encode(document)))
+        self._respond(received, status, fields, words, transaction)
+
+    def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
+        if isinstance(outcome, BaseException):
+            self._respond(received, "error", None, f"{type(outcome).__name__}: {told(outcome)}", transaction)
+        else:
+            self._respond(received, "ok", outcome, None, transaction)
+
+    def _respond(self, received: Received, status: str, data: Any, error: str | None, transaction: Any) -> None:
+        if received.response_topic is None:
+            return
+        try:
+            self.mail.send(answer_to(received, self.mail, status, data, error, transaction))
+        except PayloadError as refused:
+            logger.warning("A request at %s gets no answer: %s", clean(received.topic), told(refused))
+
+    def _ignored(self, device: str) -> None:
+        logger.warning(
+            "%s: a retained message at 'set' or 'get' is ignored, it would come again at every reconnect; "
+            "clear it, and send without retain",
+            clean(device),
+        )

@@ -1,0 +1,149 @@
+"""A source at run time: its generator is run, and run again when it ends, fails or falls silent.
+
+A run that gave no reading is a failed one, for the backoff and for the breaker; each reading begins their counts anew.
+"""
+
+import asyncio
+import math
+from typing import Any
+
+from leadsman.durations import human
+from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
+from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
+from leadsman.injection import bound
+from leadsman.outlet import Mail, Outlet
+from leadsman.reading import fields_of
+from leadsman.resilience.execution import GRACE, Execution
+from leadsman.source import Source
+
+_AT_A_STRETCH = 50
+"""Readings taken before the loop may turn: a generator with a full buffer starves nobody."""
+
+
+class Feed:
+    """One source. An alarm in the heap: it rings when the source may have fallen silent."""
+
+    __slots__ = (
+        "_mail", "_run", "_silent", "_started", "execution", "failures", "heard_at", "outlet", "restarts", "source",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, mail: Mail) -> None:
+        self.source = source
+        self.outlet = Outlet(source.name, source.publish, source.delivery, mail)
+        self.execution = Execution(source.name, self._readings, source.rules, mail.world)
+        self.failures = 0
+        """Runs in a row that gave no reading."""
+        self.restarts = 0
+        """Runs begun after the first."""
+        self.heard_at = -math.inf
+        """When the last reading came, monotonic seconds."""
+        self._mail = mail
+        self._run: asyncio.Task[Any] | None = None
+        self._silent = 0
+        self._started = 0.0
+
+    async def run(self) -> None:
+        """Run the generator until cancelled."""
+        world, name = self._mail.world, self.source.name
+        while True:
+            if self.execution.admit():
+                try:
+                    await self._once()
+                except asyncio.CancelledError as error:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    self._failed(error)  # it came out of the generator by itself
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # a handler does not end the process
+                    self._failed(error)
+            else:
+                self.failures += 1
+                world.events.emit(PollSkipped(name, world.clock.monotonic(), world.clock.wall()))
+            await world.timers.sleep(self.execution.wait(max(1, self.failures)))
+            self.restarts += 1
+
+    async def _once(self) -> None:
+        timers, silence = self._mail.world.timers, self.source.silence
+        self._run = asyncio.current_task()
+        self._silent = 0
+        self._started = self._mail.world.clock.monotonic()
+        slot = None if silence is None else timers.add(self._started + silence, self)
+        try:
+            await self.execution.run()
+        finally:
+            self._run = None
+            if slot is not None:
+                timers.remove(slot, self)
+
+    async def _readings(self) -> None:
+        """Take readings until the generator has no more, which is a failure like any other."""
+        task = asyncio.current_task()
+        assert task is not None  # feeds run in tasks
+        readings = bound(self.source.handler, self.source.needs)()
+        taken = 0
+        try:
+            async for result in readings:
+                self._take(result)
+                taken += 1
+                if taken % _AT_A_STRETCH == 0:
+                    await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            if self._silent and task.uncancel() == 0:
+                raise self._silence() from error
+            raise
+        finally:
+            await readings.aclose()
+        if self._silent:  # it took the cancellation for its end
+            task.uncancel()
+            raise self._silence()
+        raise DeviceUnavailable("the source ended; it is started again")
+
+    def _take(self, result: Any) -> None:
+        world, name = self._mail.world, self.source.name
+        now, wall = world.clock.monotonic(), world.clock.wall()
+        try:
+            fields, left_out = ({}, ()) if result is None else fields_of(result)
+        except ResultError as error:  # one bad reading does not end the source
+            world.events.emit(PollFailed(name, now, wall, error, 1))
+            return
+        self.heard_at = now
+        self.failures = 0
+        self.execution.succeed()
+        world.events.emit(ReadingTaken(name, now, wall, 0.0))
+        if result is not None:
+            try:
+                self.outlet.tell(fields, left_out, now, wall)
+            except Exception as error:  # a fault of ours: this reading is lost, and the others are not
+                world.events.emit(AppFault(now, wall, f"publishing {name}", error))
+
+    def _failed(self, error: BaseException) -> None:
+        self.failures += 1
+        if isinstance(error, Abandoned):
+            return
+        clock = self._mail.world.clock
+        self._mail.world.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
+
+    def _silence(self) -> DeviceTimeout:
+        return DeviceTimeout(f"silent for {human(self.source.silence or 0.0)}")
+
+    def ring(self, now: float) -> None:
+        """Look whether the source is silent: then its run is cancelled; if it lives on, that is told once."""
+        silence, run = self.source.silence, self._run
+        if run is None or silence is None:
+            return
+        if self._silent:
+            if self._silent == 1:
+                self._silent = 2
+                error = Abandoned(f"still running {human(GRACE)} after it was cancelled for its silence")
+                wall = self._mail.world.clock.wall()
+                self._mail.world.events.emit(PollFailed(self.source.name, now, wall, error, 1))
+            return
+        due = max(self.heard_at, self._started) + silence
+        if due > now + 0.001:
+            self._mail.world.timers.add(due, self)
+            return
+        self._silent = 1
+        run.cancel()
+        self._mail.world.timers.add(now + GRACE, self)

@@ -1,0 +1,193 @@
+"""The decorators, for apps and routers alike, and what they record.
+
+A name may stand for many devices: a mapping of names, or a function that makes one of the app's settings. Each device
+of it has its own publish rule, breaker, counters and health.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar, Unpack
+
+from leadsman.command import CommandWords
+from leadsman.errors import InvalidType
+from leadsman.injection import Handler
+from leadsman.source import SourceWords
+from leadsman.telemetry import Words
+
+H = TypeVar("H", bound=Handler)
+
+
+class Device:
+    """One of many devices that a handler serves: its own settings, which the handler asks for by their type, and words
+    that differ from those of the decorator.
+
+    Args:
+        settings: of this device; any object of a class of its own.
+        words: as the decorator takes them.
+    """
+
+    __slots__ = ("settings", "words")
+
+    def __init__(self, settings: Any = None, **words: Any) -> None:
+        self.settings = settings
+        self.words: Mapping[str, Any] = words
+
+
+Many = Mapping[str, Any] | Iterable[str]
+Names = str | Many | Callable[[Any], Many]
+"""A name; or names, each with a `Device` or its settings if it has any; or a function that makes such of the app's settings."""
+
+
+class Registration(NamedTuple):
+    """What a decorator was told. `kind` is ``telemetry``, ``source``, ``command`` or ``periodic``."""
+
+    kind: str
+    names: Names
+    handler: Handler
+    words: Mapping[str, Any]
+
+
+class Registrar:
+    """Takes registrations."""
+
+    def register(self, registration: Registration) -> None:
+        """Take one; raises `ConfigurationError` when it is wrong and that can be seen already."""
+        raise NotImplementedError
+
+    def telemetry(self, name: Names, **words: Unpack[Words]) -> Callable[[H], H]:
+        """Register the decorated function to be polled; its result is published at ``{prefix}/{name}/state``.
+
+        The words and their defaults are those of `leadsman.telemetry.Words`. The function is ``async def``, or plain
+        ``def`` and then runs in a thread; its parameters are filled by their types with the app's adapters and
+        settings, the device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or
+        None when there is nothing to tell.
+
+        Raises:
+            ConfigurationError: at once, with what to write instead.
+        """
+        return self._decorator("telemetry", name, words)
+
+    def add_telemetry(self, name: Names, handler: Handler, **words: Unpack[Words]) -> None:
+        """Register a handler, as `telemetry` does."""
+        self.register(Registration("telemetry", name, handler, words))
+
+    def source(self, name: Names, **words: Unpack[SourceWords]) -> Callable[[H], H]:
+        """Register the decorated async generator; every reading that it yields is published at ``{prefix}/{name}/state``.
+
+        It is started again when it ends, fails or falls silent. The words are those of `leadsman.source.SourceWords`.
+
+        Raises:
+            ConfigurationError: at once, with what to write instead.
+        """
+        return self._decorator("source", name, words)
+
+    def add_source(self, name: Names, handler: Handler, **words: Unpack[SourceWords]) -> None:
+        """Register a generator, as `source` does."""
+        self.register(Registration("source", name, handler, words))
+
+    def command(self, name: Names, **words: Unpack[CommandWords]) -> Callable[[H], H]:
+        """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.
+
+        The parameter that nothing else fills gets the payload, as its annotation says. What the function returns is
+        published as the device's state; what became of the command is told at ``{prefix}/{name}/set/result``. The words
+        are those of `leadsman.command.CommandWords`.
+
+        Raises:
+            ConfigurationError: at once, with what to write instead.
+        """
+        return self._decorator("command", name, words)
+
+    def add_command(self, name: Names, handler: Handler, **words: Unpack[CommandWords]) -> None:
+        """Register a command, as `command` does."""
+        self.register(Registration("command", name, handler, words))
+
+    def periodic(self, name: Names, **words: Unpack[Words]) -> Callable[[H], H]:
+        """Register the decorated function as a side job: polled like a device, but it publishes nothing.
+
+        The words are those of `leadsman.telemetry.Words`, but for those about topics.
+
+        Raises:
+            ConfigurationError: at once, with what to write instead.
+        """
+        return self._decorator("periodic", name, words)
+
+    def add_periodic(self, name: Names, handler: Handler, **words: Unpack[Words]) -> None:
+        """Register a side job, as `periodic` does."""
+        self.register(Registration("periodic", name, handler, words))
+
+    def include(self, router: "Router", prefix: str | None = None) -> None:
+        """Take all that a router recorded; `prefix` and ``_`` go before its names. May be done again with another prefix."""
+        if not isinstance(router, Router):
+            raise InvalidType(f"include takes a Router, not {router!r}")
+        for registration in router.registrations:
+            names = registration.names if prefix is None else _prefixed(prefix, registration.names)
+            self.register(registration._replace(names=names))
+
+    def _decorator(self, kind: str, names: Names, words: Mapping[str, Any]) -> Callable[[H], H]:
+        if _is_handler(names, kind, words):  # the decorator without brackets, which would register nothing
+            example = ", interval='60s'" if kind in ("telemetry", "periodic") else ""
+            raise InvalidType(f"{kind} takes a name; write @app.{kind}('kitchen'{example})")
+
+        def decorate(handler: H) -> H:
+            self.register(Registration(kind, names, handler, words))
+            return handler
+
+        return decorate
+
+
+class Router(Registrar):
+    """Records registrations for an app that includes it: for an app in several modules.
+
+    Args:
+        prefix: goes before the names of its devices, with ``_`` in between.
+    """
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self.prefix = prefix
+        self.registrations: list[Registration] = []
+        """What was recorded."""
+
+    def register(self, registration: Registration) -> None:
+        """Record one."""
+        if self.prefix is not None:
+            registration = registration._replace(names=_prefixed(self.prefix, registration.names))
+        self.registrations.append(registration)
+
+
+def expanded(names: Names, settings: Any) -> list[tuple[Any, Device]]:
+    """The devices that names stand for.
+
+    Raises:
+        InvalidType: they are neither names nor a mapping of names.
+    """
+    if callable(names):
+        names = names(settings)
+    if isinstance(names, str):
+        return [(names, Device())]
+    if isinstance(names, Mapping):
+        return [(name, each if isinstance(each, Device) else Device(each)) for name, each in names.items()]
+    given: Any = names
+    if isinstance(given, list | tuple | set | frozenset):
+        return [(name, Device()) for name in names]
+    raise InvalidType(
+        f"the device name is {names!r}; write text, a list of names, or a dict of names with their settings"
+    )
+
+
+def _prefixed(prefix: str, names: Names) -> Names:
+    if isinstance(names, str):
+        return f"{prefix}_{names}"
+    if isinstance(names, Mapping):
+        return {f"{prefix}_{name}": each for name, each in names.items()}
+    if callable(names):
+        return lambda settings: {f"{prefix}_{name}": each for name, each in expanded(names, settings)}
+    return [f"{prefix}_{name}" for name in names]
+
+
+def _is_handler(names: Any, kind: str, words: Mapping[str, Any]) -> bool:
+    if not callable(names):
+        return False
+    if inspect.iscoroutinefunction(names) or inspect.isasyncgenfunction(names):
+        return True
+    timed = kind in ("telemetry", "periodic") and not words.keys() & {"interval", "schedule"}
+    return timed and getattr(names, "__name__", "<lambda>") != "<lambda>" and not words

@@ -1,0 +1,251 @@
+"""An app from its first poll to its end: the wiring, read from top to bottom."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+from leadsman.adapters.adapter import REOPENING, Slot
+from leadsman.calls import Lanes
+from leadsman.clock import system_clock
+from leadsman.command import Command
+from leadsman.context import give_context
+from leadsman.dispatch import Dispatcher
+from leadsman.errors import ConfigurationError
+from leadsman.events import AppFault, Events
+from leadsman.feed import Feed
+from leadsman.health import Ledger
+from leadsman.heartbeat import Heartbeat
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.link import Identity, Link
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topics import Topics
+from leadsman.outlet import Mail
+from leadsman.poll import Poller
+from leadsman.reports import Log, Outages
+from leadsman.resilience.backoff import ExponentialBackoff
+from leadsman.resilience.execution import Snapshot, World
+from leadsman.source import Source
+from leadsman.store import FLOOR, Stores, state_directory
+from leadsman.telemetry import Telemetry
+from leadsman.timers import Timers
+from leadsman.wedged import LastResort, Wedged
+from leadsman.workers import Worker
+
+_CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
+"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the parts of
+the app, the connection and the adapters to close, each."""
+
+RESTARTING = ExponentialBackoff(1.0, 60.0)
+"""Between the death of a part of the app and its next life."""
+
+logger = logging.getLogger("leadsman")
+
+
+class Plan(NamedTuple):
+    """What an app is, checked and complete."""
+
+    name: str
+    version: str
+    topics: Topics
+    client_id: str
+    broker: Broker
+    heartbeat: float
+    slots: tuple[Slot, ...]
+    telemetries: tuple[Telemetry, ...]
+    sources: tuple[Source, ...]
+    commands: tuple[Command, ...]
+    lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
+    last_resort: LastResort | None
+
+
+async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
+    """Run until `stopping` is set, then end within two seconds.
+
+    Returns:
+        How many calls would not end, and had to be left behind.
+    """
+    loop = asyncio.get_running_loop()
+    clock, topics, events = system_clock(loop), plan.topics, Events()
+    timers = Timers(loop, clock, events)
+    world = World(timers, clock, events)
+    telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
+    sources = [source for source in plan.sources if source.enabled]
+    commands = [command for command in plan.commands if command.enabled]
+    if not (telemetries or sources or commands):
+        logger.warning("%s does nothing: register handlers with @app.telemetry before it runs", plan.name)
+
+    ledger = Ledger()
+    read: list[Telemetry | Source] = [*telemetries, *sources]
+    for each in read:
+        ledger.register(each.name, each.stale_after, timers.origin)
+    for command in commands:
+        ledger.register_idle(command.name, timers.origin)
+
+    identity = Identity(plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol)
+    link = Link(identity, connect, Outbox(), clock, events)
+    mail, lanes, stores = Mail(world, topics, link.put), Lanes(), Stores(state_directory(plan.name))
+    poller = Poller(mail, lanes)
+    for telemetry in telemetries:
+        poll = poller.add(telemetry)
+        give_context(telemetry.needs, telemetry.name, poll.execution.retries, mail, stores)
+    feeds = {source.name: Feed(source, mail) for source in sources}
+    for source in sources:
+        give_context(source.needs, source.name, feeds[source.name].execution.retries, mail, stores)
+    dispatcher = Dispatcher(mail, poller, feeds, lanes)
+    for command in commands:
+        line = dispatcher.add(command)
+        give_context(command.needs, command.name, line.execution.retries, mail, stores)
+    link.listeners.update(dispatcher.listeners())
+
+    def look(name: str) -> tuple[Snapshot, float | None]:
+        return poller.look(name) if name in poller.polls else (feeds[name].execution.snapshot(), None)
+
+    jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
+    heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
+    needs = {each.name: each.needs for each in read}
+    wedged = Wedged(plan.slots, needs, plan.last_resort, world)
+    for observer in (
+        ledger,
+        wedged.observe,
+        heartbeat.observe,
+        Outages(topics, link.put).observe,
+        Log(plan.name).observe,
+    ):
+        events.subscribe(observer)
+
+    def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
+        return loop.create_task(_kept(where, run, world))
+
+    tasks = [kept("the link", link.run), kept("the heartbeat", heartbeat.run)]
+    lifespan = _Lifespan(plan.lifespan, world)
+    await lifespan.entered_or(stopping)
+    running: list[asyncio.Task[Any]] = []
+    writer = _Writer(stores, timers)
+    if not stopping.is_set():
+        tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
+        running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
+        poller.start()
+        await stopping.wait()
+
+    ends = (poller.stop(_CANCEL_GRACE), dispatcher.stop(_CANCEL_GRACE), _cancelled(running, _CANCEL_GRACE))
+    alive = sum(await asyncio.gather(*ends))
+    lanes.stop()
+    timers.stop()
+    await _cancelled(tasks, _CLOSE)
+    heartbeat.goodbye()
+    closing = [loop.create_task(slot.close()) for slot in plan.slots]
+    closing += [loop.create_task(writer.finish()), loop.create_task(lifespan.leave())]
+    if not await link.flush(_FLUSH):
+        logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
+    await link.close()
+    return alive + await _ended(closing, _CLOSE, world)
+
+
+class _Lifespan:
+    """The user's context manager, entered and left by one task, as many of them demand."""
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]] | None, world: World) -> None:
+        self._make = make
+        self._world = world
+        self._entered = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._task = None if make is None else asyncio.get_running_loop().create_task(self._live(make))
+
+    async def entered_or(self, stopping: asyncio.Event) -> None:
+        """Wait until it is entered, or the app is to stop."""
+        if self._task is None:
+            return
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._entered, stopping)]
+        await asyncio.wait([*waits, self._task], return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        if self._task.done():
+            self._task.result()
+
+    async def leave(self) -> None:
+        """Leave it, or give up entering it."""
+        if self._task is None:
+            return
+        self._leave.set()
+        if not self._entered.is_set():
+            self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _live(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with make():
+                    self._entered.set()
+                    await self._leave.wait()
+                return
+            except ConfigurationError:
+                raise
+            except Exception as error:
+                if self._entered.is_set():
+                    raise
+                clock = self._world.clock
+                where = "entering the lifespan; it is tried again"
+                self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            await self._world.timers.sleep(REOPENING.delay(attempt))
+
+
+class _Writer:
+    """Writes the stores that changed, every `FLOOR` seconds and at the end, in a thread. An alarm in the heap."""
+
+    def __init__(self, stores: Stores, timers: Timers) -> None:
+        self._stores = stores
+        self._timers = timers
+        self._worker = Worker("stores")
+        timers.add(timers.origin + FLOOR, self)
+
+    def ring(self, now: float) -> None:
+        """Write, if there is anything to write."""
+        self._timers.add(now + FLOOR, self)
+        if self._stores.changed:
+            self._worker.submit(self._stores.save)
+
+    async def finish(self) -> None:
+        """Write what is left."""
+        if self._stores.used:
+            await asyncio.wrap_future(self._worker.submit(self._stores.save))
+        self._worker.stop()
+
+
+async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: World) -> None:
+    """Run a part of the app for as long as the app runs: one that dies is told, and started again after a while."""
+    deaths, clock = 0, world.clock
+    while True:
+        began = clock.monotonic()
+        try:
+            await run()
+        except Exception as error:
+            deaths = deaths + 1 if clock.monotonic() - began < RESTARTING.max_delay else 1
+            world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+        await world.timers.sleep(RESTARTING.delay(max(1, deaths)))
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[Any]], grace: float) -> int:
+    """Cancel tasks and wait at most `grace` seconds. Returns how many are still alive."""
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return 0
+    _, pending = await asyncio.wait(tasks, timeout=grace)
+    return len(pending)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, world: World) -> int:
+    done, pending = await asyncio.wait(tasks, timeout=timeout)
+    for task in done:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            now, wall = world.clock.monotonic(), world.clock.wall()
+            world.events.emit(AppFault(now, wall, "closing a part of the app", error))
+    return len(pending)

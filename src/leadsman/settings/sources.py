@@ -1,0 +1,203 @@
+"""Where settings come from: each source gives entries, a path into the settings with a value and its origin.
+
+Lowest first: file, ``.env``, environment, secret files, flags. A variable is ``{APP}_SECTION__KEY``; the broker's are
+``MQTT__URL`` and its fellows. A secret is a file of that name, in either case, in ``$CREDENTIALS_DIRECTORY``
+(systemd.exec(5), ``LoadCredential=``) or ``/run/secrets`` (containers), or the file that ``{VARIABLE}_FILE`` names.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leadsman.errors import SettingsError
+from leadsman.wording import clean
+
+FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
+BROKER = "mqtt"
+BROKER_PREFIX = "MQTT__"
+RUN_SECRETS = Path("/run/secrets")
+LARGEST = 1024 * 1024
+"""Bytes of a file; settings are written by people."""
+_ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
+_LINKS = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
+"""Variables that Kubernetes sets for each service, also for one that is called as the app is."""
+
+RANKS = ("default", "file", ".env", "environment", "secret", "flag")
+
+
+class Entry(NamedTuple):
+    """One value: where it goes, what it is, where it is from."""
+
+    path: tuple[str, ...]
+    value: Any
+    rank: int
+    """Position in `RANKS`: the higher one wins."""
+    origin: str
+    text: bool = True
+    """Whether it was given as text, and may stand for a number or for JSON."""
+
+
+class Where(NamedTuple):
+    """Where to look."""
+
+    environment: Mapping[str, str]
+    directory: Path
+    """Of ``leadsman.toml`` and ``.env``, where nothing else is said."""
+    config: Path | None = None
+    """The file, and no other."""
+    flags: Mapping[str, str] = {}
+    """Values by dotted path, from the command line."""
+    secrets: Path = RUN_SECRETS
+
+    @classmethod
+    def here(cls, config: Path | None = None, flags: Mapping[str, str] | None = None) -> "Where":
+        """This process's environment and working directory."""
+        return cls(os.environ, Path.cwd(), config, flags or {})
+
+
+def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -> list[Entry]:
+    """All entries, lowest rank first. `known` tells whether a path is a setting: one may be called ``log_file``.
+
+    Raises:
+        SettingsError: a file cannot be read, or makes no sense.
+    """
+    prefix = variable_prefix(app)
+    dotenv = where.directory / ".env"
+    variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
+    entries = list(_from_file(_file(where)))
+    entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", known)
+    entries += _from_variables(where.environment, prefix, 3, "environment ", known)
+    entries += _from_secrets(where, prefix)
+    for key, value in where.flags.items():
+        entries.append(Entry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
+    return sorted(entries, key=lambda entry: entry.rank)
+
+
+def variable_prefix(app: str) -> str:
+    """What the variables of an app begin with: ``HOUSE_`` for ``house``."""
+    return re.sub(r"\W", "_", app).upper() + "_"
+
+
+def variable(app: str, path: Iterable[str]) -> str:
+    """The variable that sets a path."""
+    parts = [part.upper() for part in path]
+    return "__".join(parts) if parts[0] == BROKER.upper() else variable_prefix(app) + "__".join(parts)
+
+
+def read_text(path: Path) -> str:
+    """A text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        SettingsError: it cannot be read, is too large, or no UTF-8.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST:
+        raise SettingsError(f"{path} has {len(data)} bytes; that is no file of settings")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise SettingsError(f"{path} is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SettingsError(f"{path} is no UTF-8 (line {line}); save it as UTF-8") from None
+
+
+def _file(where: Where) -> Path | None:
+    if where.config is not None:
+        return where.config
+    if named := where.environment.get("LEADSMAN_CONFIG"):
+        return Path(named)
+    directories = [where.directory]
+    if given := where.environment.get("CONFIGURATION_DIRECTORY"):
+        directories.insert(0, Path(given.split(":")[0]))
+    return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
+
+
+def _from_file(path: Path | None) -> Iterator[Entry]:
+    if path is None:
+        return
+    text = read_text(path)
+    document = _yaml(path, text) if path.suffix in (".yaml", ".yml") else _toml(path, text)
+    for key, value in document.items():
+        yield Entry((str(key),), value, 1, str(path), text=False)
+
+
+def _toml(path: Path, text: str) -> dict[str, Any]:
+    import tomllib  # only apps with a file pay for it
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is no TOML: {clean(str(error))}") from None
+
+
+def _yaml(path: Path, text: str) -> dict[str, Any]:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise SettingsError(f"{path} needs PyYAML; install leadsman[yaml], or write leadsman.toml") from None
+    try:
+        document = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SettingsError(f"{path} is no YAML: {clean(' '.join(str(error).split()))}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} holds no mapping; write 'key: value' lines")
+    return document
+
+
+def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = _ASSIGNMENT.fullmatch(line)
+        if match is None:
+            raise SettingsError(f"{path} line {number} is no assignment; write NAME=value")
+        name, value = match.groups()
+        if value[:1] in ("'", '"'):
+            end = value.find(value[0], 1)
+            if end < 0 or value[end + 1 :].strip()[:1] not in ("", "#"):
+                raise SettingsError(f"{path} line {number}: the quote is not closed")
+            value = value[1:end]
+        else:
+            value = re.split(r"\s#", value, maxsplit=1)[0].rstrip()
+        yield name, value
+
+
+def _from_variables(
+    variables: Mapping[str, str], prefix: str, rank: int, origin: str, known: Callable[[tuple[str, ...]], bool]
+) -> Iterator[Entry]:
+    for name, value in variables.items():
+        path = _path(name, prefix)
+        if path is None or (_LINKS.search(name) and path[0] != BROKER and not known(path)):
+            continue
+        if name.endswith("_FILE") and not known(path):
+            yield Entry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
+        else:
+            yield Entry(path, value, rank, f"{origin}{name}")
+
+
+def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
+    for directory in (where.secrets, Path(where.environment.get("CREDENTIALS_DIRECTORY") or where.secrets)):
+        try:
+            files = sorted(directory.iterdir())
+        except OSError:
+            continue
+        for file in files:
+            path = _path(file.name.upper(), prefix)
+            if path is not None:
+                yield Entry(path, file, 4, f"secret {file}")
+
+
+def _path(name: str, prefix: str) -> tuple[str, ...] | None:
+    if name.startswith(BROKER_PREFIX):
+        return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
+    if name.startswith(prefix) and len(name) > len(prefix):
+        return tuple(part.lower() for part in name.removeprefix(prefix).split("__"))
+    return None

@@ -1,0 +1,325 @@
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+
+from leadsman import App
+from leadsman.errors import InvalidValue, SettingsError
+from leadsman.settings.load import MASK, load
+from leadsman.settings.sources import Where
+
+
+class Boiler(BaseModel):
+    port: str = "/dev/boiler"
+    baud: int = 4800
+    password: SecretStr | None = None
+
+
+class Room(BaseModel):
+    address: int
+    offset: float = 0.0
+
+
+class Settings(BaseModel):
+    boiler: Boiler = Boiler()
+    rooms: dict[str, Room] = {}
+    tags: list[str] = []
+    log_file: str = "none"
+    level: Annotated[int, Field(ge=0, le=9)] = 5
+    enabled: bool = True
+    api_key: str = ""
+
+
+@pytest.fixture
+def here(tmp_path):
+    """Load from a directory that the test fills."""
+    secrets = tmp_path / "secrets"
+
+    class Here:
+        path = tmp_path
+
+        def file(self, content, name="leadsman.toml"):
+            data = content.encode() if isinstance(content, str) else content
+            (tmp_path / name).write_bytes(data)
+            return self
+
+        def secret(self, name, content):
+            secrets.mkdir(exist_ok=True)
+            (secrets / name).write_text(content)
+            return self
+
+        def where(self, config=None, flags=None, **environment):
+            return Where(environment, tmp_path, config, flags or {}, secrets)
+
+        def load(self, model=Settings, **options):
+            return load("house", model, self.where(**options))
+
+    return Here()
+
+
+def origins(loaded):
+    return {row.path: row.origin for row in loaded.rows}
+
+
+def test_without_anything_the_defaults_hold(here):
+    loaded = here.load()
+
+    assert loaded.settings == Settings()
+    assert set(origins(loaded).values()) == {"default"}
+
+
+def test_a_higher_source_wins_over_a_lower_one(here):
+    here.file("level = 1\nenabled = false\n[boiler]\nbaud = 1200\nport = '/dev/file'\n")
+    here.file("HOUSE_LEVEL=2\nHOUSE_BOILER__BAUD=2400\n", ".env")
+    here.secret("house_level", "4\n")
+
+    loaded = here.load(HOUSE_LEVEL="3", HOUSE_BOILER__BAUD="9600", flags={"level": "6"})
+
+    assert loaded.settings.level == 6
+    assert loaded.settings.boiler == Boiler(port="/dev/file", baud=9600)
+    assert loaded.settings.enabled is False
+    told = origins(loaded)
+    assert told["level"] == "flag level"
+    assert told["boiler.baud"] == "environment HOUSE_BOILER__BAUD"
+    assert told["boiler.port"] == told["enabled"] == str(here.path / "leadsman.toml")
+    assert told["tags"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("steps", "level"),
+    [(("file",), 1), (("file", ".env"), 2), (("file", ".env", "env"), 3), (("file", ".env", "env", "secret"), 4)],
+)
+def test_the_order_of_sources_is_file_dotenv_environment_secret(here, steps, level):
+    environment = {}
+    for step in steps:
+        match step:
+            case "file":
+                here.file("level = 1")
+            case ".env":
+                here.file("HOUSE_LEVEL=2", ".env")
+            case "env":
+                environment["HOUSE_LEVEL"] = "3"
+            case "secret":
+                here.secret("HOUSE_LEVEL", "4")
+
+    assert here.load(**environment).settings.level == level
+
+
+def test_secrets_are_read_from_credentials_run_secrets_and_named_files(here, tmp_path):
+    credentials = tmp_path / "credentials"
+    credentials.mkdir()
+    (credentials / "house_boiler__password").write_text("c\n")
+    named = tmp_path / "named"
+    named.write_text("n\n")
+    here.secret("house_boiler__password", "r\n")
+
+    by_name = here.load(HOUSE_API_KEY_FILE=str(named))
+    by_systemd = here.load(CREDENTIALS_DIRECTORY=str(credentials), HOUSE_BOILER__PASSWORD="e")
+
+    assert by_name.settings.api_key == "n"
+    assert by_name.settings.boiler.password.get_secret_value() == "r"
+    assert by_systemd.settings.boiler.password.get_secret_value() == "c"
+
+
+def test_a_setting_may_be_called_file(here):
+    assert here.load(HOUSE_LOG_FILE="/tmp/x").settings.log_file == "/tmp/x"
+
+
+def test_secrets_are_masked_in_what_is_shown(here):
+    here.file("api_key = 'abc'\n[boiler]\npassword = 'def'\n[mqtt]\nhost = 'h'\npassword = 'ghi'\n")
+
+    shown = {row.path: row.value for row in here.load().rows}
+
+    assert shown["api_key"] == shown["boiler.password"] == shown["mqtt.password"] == MASK
+    assert not any(secret in str(shown) for secret in ("abc", "def", "ghi"))
+
+
+def test_mappings_and_lists_are_filled_from_variables(here):
+    here.file("[rooms.Kitchen]\naddress = 3\n")
+
+    loaded = here.load(HOUSE_ROOMS__KITCHEN__OFFSET="1.5", HOUSE_ROOMS__ATTIC='{"address": 4}', HOUSE_TAGS='["a","b"]')
+
+    assert loaded.settings.rooms == {"Kitchen": Room(address=3, offset=1.5), "attic": Room(address=4)}
+    assert loaded.settings.tags == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("levell = 1", r"levell: unknown \(from .*leadsman.toml\); did you mean 'level'\?"),
+        ("[boiler]\nbuad = 1", r"boiler.buad: unknown .*did you mean 'baud'\?"),
+        ("[rooms.a]\naddress = 1\nofset = 2", r"rooms.a.ofset: unknown .*did you mean 'offset'\?"),
+        ("[mqtt]\nhots = 'a'", r"mqtt.hots: unknown .*did you mean 'host'\?"),
+        ("mqtt = 5", r"mqtt: it is a section"),
+        ("level = 'high'", r"level: Input should be a valid integer.*not 'high' \(from .*leadsman.toml\)"),
+        ("level = 10", r"level: Input should be less than or equal to 9"),
+        ("[rooms.a]\noffset = 1", r"rooms.a.address: missing; set it in leadsman.toml, or HOUSE_ROOMS__A__ADDRESS"),
+        ("boiler = 5", r"boiler: Input should be a valid dictionary"),
+        ("level = 1\nx", r"is no TOML: .*line 2|is no TOML: .*end of document"),
+        (b"level = 1 # \xff\n", r"is no UTF-8 \(line 1\)"),
+        ("level = 1".encode("utf-16"), r"is UTF-16; save it as UTF-8"),
+        ("x" * 2_000_000, r"is no file of settings"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_named(here, content, told):
+    with pytest.raises(SettingsError, match=told):
+        here.file(content).load()
+
+
+def test_a_file_with_a_byte_order_mark_is_read(here):
+    assert here.file("level = 7".encode("utf-8-sig")).load().settings.level == 7
+
+
+def test_every_fault_is_told_at_once(here):
+    here.file("level = 'x'\nenabled = 'maybe'")
+
+    with pytest.raises(SettingsError) as caught:
+        here.load()
+
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_wrong_secret_is_not_shown(here):
+    class Strict(BaseModel):
+        token: int
+
+    with pytest.raises(SettingsError) as caught:
+        here.load(Strict, HOUSE_TOKEN="hunter2")
+
+    assert "hunter2" not in str(caught.value)
+    assert "environment HOUSE_TOKEN" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"HOUSE_LEVLE": "1"}, r"levle: unknown \(from environment HOUSE_LEVLE\); did you mean 'level'\?"),
+        ({"MQTT__HOTS": "a"}, r"mqtt.hots: unknown \(from environment MQTT__HOTS\)"),
+        ({"HOUSE_LEVEL__X": "1"}, r"level: Input should be a valid integer"),
+        ({"HOUSE_API_KEY_FILE": "/nowhere"}, r"/nowhere cannot be read: No such file"),
+        ({"LEADSMAN_CONFIG": "/nowhere.toml"}, r"/nowhere.toml cannot be read"),
+    ],
+)
+def test_what_is_wrong_in_the_environment_is_named(here, environment, told):
+    with pytest.raises(SettingsError, match=told):
+        here.load(**environment)
+
+
+def test_variables_that_kubernetes_sets_for_a_service_are_none_of_ours(here):
+    loaded = here.load(
+        HOUSE_SERVICE_HOST="10.0.0.1",
+        HOUSE_SERVICE_PORT="80",
+        HOUSE_PORT="tcp://10.0.0.1:80",
+        HOUSE_PORT_80_TCP_ADDR="x",
+    )
+
+    assert loaded.settings == Settings()
+
+
+def test_variables_of_others_are_left_alone(here):
+    assert here.load(PATH="/bin", HOME="/root", HOUSE="x", HOUSEHOLD_LEVEL="3").settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "level"),
+    [
+        ("HOUSE_LEVEL=3", 3),
+        ("export HOUSE_LEVEL = 3  # three", 3),
+        ("HOUSE_LEVEL='3'", 3),
+        ('HOUSE_LEVEL="3" # three', 3),
+        ("# HOUSE_LEVEL=3\n\n", 5),
+        ("OTHER=x", 5),
+    ],
+)
+def test_dotenv_is_read_as_people_write_it(here, line, level):
+    assert here.file(line, ".env").load().settings.level == level
+
+
+@pytest.mark.parametrize("line", ["HOUSE_LEVEL", "=3", "HOUSE LEVEL=3", "HOUSE_LEVEL='3"])
+def test_a_wrong_line_of_dotenv_is_named(here, line):
+    with pytest.raises(SettingsError, match="line 2"):
+        here.file(f"A=1\n{line}\n", ".env").load()
+
+
+def test_yaml_is_read_too(here):
+    here.file("level: 7\nrooms:\n  kitchen: {address: 3}\n", "leadsman.yaml")
+
+    assert here.load().settings.rooms == {"kitchen": Room(address=3)}
+
+
+@pytest.mark.parametrize("content", ["a: [", "- 1", "!!python/object:os.system {}", "a: &a [*a]"])
+def test_wrong_yaml_is_named(here, content):
+    with pytest.raises(SettingsError):
+        here.file(content, "leadsman.yaml").load()
+
+
+def test_a_directory_in_place_of_a_file_is_named(here):
+    with pytest.raises(SettingsError, match="cannot be read"):
+        here.load(config=here.path)
+
+
+def test_an_app_without_settings_names_unknown_keys_and_reads_its_broker(here):
+    here.file("[mqtt]\nurl = 'mqtt://broker:1884'\n")
+    app = App("house")
+    app.load(here.where())
+    assert str(app.broker) == "mqtt://broker:1884"
+
+    with pytest.raises(SettingsError, match="this app has no settings"):
+        load("house", None, here.where(HOUSE_LEVEL="1"))
+
+
+@pytest.mark.parametrize(
+    ("content", "environment", "flags", "url"),
+    [
+        ("", {}, {}, "mqtt://localhost:1883"),
+        ("[mqtt]\nhost = 'a'", {}, {}, "mqtt://a:1883"),
+        ("[mqtt]\nhost = 'a'\ntls = true", {}, {}, "mqtts://a:8883"),
+        ("[mqtt]\nurl = 'mqtt://a'", {"MQTT__HOST": "b"}, {}, "mqtt://b:1883"),
+        ("[mqtt]\nhost = 'a'", {"MQTT__URL": "mqtts://b"}, {}, "mqtts://b:8883"),
+        ("[mqtt]\nurl = 'mqtt://a'", {"MQTT__URL": "mqtt://b"}, {"mqtt.url": "mqtt://c"}, "mqtt://c:1883"),
+    ],
+)
+def test_the_broker_is_that_of_the_highest_source(here, content, environment, flags, url):
+    app = App("house")
+    app.load(here.file(content).where(flags=flags, **environment))
+
+    assert str(app.broker) == url
+
+
+def test_a_broker_in_the_code_gives_way_to_a_flag_only(here):
+    app = App("house", mqtt="mqtt://code")
+    app.load(here.where(MQTT__URL="mqtt://environment"))
+    assert str(app.broker) == "mqtt://code:1883"
+
+    app = App("house", mqtt="mqtt://code")
+    app.load(here.where(flags={"mqtt.url": "mqtt://flag"}))
+    assert str(app.broker) == "mqtt://flag:1883"
+
+
+def test_the_password_may_come_apart_from_the_url(here):
+    here.file("[mqtt]\nurl = 'mqtts://a'\nusername = 'ann'").secret("mqtt__password", "p\n")
+    app = App("house")
+    app.load(here.where())
+
+    assert (app.broker.username, app.broker.password, app.broker.tls) == ("ann", "p", True)
+
+
+def test_a_url_and_a_host_in_one_place_are_one_too_many(here):
+    app = App("house")
+    with pytest.raises(InvalidValue, match="one is enough"):
+        app.load(here.file("[mqtt]\nurl = 'mqtt://a'\nhost = 'b'").where())
+
+
+def test_a_wrong_port_names_where_it_is_from(here):
+    app = App("house")
+    with pytest.raises(InvalidValue, match=r"mqtt.port is '0'.*environment MQTT__PORT"):
+        app.load(here.where(MQTT__PORT="0"))
+
+
+def test_a_file_is_found_where_systemd_says(here, tmp_path):
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "leadsman.toml").write_text("level = 8")
+    here.file("level = 7")
+
+    assert here.load(CONFIGURATION_DIRECTORY=str(etc)).settings.level == 8

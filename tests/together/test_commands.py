@@ -1,0 +1,513 @@
+import asyncio
+import json
+from typing import Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from leadsman import App, CircuitBreaker, OnChange
+from leadsman.errors import PayloadError
+from leadsman.testing import Scripted, fail
+
+READING = {"t": 21.5}
+
+
+class Target(BaseModel):
+    degrees: float = Field(ge=5, le=30)
+
+
+def app_with(handler, **words):
+    app = App("app")
+    app.add_command("boiler", handler, **words)
+    return app
+
+
+def results(running, device="boiler"):
+    return [delivered.json for delivered in running.broker.messages(f"app/{device}/set/result")]
+
+
+def send(running, payload, **options):
+    running.broker.send("app/boiler/set", payload, **options)
+    running.run(1)
+
+
+def test_a_command_gets_its_payload_and_what_it_returns_is_the_state(harness):
+    made = []
+
+    async def target(target: Target):
+        made.append(target)
+        return {"target": target.degrees}
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, {"degrees": 21})
+
+    assert made == [Target(degrees=21)]
+    assert running.states("boiler") == [{"target": 21.0}]
+    assert [(each["status"], each["data"], each["error"]) for each in results(running)] == [
+        ("ok", {"target": 21.0}, None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "payload", "got"),
+    [
+        (int, b"21", 21),
+        (float, b"21.5", 21.5),
+        (bool, b"on", True),
+        (bool, b"OFF", False),
+        (bool, b"false", False),
+        (str, b"hello", "hello"),
+        (str, b'"hello"', "hello"),
+        (str, b"21", "21"),
+        (Literal["on", "off"], b"on", "on"),
+        (list[int], b"[1,2]", [1, 2]),
+        (dict, b'{"a":1}', {"a": 1}),
+    ],
+)
+def test_payloads_arrive_as_people_send_them(harness, annotation, payload, got):
+    made = []
+
+    async def handler(value): ...
+
+    async def take(value):
+        made.append(value)
+
+    take.__annotations__["value"] = annotation
+    running = harness(app_with(take))
+    running.run(1)
+
+    send(running, payload)
+
+    assert made == [got]
+    assert results(running)[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (b"{", "broken JSON"),
+        (b'{"degrees": 21', "broken JSON"),
+        (b'{"degrees": NaN}', "broken JSON"),
+        (b'{"degrees": "warm"}', "degrees: Input should be a valid number"),
+        (b'{"degrees": 300}', "degrees: Input should be less than or equal to 30"),
+        (b'{"degree": 21}', "degrees: Field required"),
+        (b"21", "Input should be a valid dictionary"),
+        (b"", "Input should be a valid dictionary"),
+        (b"\xff\xfe", "no UTF-8"),
+        (b'{"degrees": ' + b"[" * 30 + b"]" * 30 + b"}", "nested deeper"),
+        (b"[" * 60_000, "nested deeper"),
+        (b" " * 70_000, "are allowed"),
+        (b'"' + b"\x1b[31m" * 3 + b'"', "broken JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_payload_is_told_and_the_handler_not_called(harness, payload, told):
+    made = []
+
+    async def target(target: Target):
+        made.append(target)
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, payload)
+
+    assert made == []
+    (result,) = results(running)
+    assert result["status"] == "error"
+    assert told in result["error"]
+    assert result["error"].startswith("PayloadError: ")
+    assert result["error"].isprintable()
+    send(running, {"degrees": 21})
+    assert len(made) == 1
+
+
+def test_a_command_that_fails_is_told_and_never_made_again(harness):
+    made = []
+
+    async def target(target: Target):
+        made.append(target)
+        raise OSError("no answer")
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, {"degrees": 21, "transaction": 7})
+    running.run("1h")
+
+    assert len(made) == 1
+    assert [(each["status"], each["error"], each["transaction"]) for each in results(running)] == [
+        ("error", "OSError: no answer", 7)
+    ]
+    assert running.status()["devices"]["boiler"] == {"status": "ok"}
+
+
+def test_a_handler_may_refuse_what_only_it_can_know(harness):
+    async def target(target: Target):
+        raise PayloadError("the boiler is in summer mode")
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, {"degrees": 21})
+
+    assert results(running)[0]["error"] == "PayloadError: the boiler is in summer mode"
+
+
+def test_a_retained_command_is_ignored(harness, caplog):
+    made = []
+
+    async def target(target: Target):
+        made.append(target)
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, {"degrees": 21}, retain=True)
+
+    assert made == results(running) == []
+    assert "retained" in caplog.text
+
+
+def test_commands_of_one_device_are_made_in_order_one_at_a_time_and_others_meanwhile(harness):
+    log = []
+
+    async def slow(number: int):
+        log.append(("begin", number))
+        await asyncio.sleep(2)
+        log.append(("end", number))
+
+    async def quick(number: int):
+        log.append(("quick", number))
+
+    app = app_with(slow)
+    app.add_command("lamp", quick)
+    running = harness(app)
+    running.run(1)
+
+    running.broker.send("app/boiler/set", b"1")
+    running.broker.send("app/boiler/set", b"2")
+    running.broker.send("app/lamp/set", b"3")
+    running.run(10)
+
+    assert log == [("begin", 1), ("quick", 3), ("end", 1), ("begin", 2), ("end", 2)]
+
+
+@pytest.mark.parametrize(
+    ("when_full", "made", "refused"), [("reject", [0, 1, 2], [3, 4]), ("drop-oldest", [0, 3, 4], [1, 2])]
+)
+def test_a_full_queue_refuses_by_its_policy_and_whoever_sent_it_is_told(harness, when_full, made, refused):
+    done = []
+
+    async def slow(command: dict):
+        await asyncio.sleep(2)
+        done.append(command["number"])
+
+    running = harness(app_with(slow, queue=2, when_full=when_full))
+    running.run(1)
+
+    for number in range(5):
+        running.broker.send("app/boiler/set", {"number": number, "transaction": number})
+    running.run(20)
+
+    assert done == made
+    assert [each["transaction"] for each in results(running) if each["status"] == "error"] == refused
+
+
+def test_a_command_that_hangs_ends_at_its_timeout_and_the_next_one_is_made(harness):
+    made = []
+
+    async def hang_once(number: int):
+        made.append(number)
+        if number == 1:
+            await asyncio.sleep(3600)
+
+    running = harness(app_with(hang_once, timeout="5s"))
+    running.run(1)
+
+    send(running, b"1")
+    send(running, b"2")
+    running.run(10)
+
+    assert made == [1, 2]
+    assert [each["status"] for each in results(running)] == ["error", "ok"]
+
+
+def test_a_command_that_swallows_its_cancellation_is_answered_all_the_same(harness):
+    async def stubborn(number: int):
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                if number == 2:
+                    raise
+
+    running = harness(app_with(stubborn, timeout="5s"))
+    running.run(1)
+
+    send(running, b"1")
+    running.run(20)
+
+    assert [each["error"].split(":")[0] for each in results(running)] == ["Abandoned"]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_nothing_that_a_command_raises_ends_the_process(harness, error):
+    async def bad(number: int):
+        raise error
+
+    running = harness(app_with(bad))
+    running.run(1)
+
+    send(running, b"1")
+    send(running, b"2")
+
+    assert [each["status"] for each in results(running)] == ["error", "error"]
+
+
+def test_an_answer_goes_where_the_sender_wants_it_with_its_correlation_data(harness):
+    async def target(target: Target):
+        return {"target": target.degrees}
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, {"degrees": 21}, response_topic="app/answers/me", correlation=b"\x00\xff17")
+
+    (answer,) = running.broker.messages("app/answers/me")
+    assert answer.json == {"status": "ok", "data": {"target": 21.0}, "error": None}
+    assert answer.correlation == b"\x00\xff17"
+    assert not answer.retain
+    assert len(results(running)) == 1
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "other/answers",
+        "app",
+        "appendix/x",
+        "app/boiler/set",
+        "app/status",
+        "app/#",
+        "app/+/x",
+        "app/x/state",
+        "app/\x00",
+        "",
+    ],
+)
+def test_an_app_is_no_reflector(harness, topic, caplog):
+    async def target(target: Target):
+        return {"target": target.degrees}
+
+    running = harness(app_with(target))
+    running.run(1)
+    before = len(running.broker.messages(topic))
+
+    send(running, {"degrees": 21}, response_topic=topic, correlation=b"x")
+
+    assert not any(each.correlation for each in running.broker.log)
+    assert "gets no answer" in caplog.text
+    assert len(results(running)) == 1
+    assert len(running.broker.messages(topic)) - before <= 1  # the heartbeat
+
+
+def test_correlation_data_without_end_is_not_sent_back(harness):
+    async def target(number: int): ...
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    send(running, b"1", response_topic="app/answers", correlation=b"x" * 5000)
+
+    assert running.broker.messages("app/answers") == []
+    assert len(results(running)) == 1
+
+
+def test_a_command_for_nobody_is_told_in_the_log_only(harness, caplog):
+    async def target(number: int): ...
+
+    running = harness(app_with(target))
+    running.run(1)
+
+    running.broker.send("app/attic/set", b"1")
+    running.run(1)
+
+    assert not any(each.topic.startswith("app/attic") for each in running.broker.log)
+    assert "there is no command 'attic' here" in caplog.text
+
+
+def test_a_plain_function_may_be_a_command_and_take_no_payload(harness):
+    made = []
+
+    def press():
+        made.append(1)
+        return {"pressed": True}
+
+    running = harness(app_with(press))
+    running.run(1.5)
+
+    send(running, b"")
+
+    assert made == [1]
+    assert running.states("boiler") == [{"pressed": True}]
+
+
+def test_telemetry_and_command_may_share_a_name_and_then_share_the_state(harness):
+    async def target(target: Target):
+        return {"t": target.degrees}
+
+    app = app_with(target)
+    app.add_telemetry("boiler", Scripted(READING), interval=60, publish=OnChange(5))
+    running = harness(app)
+    running.run(1)
+
+    send(running, {"degrees": 22})
+    running.run("61s")
+
+    assert running.states("boiler") == [READING, {"t": 22.0}]
+
+
+def test_subscriptions_are_made_again_after_a_reconnect(harness):
+    made = []
+
+    async def take(number: int):
+        made.append(number)
+
+    running = harness(app_with(take))
+    running.run(1)
+    running.broker.stop()
+    running.run(5)
+    running.broker.start()
+    running.run(60)
+
+    send(running, b"1")
+
+    assert made == [1]
+
+
+def test_a_refused_subscription_is_told_with_what_to_do_and_costs_nothing_else(harness, caplog):
+    async def take(number: int): ...
+
+    app = app_with(take)
+    app.add_telemetry("meter", Scripted(READING), interval=10)
+    running = harness(app)
+    running.broker.refuse_subscriptions = {"app/+/set"}
+
+    running.run(30)
+
+    assert "access list" in caplog.text
+    assert len(running.states("meter")) >= 3
+    assert running.status()["mqtt"]["last_error"].startswith("the broker refused the subscription to 'app/+/set'")
+
+
+def test_a_flood_of_bad_commands_is_a_line_a_minute(harness, caplog):
+    async def take(number: int): ...
+
+    running = harness(app_with(take))
+    running.run(1)
+
+    for _ in range(1000):
+        running.broker.send("app/boiler/set", b"x")
+    running.run(30)
+
+    assert caplog.text.count("commands failed so far") == 1
+    assert len(results(running)) == 1000
+
+
+# Polls on demand
+
+
+def answer(running):
+    return [json.loads(each.payload) for each in running.broker.messages("app/answers")]
+
+
+def ask(running, **options):
+    running.broker.send("app/d/get", b"", response_topic="app/answers", **options)
+    running.run(0.5)
+
+
+def polled(handler, **words):
+    app = App("app")
+    app.add_telemetry("d", handler, **{"interval": "25m", **words})
+    return app
+
+
+def test_a_reading_can_be_asked_for_whatever_the_publish_rule_says(harness):
+    running = harness(polled(Scripted(READING), publish=OnChange(5)))
+    running.run(10)
+
+    ask(running, correlation=b"1")
+
+    assert running.states("d") == [READING, READING]
+    assert answer(running) == [{"status": "ok", "data": READING, "error": None}]
+
+
+def test_asking_leaves_the_schedule_as_it_is(harness):
+    running = harness(polled(Scripted(READING), interval=60))
+    running.run(30)
+    ask(running)
+    running.run(91)
+
+    assert [each.at for each in running.broker.messages("app/d/state")] == pytest.approx([0, 30, 60, 120], abs=0.1)
+
+
+def test_asking_again_too_soon_is_refused(harness):
+    running = harness(polled(Scripted(READING), throttle="10s"))
+    running.run(10)
+
+    ask(running)
+    ask(running)
+
+    assert [each["status"] for each in answer(running)] == ["ok", "error"]
+    assert "too soon; wait 9s500ms" in answer(running)[1]["error"]
+
+
+def test_whoever_asks_while_a_poll_is_under_way_gets_what_comes_of_it(harness):
+    async def slow():
+        await asyncio.sleep(5)
+        return READING
+
+    running = harness(polled(slow))
+    running.run(1)
+
+    for _ in range(3):
+        running.broker.send("app/d/get", b"", response_topic="app/answers")
+    running.run(10)
+
+    assert [each["status"] for each in answer(running)] == ["ok", "ok", "ok"]
+    assert len(running.states("d")) == 1
+
+
+def test_a_failed_poll_is_answered_with_its_error(harness):
+    running = harness(polled(Scripted(READING, fail(9))))
+    running.run(1)
+
+    ask(running)
+
+    assert answer(running)[0]["status"] == "error"
+    assert "OSError" in answer(running)[0]["error"] or "Unavailable" in answer(running)[0]["error"]
+
+
+def test_an_open_circuit_is_not_asked_around(harness):
+    handler = Scripted(fail(100))
+    running = harness(polled(handler, interval=60, circuit_breaker=CircuitBreaker(1)))
+    running.run(1)
+
+    for _ in range(20):
+        ask(running)
+
+    assert "circuit is open" in answer(running)[0]["error"]
+    assert len(running.errors("d")) == 1
+
+
+def test_asking_for_a_device_that_is_not_there_is_answered(harness):
+    running = harness(polled(Scripted(READING)))
+    running.run(1)
+
+    running.broker.send("app/attic/get", b'{"transaction": 3}', response_topic="app/answers")
+    running.run(1)
+
+    assert answer(running)[0]["status"] == "error"
+    assert answer(running)[0]["transaction"] == 3
