@@ -1,5 +1,6 @@
 """Sensor-to-MQTT apps that run unattended for years."""
 
+from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.buffer import Buffer
 from leadsman.context import Context
@@ -10,8 +11,7 @@ from leadsman.registrar import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.schedule import Cron
-
-__version__ = "0.1.0"
+from leadsman.sensor import Sensor
 
 __all__ = [
     "App",
@@ -29,4 +29,6 @@ __all__ = [
     "LinearBackoff",
     "OnChange",
     "Router",
+    "Sensor",
+    "__version__",
 ]

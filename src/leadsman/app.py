@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
 from leadsman.command import Command, register_command
@@ -194,6 +195,7 @@ class App(Registrar):
         return Plan(
             name=self.name,
             version=self.version,
+            leadsman=__version__,
             topics=self.topics,
             client_id=self._client_id,
             broker=self.broker,

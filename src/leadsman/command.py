@@ -5,7 +5,9 @@ breaker here. What came of it is told at ``{prefix}/{device}/set/result``, apart
 """
 
 import json
+import math
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman.durations import Duration, positive_seconds
@@ -114,9 +116,12 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
 
     def validate(value: Any) -> Any:
         try:
-            return adapter.validate_python(value)
+            valid = adapter.validate_python(value)
         except ValidationError as error:
             raise PayloadError(_told(error.errors(include_url=False))) from None
+        if not _finite(valid):  # pydantic reads the text "nan" as a number
+            raise PayloadError("the payload holds NaN or an infinite number")
+        return valid
 
     return validate
 
@@ -170,6 +175,17 @@ def validated(command: Command, value: Any, text: bytes) -> dict[str, Any]:
             return {command.payload: command.validate(text.decode())}
         except PayloadError:
             raise error from None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_finite(each) for each in value.values())
+    if isinstance(value, list | tuple | set):
+        return all(_finite(each) for each in value)
+    inner = getattr(value, "__dict__", None)
+    return True if inner is None or isinstance(value, Enum) else _finite(inner)
 
 
 def _refuse_constant(name: str) -> Any:

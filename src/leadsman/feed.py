@@ -78,7 +78,7 @@ class Feed:
                 timers.remove(slot, self)
 
     async def _readings(self) -> None:
-        """Take readings until the generator has no more, which is a failure like any other."""
+        """Take readings until the generator has no more; to end after some of them is no failure."""
         task = asyncio.current_task()
         assert task is not None  # feeds run in tasks
         readings = bound(self.source.handler, self.source.needs)()
@@ -98,7 +98,8 @@ class Feed:
         if self._silent:  # it took the cancellation for its end
             task.uncancel()
             raise self._silence()
-        raise DeviceUnavailable("the source ended; it is started again")
+        if not taken:
+            raise DeviceUnavailable("the source ended without a reading; it is started again")
 
     def _take(self, result: Any) -> None:
         world, name = self._mail.world, self.source.name

@@ -32,6 +32,8 @@ class Health(NamedTuple):
     error_message: str | None = None
     circuit: str = "closed"
     missed: int = 0
+    duration: float | None = None
+    """Seconds that the last successful poll took."""
     polled: bool = True
     """False: it only takes commands, and there is nothing to wait for."""
 
@@ -42,7 +44,7 @@ def fold(health: Health, event: Event) -> Health:
         case ReadingTaken():
             if health.failures:
                 health = health._replace(failures=0, failing_wall=None, error_type=None, error_message=None)
-            return health._replace(fresh_at=event.at, success_wall=event.wall)
+            return health._replace(fresh_at=event.at, success_wall=event.wall, duration=event.duration)
         case PollFailed():
             return health._replace(
                 failures=health.failures + 1,

@@ -18,6 +18,7 @@ from leadsman.events import AppFault, Events
 from leadsman.feed import Feed
 from leadsman.health import Ledger
 from leadsman.heartbeat import Heartbeat
+from leadsman.introspection.service import About, Parts, Service
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.link import Identity, Link
@@ -50,6 +51,7 @@ class Plan(NamedTuple):
 
     name: str
     version: str
+    leadsman: str
     topics: Topics
     client_id: str
     broker: Broker
@@ -104,12 +106,18 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     def look(name: str) -> tuple[Snapshot, float | None]:
         return poller.look(name) if name in poller.polls else (feeds[name].execution.snapshot(), None)
 
+    about = About(plan.name, plan.version, plan.leadsman, topics, str(plan.broker), plan.client_id)
+    parts = Parts(ledger, link, poller, feeds, dispatcher, plan.slots)
+    service = Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, mail)
+    link.listeners[topics.introspect] = service.on_request
+
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
     heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
     needs = {each.name: each.needs for each in read}
     wedged = Wedged(plan.slots, needs, plan.last_resort, world)
     for observer in (
         ledger,
+        service.observe,
         wedged.observe,
         heartbeat.observe,
         Outages(topics, link.put).observe,

@@ -70,7 +70,19 @@ def test_a_source_that_ends_is_started_again(harness):
     running.run(21)
 
     assert running.states("meter") == [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}, {"n": 5}]
-    assert "ended" in running.errors("meter")[0]["message"]
+    assert running.errors("meter") == []
+
+
+def test_a_source_that_ends_without_a_reading_fails(harness):
+    async def empty():
+        return
+        yield {}
+
+    running = harness(app_with(empty))
+    running.run(21)
+
+    assert "ended without a reading" in running.errors("meter")[0]["message"]
+    assert running.statuses("meter")[-1] == "error"
 
 
 def test_a_silent_source_is_cancelled_and_started_again(harness):

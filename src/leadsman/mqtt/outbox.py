@@ -53,6 +53,12 @@ class Outbox:
         """Messages handed out by `take` and not settled yet."""
         return len(self._flying)
 
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest reading that waits was taken, epoch seconds."""
+        taken = (queue[0][1].taken_at for queue in self._queues.values())
+        return min((at for at in taken if at is not None), default=None)
+
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns what had to go for it, or the message itself when it is too large."""
         largest = self._most_bytes // 8

@@ -211,7 +211,8 @@ def _validated(
             if each["type"] == "missing":
                 faults.append(f"{name}: missing; set it in leadsman.toml, or {variable(app, path)}")
                 continue
-            given = "" if is_secret(name) or not path else f", not {clean(repr(each['input']))}"
+            plain = isinstance(each["input"], str | int | float | bool)
+            given = "" if is_secret(name) or not path or not plain else f", not {clean(repr(each['input']))}"
             faults.append(f"{name}: {clean(each['msg'])}{given}{_from(path, origins)}")
         return None, faults
 

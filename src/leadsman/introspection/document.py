@@ -1,0 +1,257 @@
+"""The documents that an app publishes, as types: the schema of every topic is made of them (`leadsman.introspection.schema`).
+
+Times are RFC 3339 in UTC; durations and ages are seconds.
+"""
+
+from typing import (
+    Any,
+    Literal,
+    NotRequired,  # pydantic wants this one before Python 3.12
+)
+
+from typing_extensions import TypedDict
+
+
+class BreakerTerms(TypedDict):
+    """The specification of a circuit breaker."""
+
+    threshold: int
+    probes: int
+    successes: int
+
+
+class DeliveryTerms(TypedDict):
+    """How readings travel."""
+
+    qos: int
+    retain: bool
+    expiry: float | None
+
+
+class Registered(TypedDict):
+    """What a decorator was told. Keys that make no sense for its kind are left out."""
+
+    kind: Literal["telemetry", "source", "command", "periodic"]
+    handler: str
+    needs: list[str]
+    """Adapters that it asks for."""
+    enabled: bool
+    interval: NotRequired[float | None]
+    schedule: NotRequired[str | None]
+    retry: NotRequired[int]
+    retry_on: NotRequired[list[str]]
+    backoff: NotRequired[str]
+    circuit_breaker: NotRequired[BreakerTerms | None]
+    timeout: NotRequired[float | None]
+    overrun: NotRequired[Literal["next-poll", "finish"]]
+    publish: NotRequired[str | None]
+    delivery: NotRequired[DeliveryTerms]
+    group: NotRequired[str | None]
+    spread: NotRequired[float]
+    stale_after: NotRequired[float]
+    throttle: NotRequired[float]
+    silence: NotRequired[float | None]
+    queue: NotRequired[int]
+    when_full: NotRequired[Literal["reject", "drop-oldest"]]
+
+
+class Commands(TypedDict):
+    """The commands of a device since the start."""
+
+    done: int
+    failed: int
+    waiting: int
+
+
+class Runtime(TypedDict):
+    """How a device is doing."""
+
+    status: Literal["circuit_open", "stale", "error", "starting", "ok"]
+    stale: bool
+    circuit: Literal["closed", "open", "half_open"]
+    consecutive_failures: int
+    attempts: int
+    """Calls of the poll under way, or of the last one that failed."""
+    retries: int
+    """Retries since the last success."""
+    opens: int
+    """Openings of the circuit since the last success."""
+    opened_at: str | None
+    failing_since: str | None
+    last_error: str | None
+    last_success_at: str | None
+    last_duration: float | None
+    """Of the last poll that succeeded, retries included."""
+    next_due_at: str | None
+    missed_polls: int
+    restarts: NotRequired[int]
+    """Of a source: how often its generator was started again."""
+    commands: NotRequired[Commands]
+
+
+class DeviceSection(TypedDict):
+    """One device, or one side job."""
+
+    registrations: list[Registered]
+    runtime: NotRequired[Runtime]
+    """Left out where the app does not run, or nothing of the device is enabled."""
+
+
+class AdapterSection(TypedDict):
+    """One adapter."""
+
+    adapter: str
+    open: bool
+    error: str | None
+    reopened: int
+
+
+class OutboxSection(TypedDict):
+    """What waits for the broker."""
+
+    messages: int
+    bytes: int
+    in_flight: int
+    delivered: int
+    dropped: int
+    oldest: float | None
+    """Age of the oldest reading."""
+
+
+class MqttSection(TypedDict):
+    """The connection."""
+
+    broker: str
+    client_id: str
+    connected: bool
+    protocol: str
+    session: int
+    connects: int
+    last_error: str | None
+    outbox: OutboxSection
+
+
+class AppSection(TypedDict):
+    """The app."""
+
+    name: str
+    version: str
+    prefix: str
+    leadsman: str
+    python: str
+    started_at: NotRequired[str]
+    uptime: NotRequired[float]
+
+
+class Introspection(TypedDict, total=False):
+    """What ``{prefix}/introspect`` answers under ``data``: all sections, or those that were asked for."""
+
+    app: AppSection
+    mqtt: MqttSection
+    adapters: list[AdapterSection]
+    devices: dict[str, DeviceSection]
+    jobs: dict[str, DeviceSection]
+
+
+class Request(TypedDict, total=False):
+    """What ``{prefix}/introspect`` takes; nothing at all asks for everything."""
+
+    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs"]]
+    devices: list[str]
+    transaction: Any
+
+
+class Answer(TypedDict):
+    """The answer to a request."""
+
+    status: Literal["ok", "error"]
+    data: Any
+    error: str | None
+    transaction: NotRequired[Any]
+
+
+class CommandResult(Answer):
+    """What became of a command."""
+
+    at: str
+
+
+class RegistryDevice(TypedDict):
+    """A device in the registry."""
+
+    kinds: list[Literal["telemetry", "source", "command"]]
+    topics: dict[str, str]
+
+
+class Registry(TypedDict):
+    """What ``{prefix}/registry`` holds, for tools that look for apps."""
+
+    app: str
+    version: str
+    leadsman: str
+    introspect: str
+    status: str
+    devices: dict[str, RegistryDevice]
+
+
+class StatusDevice(TypedDict, total=False):
+    """A device in the heartbeat; all but the status only where it is not ok."""
+
+    status: Literal["circuit_open", "stale", "error", "starting", "ok"]
+    stale: bool
+    missed_polls: int
+    opened_at: str
+    opens: int
+    circuit: Literal["closed", "open", "half_open"]
+    consecutive_failures: int
+    attempts: int
+    failing_since: str | None
+    last_error: str | None
+    last_success_at: str | None
+    next_poll_at: str | None
+
+
+class StatusMqtt(TypedDict):
+    """The connection in the heartbeat."""
+
+    protocol: str
+    connects: int
+    outbox_messages: int
+    outbox_bytes: int
+    dropped: int
+    last_error: str | None
+
+
+class Status(TypedDict):
+    """What ``{prefix}/status`` holds: birth, heartbeat, goodbye and will."""
+
+    state: Literal["online", "offline"]
+    session: int
+    health: Literal["ok", "degraded"]
+    version: str
+    uptime_s: NotRequired[float]
+    mqtt: NotRequired[StatusMqtt]
+    devices: NotRequired[dict[str, StatusDevice]]
+    jobs: NotRequired[dict[str, StatusDevice]]
+    counts: NotRequired[dict[str, int]]
+
+
+class DeviceError(TypedDict):
+    """What ``{prefix}/{device}/error`` tells of an outage."""
+
+    event: Literal["onset", "reminder", "recovered"]
+    type: str
+    message: str
+    failures: int
+    since: str
+    outage_seconds: float
+
+
+class Fault(TypedDict):
+    """What ``{prefix}/error`` tells: the app itself is at fault."""
+
+    event: Literal["fault"]
+    where: str
+    type: str
+    message: str
+    at: str

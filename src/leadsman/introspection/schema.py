@@ -1,0 +1,65 @@
+"""The JSON Schema of every topic of an app, made of its handlers' annotations and the types of its documents."""
+
+import inspect
+import typing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping
+from typing import Any
+
+from pydantic import PydanticUserError, TypeAdapter
+
+from leadsman.command import Command
+from leadsman.introspection import document
+from leadsman.mqtt.topics import Topics
+from leadsman.source import Source
+from leadsman.telemetry import Telemetry
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ANY_OBJECT = {"type": "object"}
+_STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
+
+
+def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Mapping[str, Command]) -> dict[str, Any]:
+    """A schema by topic; ``"direction": "in"`` in those that the app listens to."""
+    found: dict[str, Any] = {
+        topics.status: _of(document.Status),
+        topics.error: _of(document.Fault),
+        topics.registry: _of(document.Registry),
+        topics.introspect: _of(document.Request) | {"direction": "in"},
+        f"{topics.introspect}/response": _of(document.Answer)
+        | {"description": "Its data is described by #introspection."},
+        "#introspection": _of(document.Introspection),
+    }
+    for name, each in read.items():
+        if not getattr(each, "job", False):
+            found[topics.state(name)] = _returned(each.handler)
+            found[topics.availability(name)] = {"enum": ["online", "offline"]}
+            found[topics.device_error(name)] = _of(document.DeviceError)
+    for name, command in commands.items():
+        found.setdefault(topics.state(name), _returned(command.handler))
+        found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
+        payload = {} if command.payload is None else _of(command.annotation, mode="validation")
+        found[topics.of(name, "set")] = payload | {"direction": "in"}
+        found[topics.set_result(name)] = _of(document.CommandResult)
+    return {"$schema": DIALECT, "topics": found}
+
+
+def _of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> dict[str, Any]:
+    try:
+        return TypeAdapter(kind).json_schema(mode=mode)
+    except PydanticUserError:
+        return dict(_ANY_OBJECT)
+
+
+def _returned(handler: Any) -> dict[str, Any]:
+    """The schema of what a handler returns, or yields."""
+    target = handler if inspect.isfunction(handler) or inspect.ismethod(handler) else type(handler).__call__
+    try:
+        kind = typing.get_type_hints(target, include_extras=True).get("return")
+    except (NameError, TypeError):
+        kind = None
+    if typing.get_origin(kind) in _STREAMS:
+        kind = typing.get_args(kind)[0]
+    kinds = [each for each in typing.get_args(kind) if each is not type(None)]
+    if type(None) in typing.get_args(kind) and len(kinds) == 1:
+        kind = kinds[0]  # None publishes nothing
+    return dict(_ANY_OBJECT) if kind in (None, type(None), Any) else _of(kind)

@@ -1,0 +1,247 @@
+"""Who asks at ``{prefix}/introspect`` is answered with one document, and ``{prefix}/registry`` says what there is to ask about.
+
+Looking changes nothing. There is no secret in it: adapters and handlers are told by their names, the broker by its
+address, and everything that a person wrote passes `leadsman.wording.clean`.
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadsman.adapters.adapter import Slot
+from leadsman.clock import rfc3339
+from leadsman.command import Command, decode
+from leadsman.dispatch import Dispatcher, answer_to
+from leadsman.errors import PayloadError
+from leadsman.events import Event, LinkUp
+from leadsman.feed import Feed
+from leadsman.health import Ledger, is_stale
+from leadsman.introspection.registered import registrations
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.outlet import Mail
+from leadsman.poll import Poller
+from leadsman.source import Source
+from leadsman.telemetry import Telemetry
+from leadsman.wording import clean, suggestion, told
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import AppSection, DeviceSection, Introspection, MqttSection, Registry, Runtime
+
+SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
+LARGEST = 1024 * 1024 - 1024
+"""Bytes of an answer; the outbox takes no more in one message."""
+EXPIRY = 10.0
+"""Seconds after which nobody waits for an answer any more."""
+
+
+class About(NamedTuple):
+    """What the app says of itself."""
+
+    name: str
+    version: str
+    leadsman: str
+    topics: Topics
+    broker: str
+    client_id: str
+
+
+class Parts(NamedTuple):
+    """Where it looks."""
+
+    ledger: Ledger
+    link: Link
+    poller: Poller
+    feeds: Mapping[str, Feed]
+    dispatcher: Dispatcher
+    slots: Sequence[Slot]
+
+
+class Service:
+    """Answers introspection of one running app."""
+
+    def __init__(
+        self, about: About, registered: Sequence[Telemetry | Source | Command], parts: Parts, mail: Mail
+    ) -> None:
+        self._about = about
+        self._parts = parts
+        self._mail = mail
+        self._registered = registrations(registered)
+        self._jobs = {each.name for each in registered if isinstance(each, Telemetry) and each.job}
+        self._started = mail.world.clock.monotonic()
+
+    def observe(self, event: Event) -> None:
+        """Put the registry there with every new connection."""
+        if isinstance(event, LinkUp):
+            registry = encode(registry_of(self._about, self._registered, self._jobs))
+            self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
+
+    def on_request(self, received: Received) -> None:
+        """Somebody asks."""
+        if received.retain:
+            return
+        transaction, data, error = None, None, None
+        try:
+            request, transaction = decode(received.payload)
+            data = self.document(*_wanted(request, self._registered))
+            if len(encode(data)) > LARGEST:
+                raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
+        except PayloadError as refused:
+            data, error = None, f"{type(refused).__name__}: {told(refused)}"
+        topic = received.response_topic or f"{self._about.topics.introspect}/response"
+        try:
+            status = "ok" if error is None else "error"
+            message = answer_to(received._replace(response_topic=topic), self._mail, status, data, error, transaction)
+        except PayloadError:
+            return  # nobody can be told
+        self._mail.send(message._replace(expires=self._mail.world.clock.monotonic() + EXPIRY))
+
+    def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
+        """The document, or some sections of it, and of some devices."""
+        clock = self._mail.world.clock
+        now, wall = clock.monotonic(), clock.wall()
+        found: Introspection = {}
+        if "app" in sections:
+            found["app"] = app_section(self._about)
+            found["app"]["started_at"] = rfc3339(wall - now + self._started)
+            found["app"]["uptime"] = round(now - self._started, 3)
+        if "mqtt" in sections:
+            found["mqtt"] = self._mqtt(wall)
+        if "adapters" in sections:
+            found["adapters"] = []
+            for slot in self._parts.slots:
+                is_open, error = slot.state
+                found["adapters"].append(
+                    {"adapter": slot.label, "open": is_open, "error": error, "reopened": slot.reopened}
+                )
+        told = [name for name in self._registered if devices is None or name in devices]
+        if "devices" in sections:
+            found["devices"] = {name: self._device(name, now, wall) for name in told if name not in self._jobs}
+        if "jobs" in sections:
+            found["jobs"] = {name: self._device(name, now, wall) for name in told if name in self._jobs}
+        return found
+
+    def _mqtt(self, wall: float) -> "MqttSection":
+        link, outbox = self._parts.link, self._parts.link.outbox
+        oldest = outbox.oldest
+        return {
+            "broker": self._about.broker,
+            "client_id": self._about.client_id,
+            "connected": link.up,
+            "protocol": link.session.protocol,
+            "session": link.number,
+            "connects": link.connects,
+            "last_error": link.last_error,
+            "outbox": {
+                "messages": outbox.messages,
+                "bytes": outbox.bytes,
+                "in_flight": outbox.in_flight,
+                "delivered": outbox.delivered,
+                "dropped": outbox.dropped,
+                "oldest": None if oldest is None else round(wall - oldest, 3),
+            },
+        }
+
+    def _device(self, name: str, now: float, wall: float) -> "DeviceSection":
+        found: DeviceSection = {"registrations": self._registered[name]}
+        if name in self._parts.ledger.entities:
+            found["runtime"] = self._runtime(name, now, wall)
+        return found
+
+    def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
+        parts, health = self._parts, self._parts.ledger.entities[name]
+        feed, line, next_poll = parts.feeds.get(name), parts.dispatcher.lines.get(name), None
+        if name in parts.poller.polls:
+            snapshot, next_poll = parts.poller.look(name)
+        else:
+            execution = feed.execution if feed is not None else parts.dispatcher.lines[name].execution
+            snapshot = execution.snapshot()
+        opened = snapshot.opened_at
+        found: Any = {
+            "status": parts.ledger.status(name, now),
+            "stale": is_stale(health, now),
+            "circuit": snapshot.circuit,
+            "consecutive_failures": health.failures,
+            "attempts": snapshot.attempts,
+            "retries": snapshot.waits,
+            "opens": snapshot.opens,
+            "opened_at": None if opened is None else rfc3339(wall - now + opened),
+            "failing_since": None if health.failing_wall is None else rfc3339(health.failing_wall),
+            "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+            "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
+            "last_duration": None if health.duration is None else round(health.duration, 6),
+            "next_due_at": None if next_poll is None else rfc3339(next_poll),
+            "missed_polls": health.missed,
+        }
+        if feed is not None:
+            found["restarts"] = feed.restarts
+        if line is not None:
+            found["commands"] = {"done": line.done, "failed": line.failed, "waiting": len(line.waiting)}
+        return found  # type: ignore[no-any-return]  # its words are literals to the schema; tests hold them against it
+
+
+def app_section(about: About) -> "AppSection":
+    """What is known of an app also when it does not run."""
+    return {
+        "name": about.name,
+        "version": clean(about.version),
+        "prefix": about.topics.prefix,
+        "leadsman": about.leadsman,
+        "python": platform.python_version(),
+    }
+
+
+def registry_of(about: About, registered: Mapping[str, Sequence[Any]], jobs: set[str]) -> "Registry":
+    """The registry."""
+    topics = about.topics
+    devices: dict[str, Any] = {}
+    for name, told_of in registered.items():
+        if name in jobs:
+            continue
+        kinds = [each["kind"] for each in told_of if each["enabled"]]
+        words = {
+            "state": topics.state(name),
+            "availability": topics.availability(name),
+            "error": topics.device_error(name),
+        }
+        if "telemetry" in kinds:
+            words["get"] = topics.of(name, "get")
+        if "command" in kinds:
+            words |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+        if kinds:
+            devices[name] = {"kinds": kinds, "topics": words}
+    return {
+        "app": about.name,
+        "version": clean(about.version),
+        "leadsman": about.leadsman,
+        "introspect": topics.introspect,
+        "status": topics.status,
+        "devices": devices,
+    }
+
+
+def _wanted(request: Any, known: Mapping[str, object]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """The sections and devices that a request asks for. Raises `PayloadError`."""
+    if request == "":
+        return SECTIONS, None
+    if not isinstance(request, dict):
+        raise PayloadError('send nothing, or an object such as {"sections": ["devices"], "devices": ["kitchen"]}')
+    for key in request:
+        if key not in ("sections", "devices"):
+            raise PayloadError(f"{key!r} is unknown; {suggestion(str(key), ('sections', 'devices', 'transaction'))}")
+    sections = _names(request, "sections", SECTIONS)
+    return SECTIONS if sections is None else sections, _names(request, "devices", known)
+
+
+def _names(request: dict[str, Any], key: str, known: Any) -> Sequence[str] | None:
+    names = request.get(key)
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PayloadError(f"{key!r} is a list of names")
+    for name in names:
+        if name not in known:
+            raise PayloadError(f"{key!r} holds {clean(name)!r}, which is unknown; {suggestion(name, known)}")
+    return names

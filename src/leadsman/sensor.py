@@ -1,0 +1,65 @@
+"""What a field of a reading measures: unit, class, precision and icon, beside its type.
+
+::
+
+    class Air(BaseModel):
+        co2: Annotated[int, Sensor(unit="ppm", device_class="carbon_dioxide")]
+"""
+
+from typing import Any
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.value import Value
+
+STATE_CLASSES = ("measurement", "measurement_angle", "total", "total_increasing")
+"""Of sensors in Home Assistant's MQTT integration."""
+
+
+class Sensor(Value):
+    """What a field measures. The names are those of Home Assistant's MQTT sensors; the JSON Schema carries them.
+
+    Args:
+        unit: such as ``"ppm"`` or ``"°C"``.
+        device_class: such as ``"carbon_dioxide"``.
+        state_class: ``"measurement"``, ``"measurement_angle"``, ``"total"`` or ``"total_increasing"``.
+        precision: decimals that are shown, 0 to 9; the value itself is not rounded.
+        icon: such as ``"mdi:molecule-co2"``.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    __slots__ = ("device_class", "icon", "precision", "state_class", "unit")
+    unit: str | None
+    device_class: str | None
+    state_class: str | None
+    precision: int | None
+    icon: str | None
+
+    def __init__(
+        self,
+        unit: str | None = None,
+        *,
+        device_class: str | None = None,
+        state_class: str | None = None,
+        precision: int | None = None,
+        icon: str | None = None,
+    ) -> None:
+        words = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
+        for name, value in words.items():
+            if value is not None and not isinstance(value, str):
+                raise InvalidType(f"{name} is {value!r}; write text")
+            if value is not None and not value.strip():
+                raise InvalidValue(f"{name} is empty; leave it out")
+        if state_class is not None and state_class not in STATE_CLASSES:
+            raise InvalidValue(f"state_class is {state_class!r}; it is one of {', '.join(STATE_CLASSES)}")
+        if precision is not None and (isinstance(precision, bool) or not isinstance(precision, int)):
+            raise InvalidType(f"precision is {precision!r}; write a number of decimals")
+        if precision is not None and not 0 <= precision <= 9:
+            raise InvalidValue(f"precision is {precision}; it is 0 to 9 decimals")
+        self._hold(**words, precision=precision)
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        """Join the field's JSON Schema. Called by pydantic."""
+        schema: dict[str, Any] = handler(core_schema)
+        return schema | {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}

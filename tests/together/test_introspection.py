@@ -1,0 +1,323 @@
+import json
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from typing_extensions import is_typeddict
+
+from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.introspection import document
+from leadsman.introspection.document import Answer, CommandResult, DeviceError, Fault, Introspection, Registry, Status
+from leadsman.introspection.schema import schemas
+from leadsman.testing import Outages, Scripted, fail
+
+READING = {"t": 21.5}
+
+
+class Bus:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc_info): ...
+
+
+class Target(BaseModel):
+    degrees: float
+
+
+async def steady():
+    yield READING
+
+
+def house():
+    app = App("house", version="1.2", mqtt="mqtt://ann:hunter2@broker.lan", adapters={"main": Bus()})
+
+    @app.telemetry("boiler", interval=10, retry=3, circuit_breaker=CircuitBreaker(2), publish=OnChange(0.5))
+    async def boiler(bus: Bus):
+        raise OSError("no answer from mqtt://ann:hunter2@gateway, password=hunter2")
+
+    @app.command("boiler")
+    async def target(target: Target): ...
+
+    app.add_telemetry("air", Scripted(READING), schedule="*/10 * * * *", delivery=Delivery(expiry="1h"))
+    app.add_source("meter", steady)
+    app.add_periodic("cleanup", Scripted(None), interval="1h")
+    app.add_telemetry("off", Scripted(READING), interval=10, enabled=False)
+    return app
+
+
+def asked(running, payload=b"", topic="house/introspect/response", **options):
+    running.broker.send("house/introspect", payload, **options)
+    running.run(0.1)
+    return running.broker.messages(topic)[-1].json
+
+
+for each in vars(document).values():
+    if is_typeddict(each):
+        each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
+def strictly(kind, value):
+    return TypeAdapter(kind).validate_python(value)
+
+
+def test_one_document_tells_registration_and_runtime_and_keeps_to_its_schema(harness):
+    running = harness(house())
+    running.run("2m1s")
+
+    answer = asked(running)
+
+    strictly(Answer, answer)
+    data = strictly(Introspection, answer["data"])
+    assert set(data) == {"app", "mqtt", "adapters", "devices", "jobs"}
+    boiler = data["devices"]["boiler"]
+    polled, commanded = boiler["registrations"]
+    assert (polled["kind"], polled["interval"], polled["retry"], polled["retry_on"]) == (
+        "telemetry",
+        10,
+        3,
+        ["OSError", "TransientError"],
+    )
+    assert polled["backoff"].startswith("ExponentialBackoff(base=2.0")
+    assert polled["circuit_breaker"] == {"threshold": 2, "probes": 1, "successes": 1}
+    assert polled["needs"] == ["Bus 'main'"]
+    assert (commanded["kind"], commanded["queue"]) == ("command", 16)
+    runtime = boiler["runtime"]
+    assert runtime["status"] == "circuit_open"
+    assert runtime["circuit"] in ("open", "half_open")
+    assert runtime["consecutive_failures"] >= 2
+    assert runtime["retries"] > 0
+    assert runtime["opens"] >= 1
+    assert runtime["opened_at"].startswith("2026-01-01T00:0")
+    assert runtime["next_due_at"] > runtime["opened_at"]
+    assert runtime["commands"] == {"done": 0, "failed": 0, "waiting": 0}
+    assert data["devices"]["meter"]["runtime"]["restarts"] > 0
+    assert data["devices"]["air"]["registrations"][0]["schedule"] == "*/10 * * * *"
+    assert data["devices"]["off"] == {"registrations": [data["devices"]["off"]["registrations"][0]]}
+    assert data["jobs"]["cleanup"]["runtime"]["last_duration"] == 0.0
+    assert data["adapters"][0]["adapter"] == "Bus 'main'"
+    assert data["mqtt"]["connected"] is True
+    assert data["mqtt"]["broker"] == "mqtt://broker.lan:1883"
+
+
+def test_no_secret_is_in_it(harness):
+    running = harness(house())
+    running.run("1m")
+
+    assert "hunter2" not in json.dumps(asked(running))
+    assert not any(b"hunter2" in each.payload for each in running.broker.log)
+
+
+def test_looking_changes_nothing(harness):
+    looked, alone = harness(house()), harness(house())
+    looked.run("31s")
+    alone.run("31s")
+    for _ in range(100):
+        asked(looked)
+    alone.run("10s")
+
+    assert len(looked.broker.messages("house/status")) == len(alone.broker.messages("house/status"))
+    assert [each["event"] for each in looked.errors("boiler")] == [each["event"] for each in alone.errors("boiler")]
+
+
+def test_sections_and_devices_can_be_chosen(harness):
+    running = harness(house())
+    running.run(1)
+
+    answer = asked(running, {"sections": ["devices"], "devices": ["air"], "transaction": "x1"})
+
+    assert answer["transaction"] == "x1"
+    assert list(answer["data"]) == ["devices"]
+    assert list(answer["data"]["devices"]) == ["air"]
+
+
+def test_an_answer_goes_to_the_response_topic_with_its_correlation_data(harness):
+    running = harness(house())
+    running.run(1)
+
+    asked(running, topic="house/tools/me", response_topic="house/tools/me", correlation=b"\x01")
+
+    (message,) = running.broker.messages("house/tools/me")
+    assert message.correlation == b"\x01"
+    assert not message.retain
+    assert running.broker.messages("house/introspect/response") == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "told"),
+    [
+        (b"{", "broken JSON"),
+        (b"[1]", "send nothing, or an object"),
+        (b"5", "send nothing, or an object"),
+        (b'{"section": ["app"]}', "did you mean 'sections'"),
+        (b'{"sections": ["apps"]}', "did you mean 'app'"),
+        (b'{"sections": "app"}', "list of names"),
+        (b'{"devices": [5]}', "list of names"),
+        (b'{"devices": ["aire"]}', "did you mean 'air'"),
+        (b" " * 100_000, "are allowed"),
+        (b"[" * 50_000, "nested deeper"),
+    ],
+)
+def test_a_wrong_request_is_answered_with_what_is_wrong(harness, payload, told):
+    running = harness(house())
+    running.run(1)
+
+    answer = asked(running, payload)
+
+    assert (answer["status"], answer["data"]) == ("error", None)
+    assert told in answer["error"]
+
+
+def test_a_retained_request_is_ignored(harness):
+    running = harness(house())
+    running.run(1)
+    running.broker.send("house/introspect", b"", retain=True)
+    running.run(1)
+
+    assert running.broker.messages("house/introspect/response") == []
+
+
+def test_an_answer_too_large_says_what_to_do(harness):
+    app = App("house")
+    app.add_telemetry([f"device{number}" for number in range(1500)], Scripted(READING), interval="1h")
+    running = harness(app)
+    running.run(1)
+
+    answer = asked(running)
+
+    assert "ask for some 'devices'" in answer["error"]
+    assert asked(running, {"devices": ["device7"], "sections": ["devices"]})["status"] == "ok"
+
+
+def test_the_registry_is_retained_and_says_where_everything_is(harness):
+    running = harness(house())
+    running.run(1)
+
+    registry = strictly(Registry, running.broker.retained["house/registry"].json)
+
+    assert registry["devices"]["boiler"]["kinds"] == ["telemetry", "command"]
+    assert registry["devices"]["boiler"]["topics"] == {
+        "state": "house/boiler/state",
+        "availability": "house/boiler/availability",
+        "error": "house/boiler/error",
+        "get": "house/boiler/get",
+        "set": "house/boiler/set",
+        "set_result": "house/boiler/set/result",
+    }
+    assert "get" not in registry["devices"]["meter"]["topics"]
+    assert set(registry["devices"]) == {"boiler", "air", "meter"}
+
+
+def test_the_registry_comes_back_to_a_broker_that_lost_it(harness):
+    running = harness(house())
+    running.run(1)
+    running.broker.stop(forget=True)
+    running.run(5)
+    running.broker.start()
+    running.run(10)
+
+    assert "house/registry" in running.broker.retained
+
+
+def test_everything_that_is_published_keeps_to_the_schema_of_its_topic(harness):
+    app = house()
+    app.add_telemetry("flaky", Outages(READING, [("1m", "3m")]), interval=10)
+    app.add_telemetry("wrong", Scripted(fail(1), READING), interval=10, publish=BrokenRule())
+    running = harness(app)
+    running.run("1s")
+    running.broker.send("house/boiler/set", b'{"degrees": 20}')
+    running.broker.send("house/boiler/set", b"{")
+    running.run("10m")
+    running.stop()
+
+    kinds = {"status": Status, "registry": Registry, "result": CommandResult}
+    seen = set()
+    for message in running.broker.log:
+        last = message.topic.rsplit("/", 1)[-1]
+        if last == "error":
+            strictly(Fault if message.topic == "house/error" else DeviceError, message.json)
+        elif last in kinds:
+            strictly(kinds[last], message.json)
+        seen.add(last)
+    assert {"status", "registry", "result", "error", "state", "availability"} <= seen
+
+
+class BrokenRule(OnChange):
+    def wants(self, told, fields, now):
+        raise ZeroDivisionError
+
+
+# Sensors and schemas
+
+
+class Air(BaseModel):
+    co2: Annotated[int, Sensor("ppm", device_class="carbon_dioxide", state_class="measurement")]
+    radon: Annotated[float | None, Sensor(unit="Bq/m³", precision=1, icon="mdi:radioactive")] = None
+
+
+def test_the_schema_of_a_state_carries_what_its_fields_measure():
+    app = App("house")
+
+    @app.telemetry("air", interval="5m")
+    async def air() -> Air | None: ...
+
+    found = schemas(app.topics, app.telemetries, app.commands)["topics"]["house/air/state"]
+
+    assert found["properties"]["co2"] == {
+        "title": "Co2",
+        "type": "integer",
+        "unit": "ppm",
+        "device_class": "carbon_dioxide",
+        "state_class": "measurement",
+    }
+    assert found["properties"]["radon"]["precision"] == 1
+    assert found["properties"]["radon"]["icon"] == "mdi:radioactive"
+
+
+def test_every_topic_has_a_schema(harness):
+    app = house()
+    running = harness(app)
+    running.run("10s")
+    running.broker.send("house/boiler/set", b'{"degrees": 20}')
+    running.broker.send("house/introspect", b"")
+    running.run("1s")
+
+    found = schemas(app.topics, app.telemetries | app.sources, app.commands)["topics"]
+
+    assert {message.topic for message in running.broker.log} <= set(found)
+    assert found["house/boiler/set"]["direction"] == "in"
+    assert found["house/boiler/set"]["properties"]["degrees"]["type"] == "number"
+    json.dumps(found)
+
+
+def test_a_reading_in_a_typed_payload_leaves_nan_out_and_tells_it(harness, caplog):
+    class Climate(BaseModel):
+        t: float
+        h: float
+
+    app = App("house")
+    app.add_telemetry("d", Scripted(Climate(t=float("nan"), h=40.0)), interval=10)
+    running = harness(app)
+    running.run(1)
+
+    assert running.states("d") == [{"h": 40.0}]
+    assert "left out, NaN or infinite: t" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"unit": 5}, InvalidType),
+        ({"unit": " "}, InvalidValue),
+        ({"device_class": ""}, InvalidValue),
+        ({"state_class": "sum"}, InvalidValue),
+        ({"precision": 1.5}, InvalidType),
+        ({"precision": True}, InvalidType),
+        ({"precision": -1}, InvalidValue),
+        ({"icon": 5}, InvalidType),
+    ],
+)
+def test_wrong_sensors_are_refused(words, error):
+    with pytest.raises(error):
+        Sensor(**words)
