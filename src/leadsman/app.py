@@ -3,8 +3,9 @@
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from leadsman._version import __version__
@@ -162,11 +163,18 @@ class App(Registrar):
         self._last_resort = hook
         return hook
 
-    def run(self) -> None:
-        """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`."""
+    def run(self, *, log_level: str | None = None, log_format: str | None = None) -> None:
+        """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`.
+
+        Args:
+            log_level: None takes ``$LOG_LEVEL``, else INFO.
+            log_format: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else what suits stderr.
+        """
+        if _only_looked_at.get():
+            return
         from leadsman.process import run  # signals and logging are no business of whoever embeds an app
 
-        run(self.name, self.load, self.serve, self.stop)
+        run(self.name, self.load, self.serve, self.stop, (log_level, log_format))
 
     def stop(self) -> None:
         """Ask a serving app to stop."""
@@ -239,6 +247,19 @@ class App(Registrar):
             telemetry = register(name, handler, words, offers, job=kind == "periodic")
             taken = taken | self.commands if telemetry.job else taken
             self.telemetries[_free(name, kind, taken)] = telemetry
+
+
+_only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", default=False)
+
+
+@contextmanager
+def only_looked_at() -> Iterator[None]:
+    """Within it `App.run` does nothing: so the command line imports a module that ends with ``app.run()``."""
+    token = _only_looked_at.set(True)
+    try:
+        yield
+    finally:
+        _only_looked_at.reset(token)
 
 
 def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:

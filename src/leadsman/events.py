@@ -96,12 +96,21 @@ class LinkUp(NamedTuple):
 
 
 class LinkDown(NamedTuple):
-    """The connection ended, or could not be made. `retry_in` seconds until the next attempt."""
+    """The connection ended, or could not be made. `retry_in` seconds until the next attempt. `clash`: it looks as if
+    another client had our client id."""
 
     at: float
     wall: float
     reason: str
     retry_in: float
+    clash: bool = False
+
+
+class LinkSettled(NamedTuple):
+    """The connection holds, after several that ended within seconds."""
+
+    at: float
+    wall: float
 
 
 class MessageDropped(NamedTuple):
@@ -172,6 +181,7 @@ Event = (
     | CommandDone
     | LinkUp
     | LinkDown
+    | LinkSettled
     | MessageDropped
     | MessageRefused
     | SubscriptionFailed

@@ -15,7 +15,9 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.errors import ConfigurationError
+from leadsman.logs import log_to_stderr
+from leadsman.stalls import StallWatch
 from leadsman.wording import clean
 from leadsman.workers import DaemonExecutor
 
@@ -29,7 +31,11 @@ logger = logging.getLogger("leadsman")
 
 
 def run(
-    name: str, load: Callable[[], None], serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]
+    name: str,
+    load: Callable[[], None],
+    serve: Callable[[], Coroutine[Any, Any, int]],
+    stop: Callable[[], None],
+    log: tuple[str | None, str | None] = (None, None),
 ) -> None:
     """Run `serve` until SIGINT or SIGTERM, which call `stop`. Returns when all ended well, else ends the process.
 
@@ -38,9 +44,10 @@ def run(
         load: reads the settings.
         serve: runs the app; returns how many calls would not end.
         stop: asks it to end; called on the event loop.
+        log: level and format, as `leadsman.logs.log_to_stderr` takes them.
     """
     try:
-        _log_to_stderr()
+        log_to_stderr(*log)
         load()
         alive = _serve(serve, stop)
     except ConfigurationError as error:
@@ -69,12 +76,14 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], Non
         loop.call_soon_threadsafe(stop)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    watch = StallWatch(loop)
     try:
         serving = loop.create_task(serve())
         if asked:
             loop.call_soon(stop)
         return loop.run_until_complete(serving)
     finally:
+        watch.stop()
         for number, handler in before.items():
             signal.signal(number, handler)
         for task in asyncio.all_tasks(loop):
@@ -89,24 +98,3 @@ def _leave(code: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
             stream.flush()
     os._exit(code)
-
-
-class _Plain(logging.Formatter):
-    """One line an event, whatever a device put into it."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return "\n".join(clean(line) for line in text.splitlines())
-
-
-def _log_to_stderr() -> None:
-    """Log to stderr, unless the user has set up logging."""
-    if logging.getLogger().handlers or logger.handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Plain("%(asctime)s %(levelname)s %(message)s"))
-    level = os.environ.get("LOG_LEVEL", "INFO").upper()
-    if level not in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"):
-        raise InvalidValue(f"LOG_LEVEL is {level!r}; it is DEBUG, INFO, WARNING, ERROR or CRITICAL")
-    logger.addHandler(handler)
-    logger.setLevel(level)

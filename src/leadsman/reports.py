@@ -17,6 +17,7 @@ from leadsman.events import (
     Event,
     FieldsLeftOut,
     LinkDown,
+    LinkSettled,
     LinkUp,
     MessageDropped,
     MessageRefused,
@@ -97,6 +98,7 @@ class Log:
         self._name = name
         self._link_down_at: float | None = None
         self._link_reason: str | None = None
+        self._link_clash = False
         self._circuits_open: set[str] = set()
         self._missed = 0
         self._missed_told_at = -math.inf
@@ -114,6 +116,10 @@ class Log:
                 self._link_up(event)
             case LinkDown():
                 self._link_down(event)
+            case LinkSettled():
+                self._link_clash = False
+                self._link_down_at = self._link_reason = None
+                logger.info("%s: the connection to the broker holds again", self._name)
             case CircuitMoved():
                 self._circuit(event)
             case PollMissed():
@@ -144,6 +150,8 @@ class Log:
                 )
 
     def _link_up(self, event: LinkUp) -> None:
+        if self._link_clash:
+            return  # it may not hold; `LinkSettled` says when it does
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
         logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted)
         if event.protocol != "5.0":
@@ -153,6 +161,7 @@ class Log:
     def _link_down(self, event: LinkDown) -> None:
         if self._link_down_at is None:
             self._link_down_at = event.at
+        self._link_clash = event.clash
         if event.reason != self._link_reason:
             logger.warning("No connection to the broker: %s. Readings are kept; trying again.", clean(event.reason))
             self._link_reason = event.reason

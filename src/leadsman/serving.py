@@ -29,6 +29,7 @@ from leadsman.poll import Poller
 from leadsman.reports import Log, Outages
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.execution import Snapshot, World
+from leadsman.signs import Signs
 from leadsman.source import Source
 from leadsman.store import FLOOR, Stores, state_directory
 from leadsman.telemetry import Telemetry
@@ -133,11 +134,14 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     await lifespan.entered_or(stopping)
     running: list[asyncio.Task[Any]] = []
     writer = _Writer(stores, timers)
+    signs = Signs(ledger, jobs, link, timers)
     if not stopping.is_set():
         tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
         poller.start()
+        signs.start(logger.warning)
         await stopping.wait()
+    signs.stop()
 
     ends = (poller.stop(_CANCEL_GRACE), dispatcher.stop(_CANCEL_GRACE), _cancelled(running, _CANCEL_GRACE))
     alive = sum(await asyncio.gather(*ends))

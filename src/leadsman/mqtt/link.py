@@ -16,6 +16,7 @@ from leadsman.events import (
     AppFault,
     Events,
     LinkDown,
+    LinkSettled,
     LinkUp,
     MessageDropped,
     MessageRefused,
@@ -87,6 +88,7 @@ class Link:
         self._resume: asyncio.TimerHandle | None = None
         self._empty: asyncio.Future[None] | None = None
         self._subscribing: asyncio.Task[None] | None = None
+        self._settling: asyncio.TimerHandle | None = None
 
     @property
     def up(self) -> bool:
@@ -112,7 +114,9 @@ class Link:
                     self._end(self._connection)
                 raise
             self.last_error = reason
-            self._events.emit(LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait))
+            self._events.emit(
+                LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait, machine.clashes(self.session))
+            )
             await asyncio.sleep(wait)
 
     async def flush(self, timeout: float) -> bool:
@@ -126,7 +130,7 @@ class Link:
     async def close(self) -> None:
         """Say goodbye. `run` must have been cancelled."""
         connection, self._connection = self._connection, None
-        for handle in (self._check, self._resume, self._subscribing):
+        for handle in (self._check, self._resume, self._subscribing, self._settling):
             if handle is not None:
                 handle.cancel()
         if connection is not None:
@@ -152,12 +156,20 @@ class Link:
         reason = await self._lost
         self._end(connection)
         self.session, wait = machine.failed(self.session, now(), draw())
+        if machine.clashes(self.session):
+            reason = (
+                f"connections end within seconds: another client uses the client id {self._identity.client_id!r}; "
+                "stop it, or give this one App(…, instance='two', prefix=…)"
+            )
         return clean(reason), wait
 
     def _begin(self, connection: Connection) -> None:
         self._probing = self.connects > 0 and self.outbox.messages > 0
         self.connects += 1
-        self.last_error = None
+        if machine.clashes(self.session):
+            self._settling = self._loop.call_later(machine.SETTLED, self._settled)
+        else:
+            self.last_error = None
         self._connection = connection
         self._events.emit(LinkUp(self._clock.monotonic(), self._clock.wall(), self.number, self.session.protocol))
         for topic, message in self._retained.items():  # a broker that was restarted may have lost them
@@ -166,6 +178,11 @@ class Link:
         self._pump()
         if self.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
+
+    def _settled(self) -> None:
+        """The connection holds; nobody else takes it over any more."""
+        self.last_error = None
+        self._events.emit(LinkSettled(self._clock.monotonic(), self._clock.wall()))
 
     async def _subscribe(self, connection: Connection) -> None:
         """Subscribe to everything; a filter that the broker refuses is told and leaves the others alone."""
@@ -185,8 +202,9 @@ class Link:
         connection.abort()
         self._connection = None
         self._sent.clear()
-        if self._subscribing is not None:
-            self._subscribing.cancel()
+        for handle in (self._subscribing, self._settling):
+            if handle is not None:
+                handle.cancel()
         if self._check is not None:
             self._check.cancel()
             self._check = None

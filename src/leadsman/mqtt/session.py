@@ -8,6 +8,8 @@ unreachable, cut        0.1–0.8 s (full jitter) during the first minute of an 
 bad credentials,        30 s, doubling to 5 min: a password does not mend itself, and
 not authorised          some brokers ban who hammers
 version not supported   the other version, at once
+connections that end    5 s, doubling to 60 s, from the third on: another client has
+within seconds          the same client id
 no CONNACK at all       the other version the third time, unless this one has worked
 ======================  ================================================================
 
@@ -26,6 +28,11 @@ SETTLED = 5.0
 """Seconds of connection after which an outage is over."""
 SLOW, SLOWEST = 30.0, 300.0
 """Seconds: the first and the longest wait after a refusal that only a person can mend."""
+TAKEN_OVER = 3
+"""Connections in a row that end within seconds of CONNACK, and it is another client with our id: each connection of
+either takes the session of the other over."""
+CLASH = (5.0, 60.0)
+"""Seconds: the first and the longest wait then, drawn apart so that the two do not meet at every turn."""
 CREDENTIALS = frozenset({0x86, 0x87, 0x8C})
 """CONNACK: bad user name or password, not authorized, bad authentication method (MQTT 5 §3.2.2.2)."""
 UNSUPPORTED_VERSION = 0x84
@@ -45,6 +52,8 @@ class Session(NamedTuple):
     """Connections in a row without a CONNACK: so some 3.1.1 brokers answer a CONNECT of version 5."""
     proven: bool = False
     """Whether the broker has accepted a connection of this version."""
+    short: int = 0
+    """Connections in a row that ended within `SETTLED`: so it is when another client has the same id (MQTT 5 §3.1.4)."""
 
 
 def connected(session: Session, now: float) -> Session:
@@ -66,15 +75,25 @@ def failed(session: Session, now: float, draw: float, *, mute: bool = False) -> 
     """The broker could not be reached, or the connection was cut; `mute`: cut, or silent, before a CONNACK."""
     if session.connected_at is not None and now - session.connected_at >= SETTLED:
         session = Session(session.protocol, proven=True)
+    elif session.connected_at is not None:
+        session = session._replace(short=session.short + 1)
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None, mute=session.mute + 1 if mute else 0)
     if session.mute >= 2 and not session.proven:
         session = _other_version(session)
+    if clashes(session):
+        wait = min(CLASH[0] * 2.0 ** min(session.short - TAKEN_OVER, 10), CLASH[1])
+        return session, wait * (0.5 + 0.5 * draw)
     if now - since < FIRST_MINUTE:
         low, high = QUICK
         return session._replace(failures=0), low + (high - low) * draw
     wait = min(QUICK[1] * 2.0 ** min(session.failures + 1, 10), PATIENT)
     return session._replace(failures=session.failures + 1), wait * (0.5 + 0.5 * draw)
+
+
+def clashes(session: Session) -> bool:
+    """Whether it looks as if another client used our client id."""
+    return session.short >= TAKEN_OVER
 
 
 def _other_version(session: Session) -> Session:
