@@ -84,7 +84,7 @@ class App(Registrar):
         self._adapters = adapters if callable(adapters) else None
         self._slots = () if callable(adapters) else slots_of(adapters)
         self._heartbeat = positive_seconds(heartbeat, "heartbeat")
-        self._client_id = self.topics.prefix + ("" if instance is None else f"-{check_name(instance)}")
+        self.client_id = self.topics.prefix + ("" if instance is None else f"-{check_name(instance)}")
         self._model, self._given = _settings(settings)
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
@@ -134,7 +134,7 @@ class App(Registrar):
             loaded = loaded._replace(settings=self._given, rows=loaded.rows + rows_of(self._given))
         flagged = any(entry.rank == 5 for entry in loaded.broker.values())
         if self._broker is None or flagged or not self._fixed_broker:
-            self._broker = _broker(loaded.broker)
+            self._broker = broker_of(loaded.broker)
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)
         if self._adapters is not None:
@@ -205,7 +205,7 @@ class App(Registrar):
             version=self.version,
             leadsman=__version__,
             topics=self.topics,
-            client_id=self._client_id,
+            client_id=self.client_id,
             broker=self.broker,
             heartbeat=self._heartbeat,
             slots=self._slots,
@@ -291,8 +291,12 @@ def _fill(held: Sequence[Held], settings: Any) -> None:
         each.value = next(part for part in parts if each.fits(type(part)))
 
 
-def _broker(entries: Mapping[str, Entry]) -> Broker:
-    """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any."""
+def broker_of(entries: Mapping[str, Entry]) -> Broker:
+    """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any.
+
+    Raises:
+        ConfigurationError: it names where the value is from.
+    """
     section = dict(entries)
     url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
     if url is not None and parts:

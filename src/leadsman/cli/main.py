@@ -2,45 +2,203 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leadsman import __version__
+from leadsman.cli import commands
 from leadsman.durations import seconds
-from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
+from leadsman.logs import FORMATS, LEVELS
 
-FAILED, USAGE = 1, 2
-"""Exit codes; 0 is success. argparse uses 2 for usage too."""
+if TYPE_CHECKING:
+    _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # argparse has no public name
+
+FAILED, USAGE, CONFIG = 1, 2, 78
+"""Exit codes; 0 is success. argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h."""
+
+CODES = """exit codes:
+  0   done, or stopped as asked
+  1   it failed; the message says why
+  2   the command line is wrong
+  70  stopped as asked, but something blocked the event loop until the deadline
+  78  the configuration is wrong: settings, a registration, or the broker's address
+  130 a second Ctrl-C
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code; errors are one line on stderr, never a traceback."""
-    options = _parser().parse_args(arguments)
+    """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
+    options = parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return _demo(options)
+        return run(options)
     except LeadsmanError as error:
-        print(f"leadsman: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"leadsman: {line}", file=sys.stderr)
+        return CONFIG if isinstance(error, ConfigurationError) else FAILED
+    except BrokenPipeError:  # whoever read has seen enough
+        sys.stderr.close()
         return FAILED
+    except KeyboardInterrupt:
+        return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="leadsman", description="Sensor-to-MQTT apps that run unattended for years.")
-    parser.add_argument("--version", action="version", version=f"leadsman {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    demo = commands.add_parser(
-        "demo",
-        help="watch real readings arrive on a real broker, while things fail on purpose",
-        description="Publishes this machine's own sensors and a simulated serial meter to a broker, and shows what the "
-        "broker has. The meter babbles and disappears, and the broker is killed, on purpose: watch the "
-        "circuit, the outbox and the heartbeat. Ctrl-C ends it.",
-        epilog="examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7",
+def parser() -> argparse.ArgumentParser:
+    """What can be typed."""
+    root = argparse.ArgumentParser(
+        prog="leadsman",
+        description="Sensor-to-MQTT apps that run unattended for years.",
+        epilog="Begin with:  leadsman demo    leadsman init house && cd house && leadsman check house:app\n\n" + CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    demo.add_argument(
+    root.add_argument("--version", action="version", version=f"leadsman {__version__}")
+    subparsers = root.add_subparsers(required=True, metavar="COMMAND")
+    _add_run(subparsers)
+    _add_check(subparsers)
+    _add_inspect(subparsers)
+    _add_schema(subparsers)
+    _add_init(subparsers)
+    _add_health(subparsers)
+    _add_completion(subparsers)
+    _add_demo(subparsers)
+    return root
+
+
+def _command(subparsers: "_Subparsers", name: str, short: str, long: str, epilog: str) -> argparse.ArgumentParser:
+    return subparsers.add_parser(
+        name, help=short, description=long, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def _add_target(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    words = "the app, such as house:app; a module or file with one app will do"
+    parser.add_argument("target", metavar="MODULE:APP", nargs="?" if optional else None, help=words)
+    parser.add_argument(
+        "--config", metavar="FILE", type=Path, help="settings file; default leadsman.toml or .yaml here"
+    )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting, such as boiler.port=/dev/ttyUSB0; again for more",
+    )
+    parser.add_argument("--mqtt", metavar="URL", help="the broker, such as mqtt://192.0.2.7")
+
+
+def _add_run(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "run", "run an app until Ctrl-C or SIGTERM",
+        "Runs an app, as app.run() in its module does. Settings: flag > secret > environment > .env > file > default.",
+        "examples:  leadsman run house:app    leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n" + CODES,
+    )  # fmt: skip
+    _add_target(parser)
+    parser.add_argument(
+        "--log-level",
+        metavar="LEVEL",
+        help=f"{', '.join(level.lower() for level in LEVELS)}; default info, or $LOG_LEVEL",
+    )
+    parser.add_argument(
+        "--log-format",
+        metavar="FORMAT",
+        choices=FORMATS,
+        help="text, json or journal; default what suits stderr, or $LOG_FORMAT",
+    )
+    parser.set_defaults(run=commands.run)
+
+
+def _add_check(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "check", "say what is wrong with an app and its settings, without running it",
+        "Imports the app, reads its settings, registers all its devices, and prints every value with where it is from. Secrets "
+        "are masked. Nothing is opened and nobody is connected to.",
+        "example:  leadsman check house:app\n\nExits with 0 when all is well, 78 when the configuration is wrong, 1 when there is no app.",
+    )  # fmt: skip
+    _add_target(parser)
+    parser.set_defaults(run=commands.check)
+
+
+def _add_inspect(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "inspect", "show what an app registers, or how it is doing while it runs",
+        "Shows what is registered, from the module. With --live it asks the running app over MQTT, at {prefix}/introspect.",
+        "examples:  leadsman inspect house:app    leadsman inspect house:app --live --device boiler\n"
+        "           leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
+    )  # fmt: skip
+    _add_target(parser, optional=True)
+    parser.add_argument("--live", action="store_true", help="ask the running app; implied by --prefix")
+    parser.add_argument("--prefix", metavar="PREFIX", help="of the app's topics, instead of MODULE:APP")
+    parser.add_argument(
+        "--section", action="append", metavar="NAME", help="app, mqtt, adapters, devices or jobs; again for more"
+    )
+    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
+    parser.add_argument(
+        "--timeout", type=_duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
+    )
+    parser.add_argument("--json", action="store_true", help="the document itself")
+    parser.set_defaults(run=commands.inspect)
+
+
+def _add_schema(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "schema", "print the JSON Schema of every topic of an app",
+        "Prints one JSON document: a schema by topic, made of the handlers' annotations. Units and classes of Sensor(…) are in it.",
+        "example:  leadsman schema house:app | jq '.topics[\"house/air/state\"]'",
+    )  # fmt: skip
+    _add_target(parser)
+    parser.set_defaults(run=commands.schema)
+
+
+def _add_init(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "init", "write a small app with settings, a test, a Dockerfile and a systemd unit",
+        "Writes a new directory with an app that works at once, without hardware. Nothing that is there is overwritten.",
+        "example:  leadsman init house && cd house && leadsman check house:app && leadsman run house:app",
+    )  # fmt: skip
+    parser.add_argument("name", metavar="NAME", help="of the app, its module and its directory: a word such as house")
+    parser.add_argument("--directory", type=Path, metavar="DIR", help="where to write; default ./NAME")
+    parser.set_defaults(run=commands.init)
+
+
+def _add_health(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "health", "say whether the app of a health file is well: for containers",
+        "Reads the file that the app writes every 10 s where $LEADSMAN_HEALTH_FILE says, or in $RUNTIME_DIRECTORY.",
+        "example, in a Dockerfile:  HEALTHCHECK --interval=30s CMD [\"leadsman\", \"health\"]\n\nExits with 0 when the app lives and some data is fresh, else with 1.",
+    )  # fmt: skip
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE", help="the health file; default where the app writes it"
+    )
+    parser.set_defaults(run=commands.health)
+
+
+def _add_completion(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "completion", "print a completion script for your shell",
+        "Prints a script for bash, zsh or fish.",
+        "examples:  source <(leadsman completion bash)    leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
+    )  # fmt: skip
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.set_defaults(run=commands.completion)
+
+
+def _add_demo(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "demo", "watch real readings arrive on a real broker, while things fail on purpose",
+        "Publishes this machine's own sensors and a simulated serial meter to a broker, and shows what the broker has. The "
+        "meter babbles and disappears, and the broker is killed, on purpose: watch the circuit, the outbox and the "
+        "heartbeat. Ctrl-C ends it.",
+        "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7",
+    )  # fmt: skip
+    parser.add_argument(
         "--broker", metavar="URL", help="use this broker; default: mosquitto if installed, else an embedded one"
     )
-    demo.add_argument(
+    parser.add_argument(
         "--for", dest="duration", metavar="TIME", type=_duration, help="end after this long, such as 30s or 5m"
     )
-    return parser
+    parser.set_defaults(run=commands.demo)
 
 
 def _duration(text: str) -> float:
@@ -48,12 +206,3 @@ def _duration(text: str) -> float:
         return seconds(text, "TIME")
     except InvalidValue as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _demo(options: argparse.Namespace) -> int:
-    try:
-        from leadsman.demo.demo import run_demo
-    except ModuleNotFoundError as error:
-        raise LeadsmanError(f"the demo needs {error.name}; install leadsman[demo]") from None
-    run_demo(options.broker, options.duration)
-    return 0

@@ -313,7 +313,9 @@ def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
         "password": broker.password,
         "identifier": greeting.client_id,
         "protocol": aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
-        "will": aiomqtt.Will(greeting.will_topic, greeting.will_payload, 1, retain=True, properties=will_properties),
+        "will": None
+        if greeting.will_topic is None
+        else aiomqtt.Will(greeting.will_topic, greeting.will_payload, 1, retain=True, properties=will_properties),
         "keepalive": KEEPALIVE,
         "timeout": CONNECT_TIMEOUT,
         "properties": connect_properties,

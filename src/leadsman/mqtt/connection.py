@@ -7,11 +7,12 @@ from leadsman.mqtt.message import Message
 
 
 class Greeting(NamedTuple):
-    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, retained and with QoS 1."""
+    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, retained and with QoS 1; no
+    topic, no will."""
 
     client_id: str
     protocol: str
-    will_topic: str
+    will_topic: str | None
     will_payload: bytes
 
 

@@ -174,7 +174,7 @@ class MemoryBroker:
 
     def _publish_will(self, connection: "_MemoryConnection") -> None:
         greeting = connection.greeting
-        if self._up and greeting.client_id not in self._clients:
+        if self._up and greeting.will_topic is not None and greeting.client_id not in self._clients:
             self._keep(Delivered(connection.loop.time(), greeting.will_topic, greeting.will_payload, True, None))
 
     def _keep(self, delivered: Delivered) -> None:

@@ -1,0 +1,139 @@
+"""What the commands do. Each takes what was typed and returns an exit code; errors are raised and told by `main`."""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from leadsman.app import App, broker_of
+from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
+from leadsman.settings.load import load
+from leadsman.settings.sources import Where
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run an app."""
+    _loaded(options).run(log_level=options.log_level, log_format=options.log_format)
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Say what is wrong with an app, or show what it is."""
+    from leadsman.cli.inspect import registered, show, show_settings
+
+    app = _loaded(options)
+    show_settings(app)
+    print(f"\nbroker {app.broker}, client id {app.client_id}")
+    show(registered(app), as_json=False)
+    if not (app.telemetries or app.sources or app.commands):
+        raise InvalidValue(f"the app {app.name!r} registers nothing; decorate a function with @app.telemetry")
+    print("\nok")
+    return 0
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """Show what is registered, or how it is doing."""
+    from leadsman.cli.inspect import registered, show
+
+    if options.target is None and options.prefix is None:
+        raise LeadsmanError("say which app: MODULE:APP, or --prefix of a running one")
+    app = _loaded(options) if options.target else None
+    if not (options.live or options.prefix):
+        assert app is not None  # there is a target, as there is no prefix
+        document = registered(app)
+        if options.device:
+            document["devices"] = {name: each for name, each in document["devices"].items() if name in options.device}
+        show(document, as_json=options.json)
+        return 0
+    from leadsman.cli.remote import ask
+
+    where = _where(options)
+    broker = app.broker if app is not None else broker_of(load("leadsman", None, where).broker)
+    prefix = options.prefix or (app.topics.prefix if app else "")
+    request = {"sections": options.section, "devices": options.device}
+    wanted = {key: names for key, names in request.items() if names}
+    show(ask(broker, f"{prefix}/introspect", wanted, options.timeout), as_json=options.json)
+    return 0
+
+
+def schema(options: argparse.Namespace) -> int:
+    """Print the schema of every topic."""
+    from leadsman.introspection.schema import schemas
+
+    app = _loaded(options)
+    print(
+        json.dumps(schemas(app.topics, {**app.telemetries, **app.sources}, app.commands), indent=2, ensure_ascii=False)
+    )
+    return 0
+
+
+def init(options: argparse.Namespace) -> int:
+    """Write a new app."""
+    from leadsman.cli.scaffold import write
+
+    directory = options.directory or Path(options.name)
+    for path in write(options.name, directory):
+        print(f"wrote {path}")
+    print(
+        f"\nNext:\n  cd {directory}\n  leadsman check {options.name}:app\n  leadsman run {options.name}:app\n  python -m pytest"
+    )
+    return 0
+
+
+def health(options: argparse.Namespace) -> int:
+    """Say whether the app of a health file is well."""
+    from leadsman.signs import HEALTH_FILE, health_file, read_health
+
+    path = options.file or health_file()
+    if path is None:
+        raise LeadsmanError(f"where is the health file? Set {HEALTH_FILE}, for the app and here, or name the file")
+    well, words = read_health(path, time.monotonic())
+    print(words, file=sys.stdout if well else sys.stderr)
+    return 0 if well else 1
+
+
+def completion(options: argparse.Namespace) -> int:
+    """Print a completion script."""
+    from leadsman.cli.completion import script
+    from leadsman.cli.main import parser
+
+    print(script(options.shell, parser()), end="")
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run the demo."""
+    try:
+        from leadsman.demo.demo import run_demo
+    except ModuleNotFoundError as error:
+        raise LeadsmanError(f"the demo needs {error.name}; install leadsman[demo]") from None
+    run_demo(options.broker, options.duration)
+    return 0
+
+
+def _where(options: argparse.Namespace) -> Where:
+    flags = {}
+    for assignment in options.set:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise InvalidValue(f"--set {assignment!r} is no assignment; write --set boiler.port=/dev/ttyUSB0")
+        flags[key.strip()] = value
+    if options.mqtt is not None:
+        flags["mqtt.url"] = options.mqtt
+    return Where.here(options.config, flags)
+
+
+def _loaded(options: argparse.Namespace) -> App:
+    from leadsman.cli.target import load_target
+
+    app = load_target(options.target)
+    try:
+        app.load(_where(options))
+    except ConfigurationError:
+        raise
+    except Exception as error:  # a function of the user's, that makes adapters or names of the settings
+        from leadsman.cli.target import where_of
+
+        raise InvalidValue(f"{where_of(error)}: {type(error).__name__}: {error}") from None
+    return app

@@ -1,0 +1,85 @@
+"""Asks a running app over MQTT, as any tool can: a request with a transaction, and the answer that carries it."""
+
+import asyncio
+import json
+import uuid
+from typing import Any
+
+from leadsman.clock import system_clock
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
+from leadsman.mqtt import client
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connection, Greeting, Received
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
+
+
+def ask(broker: Broker, topic: str, request: dict[str, Any], timeout: float) -> Any:
+    """The ``data`` of the answer to a request at `topic`.
+
+    Raises:
+        BrokerError: the broker cannot be reached, nobody answers within `timeout` seconds, or the answer is an error.
+    """
+    return asyncio.run(_Asking(topic, request).ask(broker, timeout))
+
+
+class _Asking:
+    """One request. It has the hooks of a connection."""
+
+    def __init__(self, topic: str, request: dict[str, Any]) -> None:
+        self._topic = topic
+        self._transaction = uuid.uuid4().hex
+        self._request = request | {"transaction": self._transaction}
+        self._answer: asyncio.Future[dict[str, Any]] | None = None
+
+    async def ask(self, broker: Broker, timeout: float) -> Any:
+        self._answer = asyncio.get_running_loop().create_future()
+        connection = await self._connect(broker)
+        try:
+            await connection.subscribe(f"{self._topic}/response")
+            connection.publish(Message(self._topic, json.dumps(self._request).encode()))
+            async with asyncio.timeout(timeout):
+                answer = await self._answer
+        except TimeoutError:
+            raise BrokerError(
+                f"nobody answered at {self._topic!r} on {broker} within {timeout:g} s; is the app running there, with this prefix?"
+            ) from None
+        finally:
+            await connection.close()
+        if answer.get("status") != "ok":
+            raise BrokerError(str(answer.get("error")))
+        return answer.get("data")
+
+    async def _connect(self, broker: Broker) -> Connection:
+        clock = system_clock(asyncio.get_running_loop())
+        versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
+        for number, version in enumerate(versions):
+            greeting = Greeting(f"leadsman-{self._transaction[:12]}", version, None, b"")
+            try:
+                return await client.connect(broker, clock, greeting, self)
+            except (ConnectionRefused, ConnackMissing) as error:
+                last = number == len(versions) - 1
+                if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
+                    raise
+        raise AssertionError("one of the versions returned or raised")
+
+    def received(self, message: Received) -> None:
+        """See `Hooks`."""
+        try:
+            answer = json.loads(message.payload)
+        except ValueError:
+            return  # somebody else's
+        if isinstance(answer, dict) and answer.get("transaction") == self._transaction:
+            assert self._answer is not None  # made before the connection
+            if not self._answer.done():
+                self._answer.set_result(answer)
+
+    def lost(self, reason: str) -> None:
+        """See `Hooks`."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(BrokerError(reason))
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `Hooks`."""
+        if code >= 0x80:
+            self.lost(f"the broker refused the request (0x{code:02x}); its access list must allow {self._topic!r}")

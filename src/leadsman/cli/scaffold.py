@@ -1,0 +1,51 @@
+"""``leadsman init``: a small app that works at once, from the templates beside this file."""
+
+import keyword
+import sys
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.mqtt.topics import check_name
+from leadsman.settings.sources import variable_prefix
+
+FILES = {
+    "module.py.txt": "{name}.py",
+    "leadsman.toml.txt": "leadsman.toml",
+    "test_module.py.txt": "test_{name}.py",
+    "pyproject.toml.txt": "pyproject.toml",
+    "Dockerfile.txt": "Dockerfile",
+    "unit.service.txt": "{name}.service",
+    "README.md.txt": "README.md",
+    "gitignore.txt": ".gitignore",
+}
+
+
+def write(name: str, directory: Path) -> list[Path]:
+    """Write the files of a new app, and return where they are. Nothing is written when any of them is there already.
+
+    Raises:
+        InvalidValue: the name is no name of a module.
+        LeadsmanError: something is in the way, or the directory cannot be written to.
+    """
+    check_name(name)
+    if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.isascii():
+        raise InvalidValue(
+            f"{name!r} is no name for a module; write a word in small letters, such as house or gas_meter"
+        )
+    if name in sys.stdlib_module_names or name in ("leadsman", "pydantic"):
+        raise InvalidValue(f"{name!r} is the name of another module; write a word of your own, such as {name}_bridge")
+    targets = {source: directory / target.format(name=name) for source, target in FILES.items()}
+    taken = [path for path in targets.values() if path.exists()]
+    if taken:
+        raise LeadsmanError(f"{taken[0]} is there already; nothing was written. Choose another --directory")
+    templates = resources.files("leadsman.cli") / "templates"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for source, path in targets.items():
+            template = Template((templates / source).read_text("utf-8"))
+            path.write_text(template.safe_substitute(name=name, variable=variable_prefix(name)), "utf-8")
+    except OSError as error:
+        raise LeadsmanError(f"{directory} cannot be written to: {error.strerror or error}") from None
+    return list(targets.values())

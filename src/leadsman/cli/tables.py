@@ -1,0 +1,26 @@
+"""Tables for a terminal: columns as wide as what they hold, colour only where somebody sees it."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from leadsman.logs import wants_colour
+
+_COLOURS = {"ok": "32", "starting": "36", "error": "31", "stale": "33", "circuit_open": "31"}
+"""SGR parameters: green, cyan, red, yellow."""
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lines of left-aligned columns under their heads; statuses in colour on a terminal."""
+    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
+    colour = wants_colour(sys.stdout, os.environ)
+    lines = [_line(heads, widths, colour=False), _line(["-" * width for width in widths], widths, colour=False)]
+    return "\n".join(lines + [_line(row, widths, colour=colour) for row in rows])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], *, colour: bool) -> str:
+    padded = []
+    for cell, width in zip(cells, widths, strict=True):
+        text = cell.ljust(width)
+        padded.append(f"\x1b[{_COLOURS[cell]}m{text}\x1b[0m" if colour and cell in _COLOURS else text)
+    return "  ".join(padded).rstrip()
