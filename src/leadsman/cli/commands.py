@@ -8,7 +8,7 @@ from pathlib import Path
 
 from leadsman.app import App, broker_of
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
-from leadsman.settings.load import load
+from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 
 
@@ -49,7 +49,7 @@ def inspect(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import ask
 
     where = _where(options)
-    broker = app.broker if app is not None else broker_of(load("leadsman", None, where).broker)
+    broker = app.broker if app is not None else broker_of(load_broker(where))
     prefix = options.prefix or (app.topics.prefix if app else "")
     request = {"sections": options.section, "devices": options.device}
     wanted = {key: names for key, names in request.items() if names}

@@ -58,8 +58,7 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
             origins[path] = entry
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _broker_entries(broker, origins, faults)
-    if not faults:
-        faults += _unknown(tree, model, (), origins)
+    faults += _unknown(tree, model, (), origins)
     settings = None
     if model is not None and not faults:
         settings, faults = _validated(app, model, tree, origins)
@@ -69,6 +68,27 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     if settings is not None:
         rows += _rows(settings, (), origins)
     return Loaded(settings, broker_entries, tuple(rows))
+
+
+def load_broker(where: Where) -> dict[str, Entry]:
+    """The entries of the section ``mqtt`` alone, for whoever talks to the broker without being an app.
+
+    Raises:
+        SettingsError: it names every fault, one a line.
+    """
+    entries: dict[str, Entry] = {}
+    faults = []
+    for entry in gathered("", where, lambda _: False):
+        if entry.path == (BROKER,) and isinstance(entry.value, dict):
+            entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
+        elif entry.path[0] == BROKER:
+            entries[entry.path[-1]] = entry._replace(value=_value(entry))
+    for key, entry in entries.items():
+        if key not in BROKER_KEYS:
+            faults.append(f"{BROKER}.{key}: unknown (from {entry.origin}); {suggestion(str(key), BROKER_KEYS)}")
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return entries
 
 
 def rows_of(settings: "BaseModel") -> tuple[Row, ...]:

@@ -1,0 +1,280 @@
+"""The command line, as somebody uses it who has never seen it."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+LEADSMAN = [sys.executable, "-m", "leadsman"]
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A directory to work in, and the command line there."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MQTT__", "LEADSMAN"))}
+    environment |= {"PYTHONWARNINGS": "error", "COLUMNS": "120"}
+
+    class Here:
+        path = tmp_path
+
+        def __call__(self, *arguments, cwd=tmp_path, **variables):
+            return subprocess.run(
+                [*LEADSMAN, *arguments],
+                cwd=cwd,
+                env={**environment, **variables},
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+
+        def write(self, name, text):
+            (tmp_path / name).write_text(text)
+
+    return Here()
+
+
+APP = "from leadsman import App\napp = App('small')\n"
+DEVICE = "@app.telemetry('d', interval='5m')\nasync def read() -> dict[str, float]:\n    return {}\n"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("init") / "house"
+    subprocess.run([*LEADSMAN, "init", "house", "--directory", str(directory)], check=True, capture_output=True)
+    return directory
+
+
+def test_a_new_app_is_checked_tested_inspected_and_described(here, house):
+    checked = here("check", "house:app", cwd=house)
+    assert checked.returncode == 0, checked.stderr
+    assert "rooms.kitchen.every" in checked.stdout
+    tested = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=house, capture_output=True, text=True)
+    assert tested.returncode == 0, tested.stdout
+    inspected = here("inspect", "house:app", "--json", cwd=house)
+    assert set(json.loads(inspected.stdout)["devices"]) == {"kitchen", "attic", "heating"}
+    topics = json.loads(here("schema", "house:app", cwd=house).stdout)["topics"]
+    assert topics["house/kitchen/state"]["properties"]["temperature"]["unit"] == "°C"
+    assert topics["house/heating/set"]["properties"]["temperature"]["maximum"] == 30
+
+
+def test_a_new_app_is_never_written_over_another(here, house):
+    before = {path: path.read_bytes() for path in house.iterdir() if path.is_file()}
+
+    result = here("init", "house", "--directory", str(house))
+
+    assert result.returncode == 1
+    assert "is there already; nothing was written" in result.stderr
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["a b", "House", "1st", "class", "json", "leadsman", "../x", "", "ä", "status"])
+def test_a_name_that_makes_no_module_is_refused(here, name):
+    result = here("init", name)
+
+    assert result.returncode == 78
+    assert "write" in result.stderr
+    assert list(here.path.iterdir()) == []
+
+
+def test_its_systemd_unit_is_valid_and_hardened(house):
+    unit = house / "house.service"
+    verified = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
+    complaints = [line for line in verified.stderr.splitlines() if "house.service" in line]
+    assert all("is not executable: No such file" in line for line in complaints)
+    secured = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True, text=True
+    )
+    assert secured.returncode == 0, secured.stdout[-300:]
+
+
+def test_the_steps_of_its_dockerfile_work_without_an_engine(here, house, tmp_path):
+    steps = [
+        line.split(None, 1) for line in (house / "Dockerfile").read_text().splitlines() if line and line[0] not in "#"
+    ]
+    words = {step[0]: step[1] for step in steps}
+    for name in words["COPY"].split()[:-1]:
+        assert (house / name).is_file()
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(house)],
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "house.py" in zipfile.ZipFile(wheel).namelist()
+    command = json.loads(words["CMD"])
+    assert here("check", *command[2:], cwd=house).returncode == 0
+    assert words["ENV"].split()[1].startswith("LEADSMAN_HEALTH_FILE=")
+    assert here("health", LEADSMAN_HEALTH_FILE=str(tmp_path / "none")).returncode == 1
+
+
+def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
+    built = subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), "."],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "leadsman/cli/templates/unit.service.txt" in names
+    assert "leadsman/py.typed" in names
+
+
+@pytest.mark.parametrize(
+    ("code", "target", "exit_code", "told"),
+    [
+        (APP + DEVICE, "small", 0, "ok"),
+        (APP + DEVICE, "small.py", 0, "ok"),
+        (APP + DEVICE + "app.run()\n", "small:app", 0, "ok"),
+        (APP, "small:app", 78, "registers nothing"),
+        (APP, "smal:app", 1, "did you mean 'small'"),
+        (APP, "small:ap", 1, "did you mean 'app'"),
+        (APP, "small:App", 1, "and no App"),
+        (APP + "two = App('two')", "small", 1, "holds 2 apps; write small:app"),
+        ("", "small", 1, "holds no apps"),
+        (APP, "a b", 1, "is no module"),
+        ("import nowhere", "small:app", 1, "small.py line 1: it needs 'nowhere', which is not installed"),
+        ("x = (", "small:app", 1, "small.py line 1:"),
+        ("\n1/0", "small:app", 1, "small.py line 2: ZeroDivisionError: division by zero"),
+        ("raise SystemExit(3)", "small:app", 1, "SystemExit"),
+        (APP + DEVICE.replace("5m", "5"), "small:app", 78, "telemetry 'd': interval is '5'"),
+        (APP.replace("'small'", "'small', mqtt='http://x'"), "small:app", 78, "write mqtt://"),
+        (APP.replace("'small'", "'small', settings=5"), "small:app", 78, "pydantic model"),
+        (APP.replace("'small'", "'small', adapters=lambda settings: settings.port"), "small:app", 78, "AttributeError"),
+    ],
+)
+def test_check_names_what_is_wrong_in_one_line(here, code, target, exit_code, told):
+    here.write("small.py", code)
+
+    result = here("check", target)
+
+    assert result.returncode == exit_code, result.stderr
+    assert told in (result.stderr if exit_code else result.stdout)
+    assert "Traceback" not in result.stderr
+    assert exit_code == 0 or len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--set", "x"), "is no assignment"),
+        (("--set", "nothing.at=all"), "this app has no settings"),
+        (("--config", "none.toml"), "none.toml cannot be read: No such file"),
+        (("--mqtt", "localhost"), "write mqtt://"),
+    ],
+)
+def test_wrong_flags_are_named(here, arguments, told):
+    here.write("small.py", APP + DEVICE)
+
+    for command in ("check", "run", "schema", "inspect"):
+        result = here(command, "small:app", *arguments)
+
+        assert result.returncode == 78
+        assert told in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_a_settings_file_that_is_wrong_stops_the_run_with_every_fault(here):
+    here.write("small.py", APP + DEVICE)
+    here.write("leadsman.toml", "[mqtt]\nhots = 'a'\n[room]\nx = 1\n")
+
+    result = here("run", "small:app")
+
+    assert result.returncode == 78
+    assert len(result.stderr.splitlines()) == 2
+    assert "did you mean 'host'" in result.stderr
+
+
+def test_wrong_log_options_are_named(here):
+    here.write("small.py", APP + DEVICE)
+
+    assert "LOG_LEVEL is 'LOUD'" in here("run", "small:app", "--log-level", "loud").stderr
+    assert "LOG_FORMAT is 'xml'; known are" in here("run", "small:app", LOG_FORMAT="xml").stderr
+    assert here("run", "small:app", "--log-format", "xml").returncode == 2
+
+
+def test_every_command_explains_itself_with_an_example(here):
+    listed = here("--help")
+    assert "exit codes:" in listed.stdout
+    for command in ("run", "check", "inspect", "schema", "init", "health", "completion", "demo"):
+        assert command in listed.stdout
+        result = here(command, "--help")
+        assert result.returncode == 0
+        assert "example" in result.stdout
+    assert here().returncode == 2
+    assert "invalid choice: 'rum'" in here("rum").stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_commands_and_options(here, shell):
+    script = here("completion", shell).stdout
+
+    assert "inspect" in script
+    assert "log-format" in script
+
+
+def test_bash_completes_with_it(here):
+    (here.path / "complete.bash").write_text(here("completion", "bash").stdout)
+    typed = "source complete.bash; COMP_WORDS=(leadsman ins); COMP_CWORD=1; _leadsman; echo ${COMPREPLY[@]};"
+    typed += "COMP_WORDS=(leadsman run --log-l); COMP_CWORD=2; _leadsman; echo ${COMPREPLY[@]}"
+
+    out = subprocess.run(["bash", "-c", typed], cwd=here.path, capture_output=True, text=True).stdout
+
+    assert out.splitlines() == ["inspect", "--log-level"]
+
+
+def test_colour_is_only_for_a_terminal_that_wants_it(here):
+    here.write("small.py", APP + DEVICE)
+
+    def on_a_terminal(**variables):
+        main, other = pty.openpty()
+        code = "from leadsman.cli.tables import table; print(table(('d', 's'), [('x', 'ok')]))"
+        subprocess.run(
+            [sys.executable, "-c", code], stdout=other, env={**os.environ, "TERM": "xterm", **variables}, check=True
+        )
+        os.close(other)
+        return os.read(main, 10_000).decode()
+
+    assert "\x1b[32mok" in on_a_terminal(NO_COLOR="")
+    assert "\x1b" not in on_a_terminal(NO_COLOR="1")
+    assert "\x1b" not in here("check", "small:app").stdout
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(here, house):
+    result = subprocess.run(
+        f"{sys.executable} -m leadsman schema house:app | head -1",
+        shell=True,
+        cwd=house,
+        capture_output=True,
+        text=True,
+    )
+
+    assert result.stdout == "{\n"
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"at": 1}', '{"at": "x", "period": 1, "fresh": true, "words": ""}']
+)
+def test_a_health_file_that_makes_no_sense_is_not_well(here, content):
+    here.write("health.json", content)
+
+    result = here("health", "health.json")
+
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_an_old_health_file_is_not_well(here):
+    here.write("health.json", '{"at": 1.0, "period": 10, "fresh": true, "words": "well"}')
+
+    assert "s old" in here("health", "health.json").stderr
+    assert "where is the health file?" in here("health").stderr
