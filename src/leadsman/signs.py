@@ -101,7 +101,8 @@ class Signs:
         fresh = not devices or any(not is_stale(ledger.entities[name], now) for name in devices)
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
         named = f" (not {', '.join(bad[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
-        return fresh, f"{len(devices) - len(bad)} of {len(devices)} devices ok{named}; {link}"
+        count = f"{len(devices) - len(bad)} of {len(devices)} devices ok{named}" if devices else "no devices to poll"
+        return fresh, f"{count}; {link}"
 
     def stop(self) -> None:
         """The app stops."""

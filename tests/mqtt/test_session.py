@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.session import V5, V311, Session, connected, failed, refused
+from leadsman.mqtt.session import V5, V311, Session, clashes, connected, failed, refused
 
 
 def outage(seconds, draw=0.5, session=Session()):
@@ -108,3 +108,34 @@ def test_no_history_makes_it_hammer_or_give_up(history, draw):
             refused(session, code, now, draw) if what == "refused" else failed(session, now, draw, mute=what == "mute")
         )
         assert 0.1 <= wait <= 300
+
+
+def flapping(connections, lasting, draw=0.999):
+    """Connections that each last so long; the waits after them."""
+    session, now, waits = Session(), 0.0, []
+    for _ in range(connections):
+        session, wait = failed(connected(session, now), now + lasting, draw)
+        now += lasting + wait
+        waits.append(round(wait, 1))
+    return session, waits
+
+
+def test_connections_that_end_within_seconds_are_another_client_with_our_id():
+    session, waits = flapping(8, lasting=1.0)
+
+    assert clashes(session)
+    assert waits[2:] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
+    assert not clashes(flapping(2, lasting=1.0)[0])
+
+
+def test_a_connection_that_holds_ends_the_suspicion():
+    session, _ = flapping(8, lasting=1.0)
+
+    session, wait = failed(connected(session, 1000.0), 1006.0, 0.5)
+
+    assert not clashes(session)
+    assert wait < 0.8
+
+
+def test_a_broker_that_cannot_be_reached_is_no_clash():
+    assert not clashes(outage(600)[1])

@@ -367,3 +367,33 @@ def test_an_error_is_told_also_when_the_broker_was_away_at_its_onset(harness):
     running.run(90)
 
     assert [error["event"] for error in running.errors("d")] == ["onset", "reminder", "recovered"]
+
+
+def test_another_client_with_our_id_is_told_once_and_both_slow_down(harness, caplog):
+    class Nobody:
+        def acknowledged(self, packet_id, code): ...
+
+        def lost(self, reason): ...
+
+        def received(self, message): ...
+
+    async def twin():
+        while app.now < 600:
+            await asyncio.sleep(1.0)
+            await app.broker.connect(app.broker.connects[0][1], Nobody())
+
+    app, counters = running_app(harness, devices=1, interval=10)
+    app.run("1s")
+    task = app.loop.create_task(twin())
+    app.run("10m")
+    ours = [at for at, greeting in app.broker.connects if greeting is not app.broker.connects[0][1]]
+    task.cancel()
+    clash = app.status()["mqtt"]["last_error"]
+    app.run("5m")
+
+    assert "another client uses the client id 'app'" in clash
+    assert caplog.text.count("another client uses") == 1
+    assert len(ours) < 40
+    assert caplog.text.count("connected to the broker") < 6
+    assert app.status()["mqtt"]["last_error"] is None
+    assert_nothing_lost(app, counters)

@@ -1,7 +1,9 @@
 """The public API in use. Never run; `make check` type-checks it."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import time, timedelta
 from typing import Annotated, assert_type
 
 from pydantic import BaseModel
@@ -10,18 +12,38 @@ from leadsman import (
     App,
     BackoffStrategy,
     Broker,
+    Buffer,
     CircuitBreaker,
+    Context,
     Cron,
     Delivery,
+    Device,
     Every,
     ExponentialBackoff,
     FixedBackoff,
     LinearBackoff,
     OnChange,
+    Router,
+    Sensor,
 )
 from leadsman.adapters.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer
 from leadsman.adapters.serial import SerialPort
 from leadsman.testing import Harness, Outages, Scripted, fail, hang
+
+
+class Room(BaseModel):
+    address: int
+    every: str = "1m"
+
+
+class Settings(BaseModel):
+    rooms: dict[str, Room] = {}
+
+
+@asynccontextmanager
+async def lifespan(app: App) -> AsyncIterator[None]:
+    yield
+
 
 app = App(
     "house",
@@ -31,11 +53,15 @@ app = App(
     adapters={"boiler": SerialPort("/dev/boiler", 4800, parity="E"), "meter": SerialPort("socket://gateway:2000")},
     heartbeat="1m",
     instance="a",
+    settings=Settings,
+    lifespan=lifespan,
 )
 
 
 class Air(BaseModel):
-    co2: int
+    co2: Annotated[
+        int, Sensor("ppm", device_class="carbon_dioxide", state_class="measurement", precision=0, icon="mdi:x")
+    ]
 
 
 @dataclass
@@ -65,6 +91,7 @@ strategy: BackoffStrategy = Golden()
     group="bus",
     spread="10s",
     stale_after="20m",
+    throttle="5s",
     enabled=True,
 )
 async def boiler(port: Annotated[SerialPort, "boiler"]) -> dict[str, float]:
@@ -80,6 +107,49 @@ def air() -> Air | None:
 
 app.add_telemetry("power", lambda: Power(42.0), interval=30, backoff=LinearBackoff(2, 10), timeout=None)
 app.add_telemetry("golden", air, schedule="0 * * * *", backoff=strategy)
+
+
+def devices(settings: Settings) -> dict[str, Device]:
+    return {name: Device(room, interval=room.every) for name, room in settings.rooms.items()}
+
+
+upstairs = Router("upstairs")
+
+
+@upstairs.telemetry(devices, retry=1)
+async def climate(room: Room, settings: Settings, context: Context) -> dict[str, float]:
+    context.store["reads"] = context.store.get("reads", 0) + 1
+    context.logger.info("%s: attempt %d", context.name, context.attempts)
+    context.publish("raw", b"\x00", qos=0, retain=False)
+    await context.sleep("1s")
+    await context.sleep_until(time(6, 30), "Europe/Berlin")
+    return {"address": room.address}
+
+
+adverts: Buffer[float] = Buffer(100, "drop-newest")
+
+
+@upstairs.source("radio", stale_after="10m", silence=None, publish=Every("1m"), circuit_breaker=CircuitBreaker(3))
+async def radio() -> AsyncIterator[dict[str, float]]:
+    async for advert in adverts:
+        yield {"t": advert}
+
+
+@app.command("boiler", timeout="10s", queue=4, when_full="drop-oldest", group="bus")
+async def target(target: Room, port: Annotated[SerialPort, "boiler"]) -> dict[str, int]:
+    return {"address": target.address}
+
+
+@app.periodic("cleanup", schedule="0 3 * * *")
+def cleanup() -> None: ...
+
+
+@app.on_wedged_adapter
+async def power_cycle(adapter: str, failures: int) -> None: ...
+
+
+app.include(upstairs)
+app.include(upstairs, prefix="east")
 
 SerialPort("/dev/a", framer=LineFramer(b"\r"))
 SerialPort("/dev/b", framer=DelimiterFramer(b"/", b"!", trailer=4))
