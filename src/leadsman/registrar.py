@@ -48,7 +48,7 @@ class Registration(NamedTuple):
 
 
 class Registrar:
-    """Takes registrations."""
+    """What an `App` and a `Router` have in common: the decorators, and the same as methods."""
 
     def register(self, registration: Registration) -> None:
         """Take one; raises `ConfigurationError` when it is wrong and that can be seen already."""

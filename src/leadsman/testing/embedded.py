@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +45,10 @@ def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
         loop.run_until_complete(asyncio.sleep(_SETTLE))
         loop.run_until_complete(broker.shutdown())
         loop.close()
+        del broker
+        with warnings.catch_warnings():  # it leaves the streams of clients that were killed to the collector
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
     thread = threading.Thread(target=run, name="embedded broker", daemon=True)
     thread.start()
