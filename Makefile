@@ -16,7 +16,7 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 test: ## run all tests, those against real brokers and ports included
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: ## formatting, lint, types, and the rule that imports go down
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench

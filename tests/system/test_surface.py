@@ -294,7 +294,11 @@ def test_two_apps_with_one_client_id_are_told_and_slow_down(service, tmp_path):
     other.mkdir()
     twin = Service(other, service.broker).start()
     try:
-        time.sleep(12)
+        deadline = time.monotonic() + 20
+        while "another client uses" not in (both := service.log.read_text() + twin.log.read_text()):
+            assert time.monotonic() < deadline, both
+            time.sleep(0.1)
+        time.sleep(3)
         both = service.log.read_text() + twin.log.read_text()
         assert "another client uses the client id 'house'" in both
         assert both.count("another client uses") <= 2
