@@ -84,9 +84,19 @@ def _first(words: str) -> str:
 
 
 def _arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    for each in [*node.args.args, *node.args.kwonlyargs, node.args.kwarg, node.args.vararg]:
+        if each is not None:
+            each.annotation = _unquoted(each.annotation)
+    node.returns = _unquoted(node.returns)
     arguments = ast.unparse(node.args).removeprefix("self").removeprefix("cls").removeprefix(", ")
     returns = f" -> {ast.unparse(node.returns)}" if node.returns and node.name != "__init__" else ""
     return f"({arguments}){returns}"
+
+
+def _unquoted(annotation: ast.expr | None) -> ast.expr | None:
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return ast.parse(annotation.value, mode="eval").body
+    return annotation
 
 
 def _fields(tree: ast.Module, name: str) -> str:

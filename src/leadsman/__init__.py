@@ -1,9 +1,9 @@
 """Sensor-to-MQTT apps that run unattended for years."""
 
+from typing import TYPE_CHECKING, Any
+
 from leadsman._version import __version__
 from leadsman.app import App
-from leadsman.buffer import Buffer
-from leadsman.context import Context
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange
@@ -12,6 +12,10 @@ from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, Fix
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.schedule import Cron
 from leadsman.sensor import Sensor
+
+if TYPE_CHECKING:
+    from leadsman.buffer import Buffer
+    from leadsman.context import Context
 
 __all__ = [
     "App",
@@ -32,3 +36,14 @@ __all__ = [
     "Sensor",
     "__version__",
 ]
+
+_LATER = {"Buffer": "leadsman.buffer", "Context": "leadsman.context"}
+"""Names that most apps do not use; their modules are loaded by those that do."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'leadsman' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
-from leadsman.command import Command, register_command
-from leadsman.context import ContextOffer
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import Held, Offer
+from leadsman.injection import ContextOffer, Held, Offer
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registrar import Device, Registrar, Registration, expanded
-from leadsman.serving import Plan, serve
-from leadsman.settings.load import Loaded, Row, load, rows_of
-from leadsman.settings.sources import Entry, Where
-from leadsman.source import Source, register_source
 from leadsman.telemetry import Telemetry, register
-from leadsman.wedged import LastResort
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+    from leadsman.command import Command
+    from leadsman.serving import Plan
+    from leadsman.settings.load import Loaded, Row
+    from leadsman.settings.sources import Entry, Where
+    from leadsman.source import Source
+    from leadsman.wedged import LastResort
 
 logger = logging.getLogger("leadsman")
 
@@ -117,11 +117,11 @@ class App(Registrar):
         return self._broker
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> "tuple[Row, ...]":
         """Every loaded value with its origin, secrets masked."""
         return () if self._loaded is None else self._loaded.rows
 
-    def load(self, where: Where | None = None) -> None:
+    def load(self, where: "Where | None" = None) -> None:
         """Read the settings, and register the devices that come of them. `run` and `serve` do it, if nobody has before.
 
         Raises:
@@ -129,6 +129,9 @@ class App(Registrar):
         """
         if self._loaded is not None:
             return
+        from leadsman.settings.load import load, rows_of
+        from leadsman.settings.sources import Where
+
         loaded = load(self.name, self._model if self._given is None else None, where or Where.here())
         if self._given is not None:
             loaded = loaded._replace(settings=self._given, rows=loaded.rows + rows_of(self._given))
@@ -157,7 +160,7 @@ class App(Registrar):
         else:
             self._expand(registration, None if self._loaded is None else self._loaded.settings)
 
-    def on_wedged_adapter(self, hook: LastResort) -> LastResort:
+    def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
         """Register the decorated ``async def (adapter: str, failures: int)``: the last rung, when an adapter was closed,
         made anew and opened again, and nothing helped. It may cut the power of a USB port, or restart a service."""
         self._last_resort = hook
@@ -192,6 +195,8 @@ class App(Registrar):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
+        from leadsman.serving import serve  # a registration that is only looked at does not pay for it
+
         self.load()
         self._stopping = asyncio.Event()
         try:
@@ -199,7 +204,9 @@ class App(Registrar):
         finally:
             self._stopping = None
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> "Plan":
+        from leadsman.serving import Plan
+
         return Plan(
             name=self.name,
             version=self.version,
@@ -217,7 +224,7 @@ class App(Registrar):
         )
 
     def _real_connect(self) -> Connect:
-        from leadsman.mqtt import client  # a registration that is only looked at does not pay for it
+        from leadsman.mqtt import client  # as in serve
 
         if self.broker.insecure:
             logger.warning(
@@ -237,10 +244,14 @@ class App(Registrar):
             offers.insert(0, Held(type(device.settings), device.settings))
         taken: dict[str, Any] = self.telemetries | self.sources
         if kind == "command":
+            from leadsman.command import register_command  # only apps with commands pay for it
+
             command = register_command(name, handler, words, offers)
             taken = self.commands | {job: each for job, each in self.telemetries.items() if each.job}
             self.commands[_free(name, kind, taken)] = command
         elif kind == "source":
+            from leadsman.source import register_source  # only apps with sources pay for it
+
             source = register_source(name, handler, words, offers)
             self.sources[_free(name, kind, taken)] = source
         else:
@@ -291,7 +302,7 @@ def _fill(held: Sequence[Held], settings: Any) -> None:
         each.value = next(part for part in parts if each.fits(type(part)))
 
 
-def broker_of(entries: Mapping[str, Entry]) -> Broker:
+def broker_of(entries: "Mapping[str, Entry]") -> Broker:
     """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any.
 
     Raises:

@@ -8,13 +8,13 @@ from typing import Any
 
 from leadsman.durations import Duration, seconds
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.injection import Held, Needs
+from leadsman.injection import ContextOffer, Needs
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.outlet import Mail
 from leadsman.reading import plain
 from leadsman.schedule import zone_of
-from leadsman.store import Store, Stores
+from leadsman.store import Store, Stores, Writer, state_directory
 
 CLOCK_CHECK = 30.0
 """Seconds between two looks at the wall clock while somebody sleeps until a time of day: clocks are set."""
@@ -96,20 +96,23 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
         return f"{(self.extra or {})['device']}: {msg}", kwargs
 
 
-class ContextOffer(Held):
-    """The context of one registration, made when the app runs."""
+class Contexts:
+    """The contexts of one app, with the stores behind them."""
 
-    __slots__ = ()
+    def __init__(self, app: str, mail: Mail) -> None:
+        self._mail = mail
+        self._stores = Stores(state_directory(app))
+        self._writer = Writer(self._stores, mail.world.timers)
 
-    def __init__(self) -> None:
-        super().__init__(Context)
+    def give(self, needs: Needs, name: str, attempts: Callable[[], int]) -> None:
+        """Make the context of a handler that asks for one."""
+        for _, offer in needs:
+            if isinstance(offer, ContextOffer):
+                offer.value = Context(name, attempts, self._mail, self._stores)
 
-
-def give_context(needs: Needs, name: str, attempts: Callable[[], int], mail: Mail, stores: Stores) -> None:
-    """Make the context of a handler that asks for one."""
-    for _, offer in needs:
-        if isinstance(offer, ContextOffer):
-            offer.value = Context(name, attempts, mail, stores)
+    async def finish(self) -> None:
+        """Write what is left."""
+        await self._writer.finish()
 
 
 def _on(loop: asyncio.AbstractEventLoop) -> bool:

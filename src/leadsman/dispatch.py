@@ -8,15 +8,14 @@ A retained command is ignored: it would be made again at every reconnect.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.calls import Lanes, PlainCall
 from leadsman.clock import rfc3339
 from leadsman.command import Command, decode, validated
 from leadsman.errors import Abandoned, PayloadError, PollRefused
 from leadsman.events import CommandDone
-from leadsman.feed import Feed
 from leadsman.injection import bound
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
@@ -26,6 +25,9 @@ from leadsman.poll import Poller
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution, Rules
 from leadsman.wording import clean, told
+
+if TYPE_CHECKING:
+    from leadsman.feed import Feed
 
 LARGEST_CORRELATION = 1024
 """Bytes of correlation data that are sent back."""
@@ -142,9 +144,11 @@ class Line:
 class Dispatcher:
     """Takes commands and requests for a poll, and answers them."""
 
-    def __init__(self, mail: Mail, poller: Poller, feeds: Mapping[str, Feed], lanes: Lanes) -> None:
+    def __init__(
+        self, mail: Mail, poller: Poller, feeds: "Mapping[str, Feed]", lines: dict[str, Line], lanes: Lanes
+    ) -> None:
         self.mail = mail
-        self.lines: dict[str, Line] = {}
+        self.lines = lines
         self._poller = poller
         self._feeds = feeds
         self._lanes = lanes
@@ -157,15 +161,6 @@ class Dispatcher:
         self._outlets[command.name] = own if device is None else device.outlet
         line = self.lines[command.name] = Line(command, self, self._lanes)
         return line
-
-    def listeners(self) -> dict[str, Callable[[Received], None]]:
-        """Topic filters, and who takes what comes."""
-        topics, found = self.mail.topics, dict[str, Callable[[Received], None]]()
-        if self.lines:
-            found[topics.of("+", "set")] = self.on_set
-        if any(not poll.telemetry.job for poll in self._poller.polls.values()):
-            found[topics.of("+", "get")] = self.on_get
-        return found
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""

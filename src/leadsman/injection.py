@@ -8,6 +8,7 @@ same way. Whatever can be asked for is an `Offer`.
 import asyncio
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
@@ -60,6 +61,24 @@ class Held:
     def get(self) -> Any:
         """See `Offer`."""
         return self.value
+
+
+class ContextOffer(Held):
+    """The `Context` of one registration, made when the app runs. Who did not import its module cannot ask for it."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(object)
+
+    @property
+    def label(self) -> str:
+        """See `Offer`."""
+        return "Context"
+
+    def fits(self, wanted: type) -> bool:
+        """See `Offer`."""
+        return wanted is getattr(sys.modules.get("leadsman.context"), "Context", None)
 
 
 Needs = tuple[tuple[str, Offer], ...]

@@ -6,13 +6,15 @@ of it has its own publish rule, breaker, counters and health.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
-from leadsman.command import CommandWords
 from leadsman.errors import InvalidType
 from leadsman.injection import Handler
-from leadsman.source import SourceWords
 from leadsman.telemetry import Words
+
+if TYPE_CHECKING:
+    from leadsman.command import CommandWords
+    from leadsman.source import SourceWords
 
 H = TypeVar("H", bound=Handler)
 
@@ -71,7 +73,7 @@ class Registrar:
         """Register a handler, as `telemetry` does."""
         self.register(Registration("telemetry", name, handler, words))
 
-    def source(self, name: Names, **words: Unpack[SourceWords]) -> Callable[[H], H]:
+    def source(self, name: Names, **words: "Unpack[SourceWords]") -> Callable[[H], H]:
         """Register the decorated async generator; every reading that it yields is published at ``{prefix}/{name}/state``.
 
         It is started again when it ends, fails or falls silent. The words are those of `leadsman.source.SourceWords`.
@@ -81,11 +83,11 @@ class Registrar:
         """
         return self._decorator("source", name, words)
 
-    def add_source(self, name: Names, handler: Handler, **words: Unpack[SourceWords]) -> None:
+    def add_source(self, name: Names, handler: Handler, **words: "Unpack[SourceWords]") -> None:
         """Register a generator, as `source` does."""
         self.register(Registration("source", name, handler, words))
 
-    def command(self, name: Names, **words: Unpack[CommandWords]) -> Callable[[H], H]:
+    def command(self, name: Names, **words: "Unpack[CommandWords]") -> Callable[[H], H]:
         """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.
 
         The parameter that nothing else fills gets the payload, as its annotation says. What the function returns is
@@ -97,7 +99,7 @@ class Registrar:
         """
         return self._decorator("command", name, words)
 
-    def add_command(self, name: Names, handler: Handler, **words: Unpack[CommandWords]) -> None:
+    def add_command(self, name: Names, handler: Handler, **words: "Unpack[CommandWords]") -> None:
         """Register a command, as `command` does."""
         self.register(Registration("command", name, handler, words))
 

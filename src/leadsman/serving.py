@@ -2,23 +2,21 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import REOPENING, Slot
 from leadsman.calls import Lanes
 from leadsman.clock import system_clock
-from leadsman.command import Command
-from leadsman.context import give_context
-from leadsman.dispatch import Dispatcher
 from leadsman.errors import ConfigurationError
-from leadsman.events import AppFault, Events
-from leadsman.feed import Feed
+from leadsman.events import AppFault, Event, Events, LinkUp
 from leadsman.health import Ledger
 from leadsman.heartbeat import Heartbeat
-from leadsman.introspection.service import About, Parts, Service
+from leadsman.injection import ContextOffer
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.link import Identity, Link
@@ -29,13 +27,18 @@ from leadsman.poll import Poller
 from leadsman.reports import Log, Outages
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.execution import Snapshot, World
-from leadsman.signs import Signs
-from leadsman.source import Source
-from leadsman.store import FLOOR, Stores, state_directory
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
-from leadsman.wedged import LastResort, Wedged
-from leadsman.workers import Worker
+
+if TYPE_CHECKING:
+    from leadsman.command import Command
+    from leadsman.context import Contexts
+    from leadsman.dispatch import Dispatcher, Line
+    from leadsman.feed import Feed
+    from leadsman.introspection.service import Service
+    from leadsman.signs import Signs
+    from leadsman.source import Source
+    from leadsman.wedged import LastResort
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the parts of
@@ -43,6 +46,9 @@ the app, the connection and the adapters to close, each."""
 
 RESTARTING = ExponentialBackoff(1.0, 60.0)
 """Between the death of a part of the app and its next life."""
+
+REGISTRY_DELAY = 1.0
+"""Seconds from a connection to the registry: first readings go first."""
 
 logger = logging.getLogger("leadsman")
 
@@ -59,14 +65,16 @@ class Plan(NamedTuple):
     heartbeat: float
     slots: tuple[Slot, ...]
     telemetries: tuple[Telemetry, ...]
-    sources: tuple[Source, ...]
-    commands: tuple[Command, ...]
+    sources: "tuple[Source, ...]"
+    commands: "tuple[Command, ...]"
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
-    last_resort: LastResort | None
+    last_resort: "LastResort | None"
 
 
 async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     """Run until `stopping` is set, then end within two seconds.
+
+    Rooms that most apps do not use are entered only by those that do: an import costs a start two milliseconds.
 
     Returns:
         How many calls would not end, and had to be left behind.
@@ -78,11 +86,11 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]
-    if not (telemetries or sources or commands):
+    read: list[Telemetry | Source] = [*telemetries, *sources]
+    if not (read or commands):
         logger.warning("%s does nothing: register handlers with @app.telemetry before it runs", plan.name)
 
     ledger = Ledger()
-    read: list[Telemetry | Source] = [*telemetries, *sources]
     for each in read:
         ledger.register(each.name, each.stale_after, timers.origin)
     for command in commands:
@@ -90,41 +98,39 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
 
     identity = Identity(plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol)
     link = Link(identity, connect, Outbox(), clock, events)
-    mail, lanes, stores = Mail(world, topics, link.put), Lanes(), Stores(state_directory(plan.name))
+    mail, lanes = Mail(world, topics, link.put), Lanes()
     poller = Poller(mail, lanes)
     for telemetry in telemetries:
-        poll = poller.add(telemetry)
-        give_context(telemetry.needs, telemetry.name, poll.execution.retries, mail, stores)
-    feeds = {source.name: Feed(source, mail) for source in sources}
-    for source in sources:
-        give_context(source.needs, source.name, feeds[source.name].execution.retries, mail, stores)
-    dispatcher = Dispatcher(mail, poller, feeds, lanes)
+        poller.add(telemetry)
+    feeds = _feeds(sources, mail)
+    lines: dict[str, Line] = {}
+    dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
-        line = dispatcher.add(command)
-        give_context(command.needs, command.name, line.execution.retries, mail, stores)
-    link.listeners.update(dispatcher.listeners())
+        dispatcher().add(command)
+    contexts = _contexts(plan.name, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
+
+    service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail))
+    link.listeners[topics.introspect] = lambda received: service().on_request(received)
+    if commands:
+        link.listeners[topics.of("+", "set")] = lambda received: dispatcher().on_set(received)
+    if any(not telemetry.job for telemetry in telemetries):
+        link.listeners[topics.of("+", "get")] = lambda received: dispatcher().on_get(received)
 
     def look(name: str) -> tuple[Snapshot, float | None]:
         return poller.look(name) if name in poller.polls else (feeds[name].execution.snapshot(), None)
 
-    about = About(plan.name, plan.version, plan.leadsman, topics, str(plan.broker), plan.client_id)
-    parts = Parts(ledger, link, poller, feeds, dispatcher, plan.slots)
-    service = Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, mail)
-    link.listeners[topics.introspect] = service.on_request
+    def register(event: Event) -> None:
+        if isinstance(event, LinkUp):
+            loop.call_later(REGISTRY_DELAY, lambda: None if stopping.is_set() else service().register())
 
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
     heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
-    needs = {each.name: each.needs for each in read}
-    wedged = Wedged(plan.slots, needs, plan.last_resort, world)
-    for observer in (
-        ledger,
-        service.observe,
-        wedged.observe,
-        heartbeat.observe,
-        Outages(topics, link.put).observe,
-        Log(plan.name).observe,
-    ):
+    for observer in (ledger, heartbeat.observe, Outages(topics, link.put).observe, Log(plan.name).observe, register):
         events.subscribe(observer)
+    if plan.slots:
+        from leadsman.wedged import Wedged
+
+        events.subscribe(Wedged(plan.slots, {each.name: each.needs for each in read}, plan.last_resort, world).observe)
 
     def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
         return loop.create_task(_kept(where, run, world))
@@ -133,28 +139,90 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     lifespan = _Lifespan(plan.lifespan, world)
     await lifespan.entered_or(stopping)
     running: list[asyncio.Task[Any]] = []
-    writer = _Writer(stores, timers)
-    signs = Signs(ledger, jobs, link, timers)
+    signs = _signs(ledger, jobs, link, timers)
     if not stopping.is_set():
         tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
         poller.start()
-        signs.start(logger.warning)
+        if signs is not None:
+            signs.start(logger.warning)
         await stopping.wait()
-    signs.stop()
+    if signs is not None:
+        signs.stop()
 
-    ends = (poller.stop(_CANCEL_GRACE), dispatcher.stop(_CANCEL_GRACE), _cancelled(running, _CANCEL_GRACE))
+    ends = [poller.stop(_CANCEL_GRACE), _cancelled(running, _CANCEL_GRACE)]
+    if lines:
+        ends.append(dispatcher().stop(_CANCEL_GRACE))
     alive = sum(await asyncio.gather(*ends))
     lanes.stop()
     timers.stop()
     await _cancelled(tasks, _CLOSE)
     heartbeat.goodbye()
     closing = [loop.create_task(slot.close()) for slot in plan.slots]
-    closing += [loop.create_task(writer.finish()), loop.create_task(lifespan.leave())]
+    closing.append(loop.create_task(lifespan.leave()))
+    if contexts is not None:
+        closing.append(loop.create_task(contexts.finish()))
     if not await link.flush(_FLUSH):
         logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
     await link.close()
     return alive + await _ended(closing, _CLOSE, world)
+
+
+def _feeds(sources: "Sequence[Source]", mail: Mail) -> "dict[str, Feed]":
+    if not sources:
+        return {}
+    from leadsman.feed import Feed
+
+    return {source.name: Feed(source, mail) for source in sources}
+
+
+def _dispatcher(
+    mail: Mail, poller: Poller, feeds: "dict[str, Feed]", lines: "dict[str, Line]", lanes: Lanes
+) -> "Dispatcher":
+    from leadsman.dispatch import Dispatcher
+
+    return Dispatcher(mail, poller, feeds, lines, lanes)
+
+
+def _contexts(
+    app: str, mail: Mail, registered: Sequence[Any], readers: dict[str, Any], lines: "dict[str, Line]"
+) -> "Contexts | None":
+    """The contexts of those handlers that ask for one."""
+    asking = [each for each in registered if any(isinstance(offer, ContextOffer) for _, offer in each.needs)]
+    if not asking:
+        return None
+    from leadsman.command import Command
+    from leadsman.context import Contexts
+
+    contexts = Contexts(app, mail)
+    for each in asking:
+        owner = lines if isinstance(each, Command) else readers
+        contexts.give(each.needs, each.name, owner[each.name].execution.retries)
+    return contexts
+
+
+def _service(
+    plan: Plan,
+    ledger: Ledger,
+    link: Link,
+    poller: Poller,
+    feeds: "dict[str, Feed]",
+    lines: "dict[str, Line]",
+    mail: Mail,
+) -> "Service":
+    from leadsman.introspection.service import About, Parts, Service
+
+    about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
+    parts = Parts(ledger, link, poller, feeds, lines, plan.slots)
+    return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, mail)
+
+
+def _signs(ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers) -> "Signs | None":
+    if not os.environ.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
+        return None
+    from leadsman.signs import Signs
+
+    return Signs(ledger, jobs, link, timers)
 
 
 class _Lifespan:
@@ -206,28 +274,6 @@ class _Lifespan:
                 where = "entering the lifespan; it is tried again"
                 self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
             await self._world.timers.sleep(REOPENING.delay(attempt))
-
-
-class _Writer:
-    """Writes the stores that changed, every `FLOOR` seconds and at the end, in a thread. An alarm in the heap."""
-
-    def __init__(self, stores: Stores, timers: Timers) -> None:
-        self._stores = stores
-        self._timers = timers
-        self._worker = Worker("stores")
-        timers.add(timers.origin + FLOOR, self)
-
-    def ring(self, now: float) -> None:
-        """Write, if there is anything to write."""
-        self._timers.add(now + FLOOR, self)
-        if self._stores.changed:
-            self._worker.submit(self._stores.save)
-
-    async def finish(self) -> None:
-        """Write what is left."""
-        if self._stores.used:
-            await asyncio.wrap_future(self._worker.submit(self._stores.save))
-        self._worker.stop()
 
 
 async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: World) -> None:

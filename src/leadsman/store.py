@@ -5,6 +5,7 @@ written beside its place and renamed over it (`rename(2)` is atomic), so a cut o
 one. What cannot be read is kept aside and told; what cannot be written is told once, and the app goes on.
 """
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -17,7 +18,9 @@ from urllib.parse import quote
 
 from leadsman.errors import InvalidType
 from leadsman.reading import plain
+from leadsman.timers import Timers
 from leadsman.wording import told
+from leadsman.workers import Worker
 
 FLOOR = 60.0
 """Seconds between two writes of a store, at the least: 1,440 a day at most, of one block each."""
@@ -123,6 +126,28 @@ class Stores:
         """Write what differs. Blocks."""
         for store in list(self._stores.values()):
             store.save()
+
+
+class Writer:
+    """Writes the stores that changed, every `FLOOR` seconds and at the end, in a thread. An alarm in the heap."""
+
+    def __init__(self, stores: Stores, timers: Timers) -> None:
+        self._stores = stores
+        self._timers = timers
+        self._worker = Worker("stores")
+        timers.add(timers.origin + FLOOR, self)
+
+    def ring(self, now: float) -> None:
+        """Write, if there is anything to write."""
+        self._timers.add(now + FLOOR, self)
+        if self._stores.changed:
+            self._worker.submit(self._stores.save)
+
+    async def finish(self) -> None:
+        """Write what is left."""
+        if self._stores.used:
+            await asyncio.wrap_future(self._worker.submit(self._stores.save))
+        self._worker.stop()
 
 
 def _encoded(values: dict[str, Any]) -> bytes:

@@ -4,17 +4,15 @@ Looking changes nothing. There is no secret in it: adapters and handlers are tol
 address, and everything that a person wrote passes `leadsman.wording.clean`.
 """
 
-import platform
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import Slot
 from leadsman.clock import rfc3339
 from leadsman.command import Command, decode
-from leadsman.dispatch import Dispatcher, answer_to
+from leadsman.dispatch import Line, answer_to
 from leadsman.errors import PayloadError
-from leadsman.events import Event, LinkUp
-from leadsman.feed import Feed
 from leadsman.health import Ledger, is_stale
 from leadsman.introspection.registered import registrations
 from leadsman.mqtt.connection import Received
@@ -28,6 +26,7 @@ from leadsman.telemetry import Telemetry
 from leadsman.wording import clean, suggestion, told
 
 if TYPE_CHECKING:
+    from leadsman.feed import Feed
     from leadsman.introspection.document import AppSection, DeviceSection, Introspection, MqttSection, Registry, Runtime
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
@@ -54,8 +53,8 @@ class Parts(NamedTuple):
     ledger: Ledger
     link: Link
     poller: Poller
-    feeds: Mapping[str, Feed]
-    dispatcher: Dispatcher
+    feeds: "Mapping[str, Feed]"
+    lines: Mapping[str, Line]
     slots: Sequence[Slot]
 
 
@@ -70,13 +69,12 @@ class Service:
         self._mail = mail
         self._registered = registrations(registered)
         self._jobs = {each.name for each in registered if isinstance(each, Telemetry) and each.job}
-        self._started = mail.world.clock.monotonic()
+        self._started = mail.world.timers.origin
 
-    def observe(self, event: Event) -> None:
-        """Put the registry there with every new connection."""
-        if isinstance(event, LinkUp):
-            registry = encode(registry_of(self._about, self._registered, self._jobs))
-            self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
+    def register(self) -> None:
+        """Put the registry there."""
+        registry = encode(registry_of(self._about, self._registered, self._jobs))
+        self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
     def on_request(self, received: Received) -> None:
         """Somebody asks."""
@@ -152,11 +150,11 @@ class Service:
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.ledger.entities[name]
-        feed, line, next_poll = parts.feeds.get(name), parts.dispatcher.lines.get(name), None
+        feed, line, next_poll = parts.feeds.get(name), parts.lines.get(name), None
         if name in parts.poller.polls:
             snapshot, next_poll = parts.poller.look(name)
         else:
-            execution = feed.execution if feed is not None else parts.dispatcher.lines[name].execution
+            execution = feed.execution if feed is not None else parts.lines[name].execution
             snapshot = execution.snapshot()
         opened = snapshot.opened_at
         found: Any = {
@@ -189,7 +187,7 @@ def app_section(about: About) -> "AppSection":
         "version": clean(about.version),
         "prefix": about.topics.prefix,
         "leadsman": about.leadsman,
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
     }
 
 
