@@ -20,12 +20,12 @@ def run(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Say what is wrong with an app, or show what it is."""
-    from leadsman.cli.inspect import registered, show, show_settings
+    from leadsman.cli.inspect import registrations, show, show_settings
 
     app = _loaded(options)
     show_settings(app)
     print(f"\nbroker {app.broker}, client id {app.client_id}")
-    show(registered(app), as_json=False)
+    show(registrations(app), as_json=False)
     if not (app.telemetries or app.sources or app.commands):
         raise InvalidValue(f"the app {app.name!r} registers nothing; decorate a function with @app.telemetry")
     print("\nok")
@@ -34,14 +34,14 @@ def check(options: argparse.Namespace) -> int:
 
 def inspect(options: argparse.Namespace) -> int:
     """Show what is registered, or how it is doing."""
-    from leadsman.cli.inspect import registered, show
+    from leadsman.cli.inspect import registrations, show
 
     if options.target is None and options.prefix is None:
         raise LeadsmanError("say which app: MODULE:APP, or --prefix of a running one")
     app = _loaded(options) if options.target else None
     if not (options.live or options.prefix):
         assert app is not None  # there is a target, as there is no prefix
-        document = registered(app)
+        document = registrations(app)
         if options.device:
             document["devices"] = {name: each for name, each in document["devices"].items() if name in options.device}
         show(document, as_json=options.json)

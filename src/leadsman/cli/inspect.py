@@ -8,19 +8,26 @@ from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli.tables import table
 from leadsman.durations import human
-from leadsman.introspection.registered import registrations
+from leadsman.introspection.registered import registered
 from leadsman.introspection.service import About, app_section
 from leadsman.wording import clean
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection
+    from leadsman.command import Command
+    from leadsman.introspection.document import Introspection, Registered
+    from leadsman.source import Source
+    from leadsman.telemetry import Telemetry
 
 
-def registered(app: App) -> "Introspection":
+def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: what is registered."""
     about = About(app.name, app.version, __version__, app.topics, str(app.broker), app.client_id)
     jobs = {name for name, each in app.telemetries.items() if each.job}
-    found = registrations([*app.telemetries.values(), *app.sources.values(), *app.commands.values()])
+    found: dict[str, list[Registered]] = {}
+    everything: list[Telemetry | Source | Command] = [*app.telemetries.values(), *app.sources.values()]
+    everything += app.commands.values()
+    for each in everything:
+        found.setdefault(each.name, []).append(registered(each))
     return {
         "app": app_section(about),
         "devices": {name: {"registrations": each} for name, each in found.items() if name not in jobs},

@@ -1,6 +1,6 @@
 """Registrations, written down: what the app's decorators were told."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadsman.adapters.adapter import Slot
@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
 
 
-def registrations(registered: Iterable[Telemetry | Source | Command]) -> "dict[str, list[Registered]]":
-    """All registrations by name."""
-    found: dict[str, list[Registered]] = {}
-    for each in registered:
-        found.setdefault(each.name, []).append(_registered(each))
-    return found
+def kind_of(each: Telemetry | Source | Command) -> str:
+    """The decorator that it was registered with."""
+    if isinstance(each, Telemetry):
+        return "periodic" if each.job else "telemetry"
+    return "source" if isinstance(each, Source) else "command"
 
 
-def _registered(each: Telemetry | Source | Command) -> "Registered":
-    told: Any = {"handler": clean(name_of(each.handler)), "needs": _adapters(each.needs), "enabled": each.enabled}
+def registered(each: Telemetry | Source | Command) -> "Registered":
+    """One registration."""
+    told: Any = {
+        "kind": kind_of(each),
+        "handler": clean(name_of(each.handler)),
+        "needs": _adapters(each.needs),
+        "enabled": each.enabled,
+    }
     match each:
         case Telemetry():
             own = {
-                "kind": "periodic" if each.job else "telemetry",
                 "interval": each.interval,
                 "schedule": None if each.cron is None else each.cron.expression,
                 **_rules(each.rules),
@@ -41,12 +45,12 @@ def _registered(each: Telemetry | Source | Command) -> "Registered":
             if not each.job:
                 own |= _publishing(each) | {"throttle": each.throttle}
         case Source():
-            own = {"kind": "source", **_rules(each.rules), **_publishing(each)}
+            own = {**_rules(each.rules), **_publishing(each)}
             own |= {"stale_after": each.stale_after, "silence": each.silence}
         case Command():
-            own = {"kind": "command", "timeout": each.timeout, "group": each.group, "queue": each.queue}
+            own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
             own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
-    return own | told  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
+    return told | own  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
 
 
 def _rules(rules: Rules) -> Mapping[str, Any]:

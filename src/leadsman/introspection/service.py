@@ -14,7 +14,7 @@ from leadsman.command import Command, decode
 from leadsman.dispatch import Line, answer_to
 from leadsman.errors import PayloadError
 from leadsman.health import Ledger, is_stale
-from leadsman.introspection.registered import registrations
+from leadsman.introspection.registered import kind_of, registered
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -62,18 +62,20 @@ class Service:
     """Answers introspection of one running app."""
 
     def __init__(
-        self, about: About, registered: Sequence[Telemetry | Source | Command], parts: Parts, mail: Mail
+        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, mail: Mail
     ) -> None:
         self._about = about
         self._parts = parts
         self._mail = mail
-        self._registered = registrations(registered)
-        self._jobs = {each.name for each in registered if isinstance(each, Telemetry) and each.job}
+        self._registered: dict[str, list[Telemetry | Source | Command]] = {}
+        for each in everything:
+            self._registered.setdefault(each.name, []).append(each)
+        self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
         self._started = mail.world.timers.origin
 
     def register(self) -> None:
         """Put the registry there."""
-        registry = encode(registry_of(self._about, self._registered, self._jobs))
+        registry = encode(registry_of(self._about, self._registered))
         self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
     def on_request(self, received: Received) -> None:
@@ -143,7 +145,7 @@ class Service:
         }
 
     def _device(self, name: str, now: float, wall: float) -> "DeviceSection":
-        found: DeviceSection = {"registrations": self._registered[name]}
+        found: DeviceSection = {"registrations": [registered(each) for each in self._registered[name]]}
         if name in self._parts.ledger.entities:
             found["runtime"] = self._runtime(name, now, wall)
         return found
@@ -191,14 +193,14 @@ def app_section(about: About) -> "AppSection":
     }
 
 
-def registry_of(about: About, registered: Mapping[str, Sequence[Any]], jobs: set[str]) -> "Registry":
+def registry_of(about: About, everything: Mapping[str, Sequence[Telemetry | Source | Command]]) -> "Registry":
     """The registry."""
     topics = about.topics
     devices: dict[str, Any] = {}
-    for name, told_of in registered.items():
-        if name in jobs:
+    for name, told_of in everything.items():
+        kinds = [kind_of(each) for each in told_of if each.enabled]
+        if "periodic" in kinds:
             continue
-        kinds = [each["kind"] for each in told_of if each["enabled"]]
         words = {
             "state": topics.state(name),
             "availability": topics.availability(name),
