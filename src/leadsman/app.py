@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadsman._version import __version__
@@ -13,12 +14,13 @@ from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import ContextOffer, Held, Offer
+from leadsman.injection import ContextOffer, Held, Offer, name_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registrar import Device, Registrar, Registration, expanded
 from leadsman.telemetry import Telemetry, register
+from leadsman.wording import told
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -141,7 +143,7 @@ class App(Registrar):
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)
         if self._adapters is not None:
-            self._slots = slots_of(self._adapters(loaded.settings))
+            self._slots = slots_of(_asked("adapters", self._adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
         self._loaded = loaded
         for registration in waiting:
@@ -233,7 +235,10 @@ class App(Registrar):
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
     def _expand(self, registration: Registration, settings: Any) -> None:
-        for name, device in expanded(registration.names, settings):
+        names = registration.names
+        if callable(names):
+            names = _asked(f"the names of {name_of(registration.handler)}", names, settings)
+        for name, device in expanded(names):
             self._add(registration, name, device)
 
     def _add(self, registration: Registration, name: Any, device: Device) -> None:
@@ -321,6 +326,21 @@ def broker_of(entries: "Mapping[str, Entry]") -> Broker:
     except ConfigurationError as error:
         origins = ", ".join(sorted({entry.origin for entry in section.values()}))
         raise type(error)(f"{error} (from {origins})") from None
+
+
+def _asked(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
+    """What a function of the user's makes of the settings. Raises `InvalidValue` for whatever it raises."""
+    try:
+        return function(settings)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        code = trace.tb_frame.f_code if trace is not None else function.__code__
+        where = f"{Path(code.co_filename).name} line {trace.tb_lineno if trace is not None else code.co_firstlineno}"
+        raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {told(error)}") from error
 
 
 def _text(value: object, what: str) -> str:

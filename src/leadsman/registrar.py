@@ -156,20 +156,17 @@ class Router(Registrar):
         self.registrations.append(registration)
 
 
-def expanded(names: Names, settings: Any) -> list[tuple[Any, Device]]:
-    """The devices that names stand for.
+def expanded(names: Any) -> list[tuple[Any, Device]]:
+    """The devices that names stand for, once no function of the settings hides them.
 
     Raises:
         InvalidType: they are neither names nor a mapping of names.
     """
-    if callable(names):
-        names = names(settings)
     if isinstance(names, str):
         return [(names, Device())]
     if isinstance(names, Mapping):
         return [(name, each if isinstance(each, Device) else Device(each)) for name, each in names.items()]
-    given: Any = names
-    if isinstance(given, list | tuple | set | frozenset):
+    if isinstance(names, list | tuple | set | frozenset):
         return [(name, Device()) for name in names]
     raise InvalidType(
         f"the device name is {names!r}; write text, a list of names, or a dict of names with their settings"
@@ -182,7 +179,7 @@ def _prefixed(prefix: str, names: Names) -> Names:
     if isinstance(names, Mapping):
         return {f"{prefix}_{name}": each for name, each in names.items()}
     if callable(names):
-        return lambda settings: {f"{prefix}_{name}": each for name, each in expanded(names, settings)}
+        return lambda settings: {f"{prefix}_{name}": each for name, each in expanded(names(settings))}
     return [f"{prefix}_{name}" for name in names]
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 import logging
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from leadsman import App, CircuitBreaker, Context, Device, Every, FixedBackoff, Router
 from leadsman.context import _target
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, ResultError
+from leadsman.settings.sources import Where
 from leadsman.store import Store, Stores, state_directory
 from leadsman.testing import Scripted, fail
 from leadsman.testing.loop import START
@@ -547,3 +549,54 @@ def test_an_unknown_need_is_refused_with_what_there_is():
 
         @app.telemetry("d", interval=5)
         async def read(thing: Nowhere): ...
+
+
+def test_a_test_reads_neither_environment_nor_files(harness, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("APP_OFFSET", "3")
+    (tmp_path / "leadsman.toml").write_text("nonsense = ")
+    app = App("app", settings=Settings)
+
+    @app.telemetry(lambda settings: list(settings.rooms), interval=10)
+    async def read(settings: Settings):
+        return {"offset": settings.offset}
+
+    running = harness(app, settings={"rooms": {"kitchen": {"address": 3}}, "bus.port": "/dev/x"})
+    running.run(1)
+
+    assert running.states("kitchen") == [{"offset": 0.0}]
+    assert app.settings.bus.port == "/dev/x"
+
+
+@pytest.mark.parametrize("where", ["names", "adapters"])
+def test_a_function_of_the_settings_that_raises_is_a_named_error_with_its_line(where):
+    def wrong(settings):
+        raise KeyError("port")
+
+    app = App("app", settings=Settings, adapters=wrong if where == "adapters" else ())
+    app.add_telemetry(wrong if where == "names" else "d", Scripted(READING), interval=5)
+
+    with pytest.raises(InvalidValue, match=rf"{where}.*: test_surface.py line \d+: KeyError: 'port'"):
+        app.load(Where.nowhere({}))
+
+
+def test_a_part_of_the_app_that_dies_is_told_and_started_again_ever_more_slowly(harness, monkeypatch):
+    from leadsman.heartbeat import Heartbeat
+
+    deaths = []
+
+    async def dying(heartbeat):
+        deaths.append(asyncio.get_running_loop().time())
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Heartbeat, "run", dying)
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING), interval=10)
+    running = harness(app)
+    running.run("5m")
+
+    assert running.faults()[0]["where"] == "the heartbeat"
+    assert len(running.states("d")) == 31
+    waits = [after - before for before, after in itertools.pairwise(deaths)]
+    assert waits[0] < 2 < waits[3] < 40
+    assert 7 <= len(deaths) <= 11

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from leadsman.app import App, broker_of
-from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
+from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 
@@ -128,12 +128,5 @@ def _loaded(options: argparse.Namespace) -> App:
     from leadsman.cli.target import load_target
 
     app = load_target(options.target)
-    try:
-        app.load(_where(options))
-    except ConfigurationError:
-        raise
-    except Exception as error:  # a function of the user's, that makes adapters or names of the settings
-        from leadsman.cli.target import where_of
-
-        raise InvalidValue(f"{where_of(error)}: {type(error).__name__}: {error}") from None
+    app.load(_where(options))
     return app

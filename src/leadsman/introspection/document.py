@@ -83,6 +83,10 @@ class Runtime(TypedDict):
     last_duration: float | None
     """Of the last poll that succeeded, retries included."""
     next_due_at: str | None
+    deferred_until: str | None
+    """Polls before it are skipped, because the device asked for it; None while nothing can ask."""
+    held: bool
+    """Whether it keeps still until somebody releases it; False while nothing holds."""
     missed_polls: int
     restarts: NotRequired[int]
     """Of a source: how often its generator was started again."""

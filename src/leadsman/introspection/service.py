@@ -173,6 +173,8 @@ class Service:
             "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
+            "deferred_until": None,
+            "held": False,
             "missed_polls": health.missed,
         }
         if feed is not None:

@@ -47,14 +47,19 @@ class Where(NamedTuple):
     """Of ``leadsman.toml`` and ``.env``, where nothing else is said."""
     config: Path | None = None
     """The file, and no other."""
-    flags: Mapping[str, str] = {}
-    """Values by dotted path, from the command line."""
+    flags: Mapping[str, Any] = {}
+    """Values by dotted path, from the command line or from a test."""
     secrets: Path = RUN_SECRETS
 
     @classmethod
     def here(cls, config: Path | None = None, flags: Mapping[str, str] | None = None) -> "Where":
         """This process's environment and working directory."""
         return cls(os.environ, Path.cwd(), config, flags or {})
+
+    @classmethod
+    def nowhere(cls, flags: Mapping[str, Any]) -> "Where":
+        """Neither environment nor files, so that a test gives the same everywhere."""
+        return cls({}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
 def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ def harness() -> Iterator[Callable[..., Harness]]:
     """Run an app in virtual time: ``harness(app)`` serves it until the end of the test."""
     with ExitStack() as stack:
 
-        def start(app: App, **options: float) -> Harness:
+        def start(app: App, **options: Any) -> Harness:
             return stack.enter_context(Harness(app, **options))
 
         yield start

@@ -1,12 +1,13 @@
 """An app under virtual time, with a broker in memory: ten devices, one reading a minute, a whole day, in a second or two."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from leadsman.app import App
 from leadsman.durations import Duration, seconds
+from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
 
@@ -16,12 +17,22 @@ class Harness:
 
     Args:
         app: what to run.
+        settings: of the app, by dotted path, such as ``{"boiler.port": "/dev/x"}``. Environment and files are not read, so
+            that a test gives the same everywhere; an app that is loaded already stays as it is.
         wall: epoch seconds at the start.
         patience: real seconds before a blocked thread no longer holds up the time.
     """
 
-    def __init__(self, app: App, *, wall: float = START, patience: float = 5.0) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        wall: float = START,
+        patience: float = 5.0,
+    ) -> None:
         self.app = app
+        self._settings = settings or {}
         self.broker = MemoryBroker()
         self.loop = VirtualLoop(wall, patience)
         self.left_behind = 0
@@ -31,6 +42,7 @@ class Harness:
         self._serving: asyncio.Task[int] | None = None
 
     def __enter__(self) -> Self:
+        self.app.load(Where.nowhere(self._settings))
         self._serving = self.loop.create_task(self.app.serve(self.broker.connect))
         return self
 
