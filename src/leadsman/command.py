@@ -134,7 +134,7 @@ def decode(payload: bytes) -> tuple[Any, Any]:
         is text, as ``mosquitto_pub -m on`` sends it.
 
     Raises:
-        PayloadError: too large, too deep, no UTF-8, or broken JSON.
+        PayloadError: too large, too deep, no UTF-8, broken JSON, or what cannot be answered with.
     """
     if len(payload) > MOST_BYTES:
         raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
@@ -152,6 +152,10 @@ def decode(payload: bytes) -> tuple[Any, Any]:
         return text, None
     if _deeper(value, MOST_DEPTH):
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
+    if not _finite(value):  # 1e999 is JSON, and more than a float holds
+        raise PayloadError("the payload holds an infinite number")
+    if "\\u" in text and not _encodable(value):
+        raise PayloadError("the payload holds half a surrogate pair, which UTF-8 cannot carry")
     transaction = value.pop("transaction", None) if isinstance(value, dict) else None
     return value, transaction
 
@@ -186,6 +190,14 @@ def _finite(value: Any) -> bool:
         return all(_finite(each) for each in value)
     inner = getattr(value, "__dict__", None)
     return True if inner is None or isinstance(value, Enum) else _finite(inner)
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse_constant(name: str) -> Any:

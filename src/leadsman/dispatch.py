@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadsman.calls import Lanes, PlainCall
 from leadsman.clock import rfc3339
 from leadsman.command import Command, decode, validated
-from leadsman.errors import Abandoned, PayloadError, PollRefused
-from leadsman.events import CommandDone
+from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError, PollRefused
+from leadsman.events import AppFault, CommandDone
 from leadsman.injection import bound
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
@@ -107,8 +107,21 @@ class Line:
 
     def _settle(self, result: Any, error: BaseException | None) -> None:
         made, self._made_for = self._made_for, None
-        if made is not None:
+        if made is None:
+            return
+        try:
             self._dispatcher.made(self, made.received, made.transaction, result, error, self._began)
+        except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
+            world = self._dispatcher.mail.world
+            where = f"answering a command of {self.command.name}"
+            world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, fault))
+
+    def end(self) -> None:
+        """The app stopped: say so to whoever waits for an answer."""
+        self._settle(None, DeviceUnavailable("the app stopped before the command had ended"))
+        while self.waiting:
+            self._made_for = self.waiting.popleft()
+            self._settle(None, DeviceUnavailable("the app stopped; the command was not made"))
 
     def begin(self, command: _Waiting) -> None:
         """Make a command, and then what has come to wait behind it."""
@@ -164,14 +177,15 @@ class Dispatcher:
 
     async def stop(self, grace: float) -> int:
         """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
-        tasks = [line.task for line in self.lines.values() if line.task is not None]
-        for line in self.lines.values():
-            line.waiting.clear()
-        for task in tasks:
-            task.cancel()
+        busy = [line for line in self.lines.values() if line.task is not None]
+        tasks = [line.task for line in busy if line.task is not None]
         if not tasks:
             return 0
+        for task in tasks:
+            task.cancel()
         _, pending = await asyncio.wait(tasks, timeout=grace)
+        for line in busy:
+            line.end()
         return len(pending)
 
     def on_set(self, received: Received) -> None:

@@ -14,7 +14,7 @@ class Notifier:
         self.watchdog = watchdog
         """Seconds between two signs of life at the most; None when nobody waits for them (sd_watchdog_enabled(3))."""
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
     @classmethod

@@ -1,6 +1,11 @@
+import contextlib
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field, SecretStr
 
 from leadsman import App
@@ -264,8 +269,14 @@ def test_an_app_without_settings_names_unknown_keys_and_reads_its_broker(here):
     app.load(here.where())
     assert str(app.broker) == "mqtt://broker:1884"
 
-    with pytest.raises(SettingsError, match="this app has no settings"):
-        load("house", None, here.where(HOUSE_LEVEL="1"))
+    with pytest.raises(SettingsError, match=r"level: unknown \(from flag level\); this app has no settings"):
+        load("house", None, here.where(flags={"level": "1"}))
+
+
+def test_an_app_without_settings_has_no_claim_to_variables_that_begin_as_its_name(here):
+    here.file("HOUSE_HOME=/x", ".env").secret("house_key", "x")
+
+    assert load("house", None, here.where(HOUSE_ENV="production")).rows == ()
 
 
 @pytest.mark.parametrize(
@@ -323,3 +334,14 @@ def test_a_file_is_found_where_systemd_says(here, tmp_path):
     here.file("level = 7")
 
     assert here.load(CONFIGURATION_DIRECTORY=str(etc)).settings.level == 8
+
+
+@given(st.text(max_size=80))
+def test_any_text_as_dotenv_or_toml_is_read_or_a_named_error(text):
+    with tempfile.TemporaryDirectory() as directory:
+        for name in (".env", "leadsman.toml", "leadsman.yaml"):
+            path = Path(directory) / name
+            path.write_bytes(text.encode("utf-8", "surrogatepass"))
+            with contextlib.suppress(SettingsError):
+                load("house", Settings, Where({}, Path(directory), None, {}, Path(directory) / "none"))
+            path.unlink()

@@ -98,6 +98,9 @@ def test_payloads_arrive_as_people_send_them(harness, annotation, payload, got):
         (b"\xff\xfe", "no UTF-8"),
         (b'{"degrees": ' + b"[" * 30 + b"]" * 30 + b"}", "nested deeper"),
         (b"[" * 60_000, "nested deeper"),
+        (b'{"degrees": 1e999}', "an infinite number"),
+        (b'{"degrees": 21, "transaction": 1e999}', "an infinite number"),
+        (b'{"degrees": 21, "transaction": "\\ud800"}', "half a surrogate pair"),
         (b" " * 70_000, "are allowed"),
         (b'"' + b"\x1b[31m" * 3 + b'"', "broken JSON"),
     ],
@@ -121,6 +124,22 @@ def test_what_is_wrong_with_a_payload_is_told_and_the_handler_not_called(harness
     assert result["error"].isprintable()
     send(running, {"degrees": 21})
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("payload", [b"nan", b'"NaN"', b"-inf", b'"Infinity"', b"1e999"])
+def test_a_number_that_is_none_is_refused_in_every_spelling(harness, payload):
+    made = []
+
+    async def level(value: float):
+        made.append(value)
+
+    running = harness(app_with(level))
+    running.run(1)
+
+    send(running, payload)
+
+    assert made == []
+    assert "infinite number" in results(running)[0]["error"]
 
 
 def test_a_command_that_fails_is_told_and_never_made_again(harness):
@@ -232,6 +251,30 @@ def test_a_command_that_hangs_ends_at_its_timeout_and_the_next_one_is_made(harne
 
     assert made == [1, 2]
     assert [each["status"] for each in results(running)] == ["error", "ok"]
+
+
+def test_whoever_waits_for_an_answer_when_the_app_stops_gets_one(harness):
+    made = []
+
+    async def slow(number: int):
+        made.append(number)
+        await asyncio.sleep(10)
+
+    running = harness(app_with(slow))
+    running.run(1)
+    for number in (1, 2, 3):
+        running.broker.send("app/boiler/set", {"number": number}, response_topic="app/answers")
+        running.broker.send("app/boiler/set", str(number), response_topic="app/answers")
+    running.run(1)
+    running.stop()
+
+    told = [each.json["error"] for each in running.broker.messages("app/answers")]
+    assert made == [1]
+    assert [error.split(": ")[1][:40] for error in told if error.startswith("DeviceUnavailable")] == [
+        "the app stopped before the command had e",
+        "the app stopped; the command was not mad",
+        "the app stopped; the command was not mad",
+    ]
 
 
 def test_a_command_that_swallows_its_cancellation_is_answered_all_the_same(harness):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from leadsman.errors import SettingsError
-from leadsman.settings.sources import BROKER, Entry, Where, gathered, read_text, variable
+from leadsman.settings.sources import BROKER, RANKS, Entry, Where, gathered, read_text, variable
 from leadsman.wording import clean, suggestion
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     tree: dict[str, Any] = {}
     origins: dict[tuple[str, ...], Entry] = {}
     for entry in gathered(app, where, lambda path: _knows(model, path)):
+        if model is None and entry.path[0] != BROKER and RANKS[entry.rank] in (".env", "environment", "secret"):
+            continue  # without settings the app has no claim to variables that begin as its name does
         entry = entry._replace(path=_known_case(entry.path, tree, model))
         try:
             value = _value(entry)
