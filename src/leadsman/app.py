@@ -137,8 +137,7 @@ class App(Registrar):
         loaded = load(self.name, self._model if self._given is None else None, where or Where.here())
         if self._given is not None:
             loaded = loaded._replace(settings=self._given, rows=loaded.rows + rows_of(self._given))
-        flagged = any(entry.rank == 5 for entry in loaded.broker.values())
-        if self._broker is None or flagged or not self._fixed_broker:
+        if not self._fixed_broker or any(key in loaded.broker and loaded.broker[key].flag for key in ("url", "host")):
             self._broker = broker_of(loaded.broker)
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)

@@ -7,6 +7,7 @@ the beat is overdue the thread reads the stack of the loop's own thread and tell
 import asyncio
 import logging
 import math
+import os
 import sys
 import threading
 import time
@@ -79,13 +80,11 @@ class StallWatch:
 
 
 def _who(frame: FrameType) -> str:
-    """The innermost function that is neither ours nor the standard library's."""
-    innermost, found = frame, None
-    at: FrameType | None = frame
-    while at is not None and found is None:
-        name = at.f_code.co_filename
-        if not name.startswith((_OURS, _STANDARD, "<")) or "site-packages" in name:
-            found = at
+    """The handler: the outermost function that leadsman called and that is not its own; else the innermost one."""
+    chosen, at = frame, frame
+    while at.f_back is not None:
+        caller = at.f_back.f_code.co_filename
+        if caller.startswith(_OURS) and not at.f_code.co_filename.startswith((_OURS, _STANDARD + os.sep + "asyncio")):
+            chosen = at
         at = at.f_back
-    chosen = found or innermost
-    return f"{chosen.f_code.co_name} ({Path(chosen.f_code.co_filename).name}:{chosen.f_lineno})"
+    return f"{chosen.f_code.co_qualname} ({Path(chosen.f_code.co_filename).name}:{chosen.f_lineno})"

@@ -38,6 +38,11 @@ class Entry(NamedTuple):
     text: bool = True
     """Whether it was given as text, and may stand for a number or for JSON."""
 
+    @property
+    def flag(self) -> bool:
+        """Whether it came from the command line."""
+        return RANKS[self.rank] == "flag"
+
 
 class Where(NamedTuple):
     """Where to look."""
