@@ -24,7 +24,7 @@ class Feed:
     """One source. An alarm in the heap: it rings when the source may have fallen silent."""
 
     __slots__ = (
-        "_mail", "_run", "_silent", "_started", "execution", "failures", "heard_at", "outlet", "restarts", "source",
+        "_mail", "_run", "_silent", "_slot", "_started", "execution", "failures", "heard_at", "outlet", "restarts", "source",
     )  # fmt: skip
 
     def __init__(self, source: Source, mail: Mail) -> None:
@@ -40,6 +40,7 @@ class Feed:
         self._mail = mail
         self._run: asyncio.Task[Any] | None = None
         self._silent = 0
+        self._slot = 0
         self._started = 0.0
 
     async def run(self) -> None:
@@ -69,13 +70,13 @@ class Feed:
         self._run = asyncio.current_task()
         self._silent = 0
         self._started = self._mail.world.clock.monotonic()
-        slot = None if silence is None else timers.add(self._started + silence, self)
+        if silence is not None:
+            self._slot = timers.add(self._started + silence, self)
         try:
             await self.execution.run()
         finally:
             self._run = None
-            if slot is not None:
-                timers.remove(slot, self)
+            timers.remove(self._slot, self)
 
     async def _readings(self) -> None:
         """Take readings until the generator has no more; to end after some of them is no failure."""
@@ -89,8 +90,8 @@ class Feed:
                 taken += 1
                 if taken % _AT_A_STRETCH == 0:
                     await asyncio.sleep(0)
-        except asyncio.CancelledError as error:
-            if self._silent and task.uncancel() == 0:
+        except (asyncio.CancelledError, Exception) as error:
+            if self._silent and task.uncancel() == 0:  # also where clean-up made another error of the cancellation
                 raise self._silence() from error
             raise
         finally:
@@ -143,8 +144,8 @@ class Feed:
             return
         due = max(self.heard_at, self._started) + silence
         if due > now + 0.001:
-            self._mail.world.timers.add(due, self)
+            self._slot = self._mail.world.timers.add(due, self)
             return
         self._silent = 1
         run.cancel()
-        self._mail.world.timers.add(now + GRACE, self)
+        self._slot = self._mail.world.timers.add(now + GRACE, self)

@@ -105,6 +105,48 @@ def test_a_silent_source_is_cancelled_and_started_again(harness):
     assert running.errors("meter")[0]["type"] == "DeviceTimeout"
 
 
+def test_a_source_whose_clean_up_fails_is_started_again(harness):
+    starts = []
+
+    async def dirty():
+        starts.append(1)
+        try:
+            yield {"n": len(starts)}
+            await asyncio.sleep(10_000)
+        finally:
+            raise OSError("the port is gone")
+
+    running = harness(app_with(dirty, silence="1m", backoff=FixedBackoff(5, jitter=0)))
+    running.run("5m")
+
+    assert len(starts) == 5
+    assert running.errors("meter")[0]["type"] == "DeviceTimeout"
+
+
+def test_a_source_that_ends_again_and_again_leaves_nothing_behind(harness):
+    async def short():
+        for _ in range(2):
+            yield {"n": 1}
+            await asyncio.sleep(20)
+
+    running = harness(app_with(short, silence="30s", backoff=FixedBackoff(1, jitter=0)))
+    running.run("10m")
+    few = alarms(running)
+    running.run("10h")
+
+    assert alarms(running) == few
+
+
+def alarms(running):
+    """Timers of the loop, and alarms in the heap."""
+    import gc
+
+    from leadsman.timers import Timers
+
+    heaps = [each for each in gc.get_objects() if isinstance(each, Timers) and each._loop is running.loop]
+    return sum(len(slot) for heap in heaps for slot in heap._slots.values())
+
+
 def test_a_source_that_swallows_its_cancellation_is_told_once(harness):
     async def stubborn():
         yield {"n": 1}
