@@ -14,7 +14,7 @@ from typing import Any
 
 from leadsman.calls import Lanes, PlainCall
 from leadsman.durations import human
-from leadsman.errors import Abandoned, PollRefused, ResultError
+from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import AppFault, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet
@@ -25,6 +25,9 @@ from leadsman.telemetry import Telemetry
 
 CLOCK_CHECK = 30.0
 """Seconds between two looks at the wall clock while a cron handler waits: a step of the clock is noticed within them."""
+
+MOST_ASKING = 16
+"""Who may wait for one poll at a time: a handler that hangs must not gather them without end."""
 
 Answer = Callable[[dict[str, Any] | BaseException | None], None]
 """Takes what came of a poll that somebody asked for: the fields, None for nothing to tell, or the error."""
@@ -155,7 +158,8 @@ class Poller:
         """Poll a device now, or wait for the poll under way. The schedule stays as it is.
 
         Raises:
-            PollRefused: asked again within the handler's `throttle`, the circuit is open, or an earlier call still hangs.
+            PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs, or
+                `MOST_ASKING` others wait already.
         """
         poll, now = self.polls[name], self.world.clock.monotonic()
         if poll.task is None:
@@ -169,7 +173,10 @@ class Poller:
                 )
             poll.asked_at = now
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
-        self._asked.setdefault(name, []).append(answer)
+        asking = self._asked.setdefault(name, [])
+        if len(asking) >= MOST_ASKING:
+            raise PollRefused(f"{MOST_ASKING} others wait for the poll under way")
+        asking.append(answer)
 
     def look(self, name: str) -> tuple[Snapshot, float | None]:
         """What a device's execution remembers, and when it will be asked next: epoch seconds, or None for never.
@@ -193,6 +200,9 @@ class Poller:
         pending: set[asyncio.Task[None]] = set()
         if tasks:
             _, pending = await asyncio.wait(tasks, timeout=grace)
+        for name in list(self._asked):
+            for answer in self._asked.pop(name):
+                answer(DeviceUnavailable("the app stopped before the poll had ended"))
         return len(pending)
 
     def on_due(self, poll: Poll, now: float) -> None:

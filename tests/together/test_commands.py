@@ -523,6 +523,25 @@ def test_whoever_asks_while_a_poll_is_under_way_gets_what_comes_of_it(harness):
     assert len(running.states("d")) == 1
 
 
+def test_a_poll_that_hangs_gathers_a_bounded_number_of_askers_and_answers_them_at_the_end(harness):
+    async def hang():
+        await asyncio.sleep(100_000)
+
+    running = harness(polled(hang, timeout=None))
+    running.run(1)
+
+    for _ in range(100):
+        running.broker.send("app/d/get", b"", response_topic="app/answers")
+    running.run(1)
+    refused = len(answer(running))
+    running.stop()
+
+    assert refused == 84
+    assert "16 others wait" in answer(running)[0]["error"]
+    assert len(answer(running)) == 100
+    assert "the app stopped" in answer(running)[-1]["error"]
+
+
 def test_a_failed_poll_is_answered_with_its_error(harness):
     running = harness(polled(Scripted(READING, fail(9))))
     running.run(1)
