@@ -137,7 +137,13 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
 
     tasks = [kept("the link", link.run), kept("the heartbeat", heartbeat.run)]
     lifespan = _Lifespan(plan.lifespan, world)
-    await lifespan.entered_or(stopping)
+    try:
+        await lifespan.entered_or(stopping)
+    except ConfigurationError:
+        timers.stop()
+        await _cancelled(tasks, _CLOSE)
+        await link.close()
+        raise
     running: list[asyncio.Task[Any]] = []
     signs = _signs(ledger, jobs, link, timers)
     if not stopping.is_set():

@@ -470,3 +470,33 @@ def test_logs_come_as_they_are_asked_for(mosquitto, listen, start_app, monkeypat
     assert "\x1b" not in app.log
     if kind == "json":
         assert all(json.loads(line)["level"] in ("info", "warning") for line in lines)
+
+
+LAMP = """
+@app.telemetry("d", interval=0.2)
+async def d():
+    return {}
+
+@app.command("lamp")
+async def lamp(on: bool):
+    return {"on": on}
+"""
+
+
+def test_a_broker_that_speaks_3_1_1_only_carries_commands_and_introspection(old_broker, listen, start_app):
+    url = f"mqtt://127.0.0.1:{old_broker}"
+    start_app(LAMP, f"{url}?protocol=3.1.1")
+    listener = listen(old_broker, version=paho.MQTTv311)
+    listener.wait_for("sys/d/state", 2)
+
+    listener.client.publish("sys/lamp/set", b"on", 1)
+    (result,) = listener.wait_for("sys/lamp/set/result")
+    asked = subprocess.run(
+        [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", f"{url}?protocol=3.1.1", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert json.loads(result.payload)["data"] == {"on": True}
+    assert json.loads(asked.stdout)["mqtt"]["protocol"] == "3.1.1", asked.stderr

@@ -4,6 +4,7 @@ import json
 import logging
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -13,7 +14,7 @@ from leadsman.context import _target
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, ResultError
 from leadsman.settings.sources import Where
 from leadsman.store import Store, Stores, state_directory
-from leadsman.testing import Scripted, fail
+from leadsman.testing import MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.testing.loop import START
 
 READING = {"t": 21.5}
@@ -295,6 +296,26 @@ def test_an_app_can_be_stopped_while_its_lifespan_hangs(harness):
     assert running.states("d") == []
 
 
+def test_a_lifespan_whose_configuration_is_wrong_ends_the_app_and_leaves_nothing_running():
+    @asynccontextmanager
+    async def lifespan(app):
+        await asyncio.sleep(1)
+        raise InvalidValue("the port is no port")
+        yield
+
+    async def main():
+        app = App("app", lifespan=lifespan)
+        app.load(Where.nowhere({}))
+        app.add_telemetry("d", Scripted(READING), interval=10)
+        with pytest.raises(InvalidValue, match="no port"):
+            await app.serve(broker.connect)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    broker, loop = MemoryBroker(), VirtualLoop()
+    assert loop.run_until_complete(main()) == set()
+    loop.close()
+
+
 # Context
 
 
@@ -498,6 +519,22 @@ def test_a_store_that_cannot_be_written_costs_one_line(harness, state, caplog):
 
     assert len(running.states("d")) == 302
     assert caplog.text.count("cannot be") <= 2
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_the_old_store(tmp_path, monkeypatch):
+    stores = Stores(tmp_path)
+    stores.of("d")["n"] = 1
+    stores.save()
+    stores.of("d")["n"] = 2
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            stores.save()
+
+    assert dict(Stores(tmp_path).of("d")) == {"n": 1}
+    stores.of("d")["n"] = 3
+    stores.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.json"]
 
 
 def test_a_store_takes_only_what_json_carries(tmp_path):
