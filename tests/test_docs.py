@@ -18,7 +18,7 @@ BLOCKS = [
 
 
 def test_there_is_code_in_the_documentation():
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 8
 
 
 @pytest.mark.parametrize("block", BLOCKS)

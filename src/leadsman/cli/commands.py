@@ -93,15 +93,6 @@ def health(options: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-def completion(options: argparse.Namespace) -> int:
-    """Print a completion script."""
-    from leadsman.cli.completion import script
-    from leadsman.cli.main import parser
-
-    print(script(options.shell, parser()), end="")
-    return 0
-
-
 def demo(options: argparse.Namespace) -> int:
     """Run the demo."""
     try:

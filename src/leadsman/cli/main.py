@@ -181,7 +181,7 @@ def _add_completion(subparsers: "_Subparsers") -> None:
         "examples:  source <(leadsman completion bash)    leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
     )  # fmt: skip
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
-    parser.set_defaults(run=commands.completion)
+    parser.set_defaults(run=_completion)
 
 
 def _add_demo(subparsers: "_Subparsers") -> None:
@@ -199,6 +199,13 @@ def _add_demo(subparsers: "_Subparsers") -> None:
         "--for", dest="duration", metavar="TIME", type=_duration, help="end after this long, such as 30s or 5m"
     )
     parser.set_defaults(run=commands.demo)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from leadsman.cli.completion import script
+
+    print(script(options.shell, parser()), end="")
+    return 0
 
 
 def _duration(text: str) -> float:
