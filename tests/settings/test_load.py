@@ -185,14 +185,19 @@ def test_every_fault_is_told_at_once(here):
 
 
 def test_a_wrong_secret_is_not_shown(here):
+    class Door(BaseModel):
+        pin: Annotated[SecretStr, Field(min_length=9)] | None = None
+
     class Strict(BaseModel):
-        token: int
+        token: int = 0
+        doors: dict[str, Door] = {}
 
     with pytest.raises(SettingsError) as caught:
-        here.load(Strict, HOUSE_TOKEN="hunter2")
+        here.load(Strict, HOUSE_TOKEN="hunter2", HOUSE_DOORS__FRONT__PIN="hunter3")
 
-    assert "hunter2" not in str(caught.value)
+    assert "hunter" not in str(caught.value)
     assert "environment HOUSE_TOKEN" in str(caught.value)
+    assert "environment HOUSE_DOORS__FRONT__PIN" in str(caught.value)
 
 
 @pytest.mark.parametrize(

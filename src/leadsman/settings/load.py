@@ -234,9 +234,23 @@ def _validated(
                 faults.append(f"{name}: missing; set it in leadsman.toml, or {variable(app, path)}")
                 continue
             plain = isinstance(each["input"], str | int | float | bool)
-            given = "" if is_secret(name) or not path or not plain else f", not {clean(repr(each['input']))}"
+            given = (
+                ""
+                if is_secret(name) or _declared_secret(model, path) or not path or not plain
+                else f", not {clean(repr(each['input']))}"
+            )
             faults.append(f"{name}: {clean(each['msg'])}{given}{_from(path, origins)}")
         return None, faults
+
+
+def _declared_secret(model: Any, path: tuple[str, ...]) -> bool:
+    """Whether the field at a path is a `SecretStr`, whatever it is called."""
+    for part in path:
+        fields = model.model_fields if _is_model(model) else {}
+        if part in fields and "Secret" in str(fields[part].annotation):
+            return True
+        model = _inside(model, part)
+    return False
 
 
 def _from(path: tuple[str, ...], origins: Mapping[tuple[str, ...], Entry]) -> str:
