@@ -15,7 +15,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, Paylo
 from leadsman.injection import Handler, Needs, Offer, is_async, needs_and_spare
 from leadsman.mqtt.topics import check_name
 from leadsman.telemetry import check_words, group_of, instance_of
-from leadsman.wording import clean
+from leadsman.wording import clean, told
 
 MOST_BYTES = 64 * 1024
 """Of a payload; a command is not a file."""
@@ -119,6 +119,8 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
             valid = adapter.validate_python(value)
         except ValidationError as error:
             raise PayloadError(_told(error.errors(include_url=False))) from None
+        except Exception as error:  # a validator of the user's own
+            raise PayloadError(f"{type(error).__name__}: {told(error)}") from error
         if not _finite(valid):  # pydantic reads the text "nan" as a number
             raise PayloadError("the payload holds NaN or an infinite number")
         return valid

@@ -3,7 +3,7 @@ import json
 from typing import Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from leadsman import App, CircuitBreaker, OnChange
 from leadsman.errors import PayloadError
@@ -140,6 +140,27 @@ def test_a_number_that_is_none_is_refused_in_every_spelling(harness, payload):
 
     assert made == []
     assert "infinite number" in results(running)[0]["error"]
+
+
+def test_a_validator_that_raises_something_of_its_own_refuses_the_payload(harness):
+    class Odd(BaseModel):
+        zone: str
+
+        @field_validator("zone")
+        @classmethod
+        def known(cls, zone):
+            return {"a": "b"}[zone]
+
+    async def handler(odd: Odd): ...
+
+    handler.__annotations__["odd"] = Odd
+    running = harness(app_with(handler))
+    running.run(1)
+
+    send(running, {"zone": "x", "transaction": 1})
+
+    assert results(running)[0]["error"] == "PayloadError: KeyError: 'x'"
+    assert results(running)[0]["transaction"] == 1
 
 
 def test_a_command_that_fails_is_told_and_never_made_again(harness):
