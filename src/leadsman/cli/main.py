@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from leadsman import __version__
 from leadsman.cli import commands
+from leadsman.cli.completion import SHELLS, script
 from leadsman.durations import seconds
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
 from leadsman.logs import FORMATS, LEVELS
@@ -15,7 +16,7 @@ from leadsman.logs import FORMATS, LEVELS
 if TYPE_CHECKING:
     _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # argparse has no public name
 
-FAILED, USAGE, CONFIG = 1, 2, 78
+FAILED, CONFIG = 1, 78
 """Exit codes; 0 is success. argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h."""
 
 CODES = """exit codes:
@@ -180,7 +181,7 @@ def _add_completion(subparsers: "_Subparsers") -> None:
         "Prints a script for bash, zsh or fish.",
         "examples:  source <(leadsman completion bash)    leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
     )  # fmt: skip
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.add_argument("shell", choices=SHELLS)
     parser.set_defaults(run=_completion)
 
 
@@ -202,8 +203,6 @@ def _add_demo(subparsers: "_Subparsers") -> None:
 
 
 def _completion(options: argparse.Namespace) -> int:
-    from leadsman.cli.completion import script
-
     print(script(options.shell, parser()), end="")
     return 0
 
