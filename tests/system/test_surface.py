@@ -500,3 +500,25 @@ def test_a_broker_that_speaks_3_1_1_only_carries_commands_and_introspection(old_
 
     assert json.loads(result.payload)["data"] == {"on": True}
     assert json.loads(asked.stdout)["mqtt"]["protocol"] == "3.1.1", asked.stderr
+
+
+MANY = """
+@app.telemetry([f"d{number}" for number in range(700)], interval="1h")
+async def d():
+    return {}
+"""
+
+
+def test_a_large_app_is_inspected_in_one_answer(mosquitto, listen, start_app):
+    start_app(MANY, mosquitto.url)
+    listen(mosquitto.port).wait_for("sys/registry", timeout=20)
+
+    asked = subprocess.run(
+        [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", mosquitto.url, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert len(asked.stdout) > 256 * 1024, asked.stderr
+    assert len(json.loads(asked.stdout)["devices"]) == 700

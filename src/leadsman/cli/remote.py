@@ -54,7 +54,7 @@ class _Asking:
         clock = system_clock(asyncio.get_running_loop())
         versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
         for number, version in enumerate(versions):
-            greeting = Greeting(f"leadsman-{self._transaction[:12]}", version, None, b"")
+            greeting = Greeting(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
             try:
                 return await client.connect(broker, clock, greeting, self)
             except (ConnectionRefused, ConnackMissing) as error:

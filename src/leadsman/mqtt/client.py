@@ -36,8 +36,6 @@ WILL_DELAY = 10
 """Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
 SESSION_EXPIRY = 60
 """Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
-LARGEST_PACKET = 256 * 1024
-"""Bytes that the broker may send us in one packet (§3.1.2.11.4); it keeps larger ones to itself."""
 CLOSE_TIMEOUT = 0.3
 """Seconds for DISCONNECT to be written; the process has two in all to end."""
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
@@ -305,7 +303,8 @@ def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
         will_properties.WillDelayInterval = WILL_DELAY
         connect_properties = _properties(PacketTypes.CONNECT)
         connect_properties.SessionExpiryInterval = SESSION_EXPIRY
-        connect_properties.MaximumPacketSize = LARGEST_PACKET
+        if greeting.largest is not None:
+            connect_properties.MaximumPacketSize = greeting.largest
     options: dict[str, Any] = {
         "hostname": broker.host,
         "port": broker.port,

@@ -5,6 +5,9 @@ from typing import NamedTuple, Protocol
 
 from leadsman.mqtt.message import Message
 
+LARGEST_PACKET = 256 * 1024
+"""Bytes: more than any command may have; what is larger the broker keeps to itself."""
+
 
 class Greeting(NamedTuple):
     """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, retained and with QoS 1; no
@@ -14,6 +17,8 @@ class Greeting(NamedTuple):
     protocol: str
     will_topic: str | None
     will_payload: bytes
+    largest: int | None = LARGEST_PACKET
+    """Bytes that the broker may send us in one packet (MQTT 5 §3.1.2.11.4); None for any number."""
 
 
 class Terms(NamedTuple):
