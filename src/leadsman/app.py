@@ -14,7 +14,7 @@ from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import ContextOffer, Held, Offer, name_of
+from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
@@ -164,6 +164,10 @@ class App(Registrar):
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
         """Register the decorated ``async def (adapter: str, failures: int)``: the last rung, when an adapter was closed,
         made anew and opened again, and nothing helped. It may cut the power of a USB port, or restart a service."""
+        if not is_async(hook):
+            raise InvalidType(
+                f"the last resort {name_of(hook)} is no 'async def'; write one that takes adapter and failures"
+            )
         self._last_resort = hook
         return hook
 

@@ -137,7 +137,7 @@ class Log:
             case SubscriptionFailed(reason=reason):
                 logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason)
             case AdapterReopened(adapter=adapter, how=how):
-                logger.info("%s was %s", adapter, how)
+                logger.debug("%s was %s", adapter, how)
             case AdapterFailed():
                 wait = human(round(event.retry_in, 1))
                 logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)

@@ -81,11 +81,11 @@ class Wedged:
         if rung == "hook":
             await self._ask(slot, failures)
         elif slot.reopen(remake=rung == "reset"):
-            logger.warning("%s: %d failed polls in a row; it is %s", slot.label, failures, _WORDS[rung])
+            _tell(failures, "%s: %d failed polls in a row; it is %s", slot.label, failures, _WORDS[rung])
 
     async def _ask(self, slot: Slot, failures: int) -> None:
         assert self._last_resort is not None  # else there is no such rung
-        logger.warning("%s: %d failed polls in a row; the last resort is called", slot.label, failures)
+        _tell(failures, "%s: %d failed polls in a row; the last resort is called", slot.label, failures)
         try:
             async with asyncio.timeout(HOOK_TIMEOUT):
                 await self._last_resort(slot.label, failures)
@@ -94,6 +94,11 @@ class Wedged:
             where = f"the last resort for {slot.label}"
             self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
         slot.reopen(remake=False)
+
+
+def _tell(failures: int, message: str, *words: object) -> None:
+    """Told once round the ladder; after that the reminders of the outage say enough."""
+    logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *words)
 
 
 _WORDS = {"reopen": "closed and opened again", "reset": "made anew and opened again"}

@@ -637,3 +637,20 @@ def test_a_part_of_the_app_that_dies_is_told_and_started_again_ever_more_slowly(
     waits = [after - before for before, after in itertools.pairwise(deaths)]
     assert waits[0] < 2 < waits[3] < 40
     assert 7 <= len(deaths) <= 11
+
+
+@pytest.mark.parametrize(("step", "woken_at"), [(3 * 3600, 2.5), (-3600, 6.5)])
+def test_a_clock_that_is_set_while_somebody_sleeps_until_a_time_of_day_is_noticed(harness, step, woken_at):
+    woke = []
+    app = App("app")
+
+    @app.periodic("d", interval="48h", timeout=None)
+    async def read(context: Context):
+        await context.sleep_until("05:30", "UTC")
+        woke.append(asyncio.get_running_loop().time() / 3600)
+
+    running = harness(app)
+    running.at("1h", lambda: running.loop.step_wall(step))
+    running.run("12h")
+
+    assert woke == [pytest.approx(woken_at, abs=0.01)]

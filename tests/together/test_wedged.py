@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from leadsman import App
-from leadsman.errors import DeviceTimeout
+from leadsman.errors import DeviceTimeout, InvalidType
 from leadsman.testing import Outages, Scripted
 from leadsman.wedged import FIRST
 
@@ -162,13 +162,19 @@ def test_a_bug_in_a_handler_is_no_fault_of_the_adapter(harness):
     assert stick.opens == 1
 
 
-def test_a_dead_device_is_not_reopened_ever_more_often(harness):
+def test_a_dead_device_is_not_reopened_ever_more_often_and_floods_no_log(harness, caplog):
     stick = Stick(opens_needed=10_000)
     running = harness(app_with(stick, interval=60))
 
     running.run("24h")
 
     assert 30 <= stick.opens <= 36  # every 48 failed polls, once the first few rungs are behind
+    assert caplog.text.count("opened again") == 5
+
+
+def test_a_last_resort_that_cannot_be_awaited_is_refused():
+    with pytest.raises(InvalidType, match="no 'async def'"):
+        App("app").on_wedged_adapter(lambda adapter, failures: None)
 
 
 @pytest.mark.parametrize("how", ["raise", "hang"])

@@ -76,7 +76,7 @@ def init(options: argparse.Namespace) -> int:
     for path in write(options.name, directory):
         print(f"wrote {path}")
     print(
-        f"\nNext:\n  cd {directory}\n  leadsman check {options.name}:app\n  leadsman run {options.name}:app\n  python -m pytest"
+        f"\nNext:\n  cd {directory}\n  leadsman check {options.name}:app\n  leadsman run {options.name}:app\n  pip install pytest && python -m pytest"
     )
     return 0
 

@@ -116,11 +116,11 @@ class Service:
                 found["adapters"].append(
                     {"adapter": slot.label, "open": is_open, "error": error, "reopened": slot.reopened}
                 )
-        told = [name for name in self._registered if devices is None or name in devices]
+        names = [name for name in self._registered if devices is None or name in devices]
         if "devices" in sections:
-            found["devices"] = {name: self._device(name, now, wall) for name in told if name not in self._jobs}
+            found["devices"] = {name: self._device(name, now, wall) for name in names if name not in self._jobs}
         if "jobs" in sections:
-            found["jobs"] = {name: self._device(name, now, wall) for name in told if name in self._jobs}
+            found["jobs"] = {name: self._device(name, now, wall) for name in names if name in self._jobs}
         return found
 
     def _mqtt(self, wall: float) -> "MqttSection":
