@@ -370,3 +370,45 @@ def test_an_app_reads_a_meter_through_unplugging_and_garbage_to_a_real_broker(mo
     assert {42.0, 43.0} <= set(watts)
     assert events[0]["event"] == "onset"
     assert events[-1]["event"] == "recovered"
+
+
+def test_a_port_may_be_entered_again(pty_device):
+    async def run():
+        port = SerialPort(pty_device.path, timeout=1.0)
+        answers = []
+        for _ in range(3):
+            async with port:
+                answers.append(await port.request(b"hello\n"))
+        return answers
+
+    echo(pty_device)
+
+    assert asyncio.run(run()) == [b"hello"] * 3
+
+
+def test_a_port_that_stays_silent_is_opened_anew_and_read_once_the_device_answers(pty_device, mosquitto, listen):
+    wire = SerialPort(pty_device.path, timeout="100ms")
+    app = App("sys", mqtt=mosquitto.url, adapters=(wire,))
+
+    @app.telemetry("meter", interval="200ms")
+    async def meter(port: SerialPort):
+        return {"reply": (await port.request(b"?\n")).decode()}
+
+    async def run():
+        serving = asyncio.create_task(app.serve())
+        lines = set()
+        while len(lines - {None}) < 2:
+            lines.add(wire._line)
+            await asyncio.sleep(0.01)
+        echo(pty_device)
+        while not listener.on("sys/meter/state"):
+            await asyncio.sleep(0.05)
+        app.stop()
+        return await serving
+
+    listener = listen(mosquitto.port)
+    left_behind = asyncio.run(asyncio.wait_for(run(), 20))
+
+    assert left_behind == 0
+    assert json.loads(listener.on("sys/meter/state")[0].payload) == {"reply": "?"}
+    assert json.loads(listener.wait_for("sys/meter/error", 2)[-1].payload)["event"] in ("reminder", "recovered")

@@ -92,9 +92,10 @@ class SerialPort:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Close the port."""
+        """Close the port. It may be entered again."""
         await self.close()
         self._worker.stop()
+        self._worker = Worker(f"serial {self.url}")  # its thread begins with the first call
 
     @property
     def discarded(self) -> int:
@@ -140,8 +141,13 @@ class SerialPort:
             (await self._opened()).write(data)
 
     async def probe(self) -> None:
-        """See that the port can be opened. Raises `DeviceUnavailable`."""
+        """See that the port can be opened, by opening it anew: one that is open may be wedged all the same.
+
+        Raises:
+            DeviceUnavailable: it cannot. Worth another attempt.
+        """
         async with self._lock:
+            await self._closed()
             await self._opened()
 
     async def close(self) -> None:
