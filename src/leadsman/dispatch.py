@@ -29,6 +29,8 @@ from leadsman.wording import clean, told
 if TYPE_CHECKING:
     from leadsman.feed import Feed
 
+MOST_TOLD = 100
+"""Devices whose retained commands are told, each once: they come again at every reconnect."""
 LARGEST_CORRELATION = 1024
 """Bytes of correlation data that are sent back."""
 
@@ -166,6 +168,7 @@ class Dispatcher:
         self._feeds = feeds
         self._lanes = lanes
         self._outlets: dict[str, Outlet] = {}
+        self._retained: set[str] = set()
 
     def add(self, command: Command) -> Line:
         """Listen to a command."""
@@ -274,6 +277,9 @@ class Dispatcher:
             logger.warning("A request at %s gets no answer: %s", clean(received.topic), told(refused))
 
     def _ignored(self, device: str) -> None:
+        if device in self._retained or len(self._retained) >= MOST_TOLD:
+            return
+        self._retained.add(device)
         logger.warning(
             "%s: a retained message at 'set' or 'get' is ignored, it would come again at every reconnect; "
             "clear it, and send without retain",

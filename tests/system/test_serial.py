@@ -1,6 +1,7 @@
 """Real serial libraries on real pseudo-terminals."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from leadsman import App
+from leadsman import App, CircuitBreaker, FixedBackoff
 from leadsman.adapters.framing import LengthPrefixedFramer
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
@@ -412,3 +413,40 @@ def test_a_port_that_stays_silent_is_opened_anew_and_read_once_the_device_answer
     assert left_behind == 0
     assert json.loads(listener.on("sys/meter/state")[0].payload) == {"reply": "?"}
     assert json.loads(listener.wait_for("sys/meter/error", 2)[-1].payload)["event"] in ("reminder", "recovered")
+
+
+def test_lines_that_arrive_unasked_are_published_through_unplugging_and_garbage(pty_device, mosquitto, listen):
+    app = App("sys", mqtt=mosquitto.url, adapters=(SerialPort(pty_device.path),))
+
+    @app.source("meter", backoff=FixedBackoff("200ms"), circuit_breaker=CircuitBreaker(50))
+    async def meter(port: SerialPort):
+        while True:
+            yield {"line": (await port.read(timeout="1h")).decode("ascii", "replace")}
+
+    def said():
+        return [json.loads(message.payload)["line"] for message in listener.on("sys/meter/state")]
+
+    async def until(line):
+        while line not in said():
+            with contextlib.suppress(OSError, TimeoutError):
+                pty_device.send(f"{line}\n".encode())
+            await asyncio.sleep(0.05)
+
+    async def run():
+        serving = asyncio.create_task(app.serve())
+        await until("one")
+        pty_device.send(b"\xff\xfe\x00 no line" + bytes(range(256)) * 40)
+        pty_device.send(b"\n")
+        await until("two")
+        pty_device.unplug()
+        while "DeviceUnavailable" not in "".join(m.payload.decode() for m in listener.on("sys/meter/error")):
+            await asyncio.sleep(0.05)
+        pty_device.plug()
+        await until("three")
+        app.stop()
+        return await serving
+
+    listener = listen(mosquitto.port)
+
+    assert asyncio.run(asyncio.wait_for(run(), 20)) == 0
+    assert json.loads(listener.wait_for("sys/meter/error", 2)[-1].payload)["event"] == "recovered"
