@@ -318,7 +318,7 @@ def test_two_apps_with_one_client_id_are_told_and_slow_down(service, tmp_path):
         twin.end()
 
 
-def test_a_broker_that_is_killed_costs_no_command_that_it_accepted(service):
+def test_commands_arrive_again_after_the_broker_was_killed(service):
     service.broker.kill()
     time.sleep(0.5)
     service.broker.start()
