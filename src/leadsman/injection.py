@@ -154,8 +154,11 @@ def needs_and_spare(handler: Handler, offers: Sequence[Offer]) -> tuple[Needs, S
 
 
 def name_of(handler: object) -> str:
-    """How a message names a handler."""
-    return getattr(handler, "__qualname__", None) or repr(handler)
+    """How messages and introspection name a handler: never by its `repr`, which may tell what was bound into it."""
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
 @functools.lru_cache(maxsize=128)

@@ -350,3 +350,12 @@ def test_any_text_as_dotenv_or_toml_is_read_or_a_named_error(text):
             with contextlib.suppress(SettingsError):
                 load("house", Settings, Where({}, Path(directory), None, {}, Path(directory) / "none"))
             path.unlink()
+
+
+def test_credentials_in_a_url_are_not_shown(here):
+    here.file("log_file = 'https://ann:hunter2@host/x'\n[mqtt]\nurl = 'mqtt://ann:hunter2@host'")
+
+    shown = {row.path: row.value for row in here.load().rows}
+
+    assert shown["mqtt.url"] == "'mqtt://***@host'"
+    assert "hunter2" not in str(shown)

@@ -1,3 +1,4 @@
+import functools
 import json
 from typing import Annotated
 
@@ -107,6 +108,30 @@ def test_no_secret_is_in_it(harness):
 
     assert "hunter2" not in json.dumps(asked(running))
     assert not any(b"hunter2" in each.payload for each in running.broker.log)
+
+
+def test_what_is_bound_into_a_handler_or_held_by_a_rule_is_not_told(harness):
+    class Wait:
+        def __init__(self, secret):
+            self.secret = secret
+
+        def __repr__(self):
+            return f"Wait({self.secret!r})"
+
+        def delay(self, attempt):
+            return 1.0
+
+    async def read(secret): ...
+
+    app = App("house")
+    app.add_telemetry("d", functools.partial(read, "hunter2"), interval=10, backoff=Wait("hunter2"))
+    running = harness(app)
+    running.run(1)
+
+    (registered,) = asked(running)["data"]["devices"]["d"]["registrations"]
+    assert registered["handler"].endswith("read")
+    assert registered["backoff"].endswith("Wait")
+    assert "hunter2" not in str(registered)
 
 
 def test_looking_changes_nothing(harness):

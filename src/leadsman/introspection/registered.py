@@ -58,7 +58,7 @@ def _rules(rules: Rules) -> Mapping[str, Any]:
     return {
         "retry": rules.retry.retries,
         "retry_on": [kind.__name__ for kind in rules.retry.retry_on],
-        "backoff": clean(repr(rules.backoff)),
+        "backoff": _shown(rules.backoff),
         "circuit_breaker": None
         if breaker is None
         else {"threshold": breaker.threshold, "probes": breaker.probes, "successes": breaker.successes},
@@ -68,9 +68,14 @@ def _rules(rules: Rules) -> Mapping[str, Any]:
 def _publishing(each: Telemetry | Source) -> dict[str, Any]:
     delivery = each.delivery
     return {
-        "publish": None if each.publish is None else clean(repr(each.publish)),
+        "publish": None if each.publish is None else _shown(each.publish),
         "delivery": {"qos": delivery.qos, "retain": delivery.retain, "expiry": delivery.expiry},
     }
+
+
+def _shown(rule: object) -> str:
+    """One of our values as it is written; what a user made by its class, as nobody knows what it holds."""
+    return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__
 
 
 def _adapters(needs: Needs) -> list[str]:
