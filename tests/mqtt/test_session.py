@@ -139,3 +139,11 @@ def test_a_connection_that_holds_ends_the_suspicion():
 
 def test_a_broker_that_cannot_be_reached_is_no_clash():
     assert not clashes(outage(600)[1])
+
+
+def test_a_broker_that_goes_away_after_a_clash_is_tried_as_quickly_as_ever():
+    session, _ = flapping(8, lasting=1.0)
+
+    session, wait = failed(session._replace(outage_since=500.0), 501.0, 0.5)
+
+    assert wait < 0.8

@@ -73,15 +73,16 @@ def refused(session: Session, code: int, now: float, draw: float) -> tuple[Sessi
 
 def failed(session: Session, now: float, draw: float, *, mute: bool = False) -> tuple[Session, float]:
     """The broker could not be reached, or the connection was cut; `mute`: cut, or silent, before a CONNACK."""
-    if session.connected_at is not None and now - session.connected_at >= SETTLED:
-        session = Session(session.protocol, proven=True)
-    elif session.connected_at is not None:
+    short = session.connected_at is not None and now - session.connected_at < SETTLED
+    if short:
         session = session._replace(short=session.short + 1)
+    elif session.connected_at is not None:
+        session = Session(session.protocol, proven=True)
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None, mute=session.mute + 1 if mute else 0)
     if session.mute >= 2 and not session.proven:
         session = _other_version(session)
-    if clashes(session):
+    if short and clashes(session):
         wait = min(CLASH[0] * 2.0 ** min(session.short - TAKEN_OVER, 10), CLASH[1])
         return session, wait * (0.5 + 0.5 * draw)
     if now - since < FIRST_MINUTE:
