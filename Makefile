@@ -18,12 +18,13 @@ test: ## run all tests, those against real brokers and ports included
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
-check: ## formatting, lint, types, and the rule that imports go down
+check: ## formatting, lint, types, the rule that imports go down, and the generated reference
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/reference.py --check
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
 	@scripts/debian-packages mosquitto

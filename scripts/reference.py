@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the code: ``python scripts/reference.py``. A test sees that it is up to date."""
+"""Write docs/reference.md from the code: ``python scripts/reference.py``; with ``--check``, see that it is up to date."""
 
 import argparse
 import ast
@@ -137,5 +137,9 @@ def _commands() -> list[str]:
 
 
 if __name__ == "__main__":
+    if "--check" in sys.argv:
+        raise SystemExit(
+            TARGET.read_text("utf-8") != reference() and "docs/reference.md is old; run: python scripts/reference.py"
+        )
     TARGET.write_text(reference(), "utf-8")
     sys.stderr.write(f"wrote {TARGET}\n")
