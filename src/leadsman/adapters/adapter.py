@@ -89,7 +89,7 @@ class Slot:
             await self._renewal.wait()
             await self._shut(world)
             if self._remake:
-                await self._bounded(world, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]
+                await self._bounded(world, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]  # seen by `reopen`
             await self._open(world)
             self.reopened += 1
             now, wall = world.clock.monotonic(), world.clock.wall()
