@@ -1,6 +1,7 @@
 """Between a device that calls back and a source that yields: bounded, with a stated policy when it is full."""
 
 import asyncio
+import contextlib
 import logging
 import math
 import time
@@ -54,10 +55,12 @@ class Buffer(Generic[T]):
             self._dropped()
             if not self._drop_oldest:
                 return
-            self._items.popleft()
+            with contextlib.suppress(IndexError):  # the source was quicker
+                self._items.popleft()
         self._items.append(item)
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._wake)
+            with contextlib.suppress(RuntimeError):  # the app has ended, and a thread has not heard of it
+                self._loop.call_soon_threadsafe(self._wake)
 
     def __aiter__(self) -> "Buffer[T]":
         return self

@@ -151,7 +151,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
         poller.start()
         if signs is not None:
-            signs.start(logger.warning)
+            signs.start()
         await stopping.wait()
     if signs is not None:
         signs.stop()

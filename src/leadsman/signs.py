@@ -7,8 +7,9 @@ switched off is then restarted now and then, once per `stale_after`; that is the
 
 import contextlib
 import json
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ PERIOD = 10.0
 """Seconds between two writings of the health file, and between two looks for a new ``STATUS=``."""
 OVERDUE = 3
 """A health file that is older than so many periods is a process that hangs or is gone."""
+
+logger = logging.getLogger("leadsman")
 
 
 class Health(NamedTuple):
@@ -71,9 +74,8 @@ class Signs:
         watchdog = None if self._notifier is None else self._notifier.watchdog
         self._period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
 
-    def start(self, complain: Callable[[str], None]) -> None:
+    def start(self) -> None:
         """The app is ready: say so, and go on giving signs."""
-        self._complain = complain
         if self._notifier is not None:
             self._notifier.tell("READY=1")
         if self._notifier is not None or self._path is not None:
@@ -124,7 +126,7 @@ class Signs:
             beside.replace(path)
         except OSError as error:
             if not self._unwritable:
-                self._complain(f"the health file cannot be written: {told(error)}; set {HEALTH_FILE}")
+                logger.warning("the health file cannot be written: %s; set %s", told(error), HEALTH_FILE)
             self._unwritable = True
         else:
             self._unwritable = False

@@ -80,17 +80,19 @@ class Store(MutableMapping[str, Any]):
         return f"Store({self._values!r})"
 
     def save(self) -> None:
-        """Write it, if it differs from what is written. Blocks; never raises for want of a disk."""
-        with self._lock:
-            self.changed = False
-            data = _encoded(self._values)
-        if data == self._written:
-            return
+        """Write it, if it differs from what is written. Blocks; never raises, neither for want of a disk nor for what a
+        handler put into a value: it is told once, and tried again the next time."""
         try:
+            with self._lock:
+                self.changed = False
+                data = _encoded(self._values)
+            if data == self._written:
+                return
             if len(data) > LARGEST:
                 raise OSError(f"it holds {len(data)} bytes, and {LARGEST} are allowed")
             _write(self._path, data)
-        except OSError as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            self.changed = True
             if not self._told:
                 logger.warning("%s cannot be written: %s; it is kept in memory only", self._path, told(error))
             self._told = True
@@ -109,7 +111,8 @@ class Stores:
         """The store of a device. Reads a small file the first time."""
         store = self._stores.get(device)
         if store is None:
-            store = self._stores[device] = Store(self._directory / f"{quote(device, safe=' ')}.json")
+            made = Store(self._directory / f"{quote(device, safe=' ')}.json")
+            store = self._stores.setdefault(device, made)  # a plain handler in a thread may have been quicker
         return store
 
     @property
@@ -158,6 +161,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_bytes())
         if isinstance(values, dict):
+            _encoded(values)  # NaN and half surrogate pairs are read, and could not be written again
             return values
         reason = "it holds no JSON object"
     except FileNotFoundError:

@@ -342,3 +342,17 @@ def test_a_buffer_is_filled_from_threads():
 def test_wrong_buffers_are_refused(arguments, error):
     with pytest.raises(error):
         Buffer(*arguments)
+
+
+def test_a_thread_that_outlives_the_app_may_go_on_filling_its_buffer():
+    async def wait(buffer):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(buffer), 0.01)
+
+    buffer = Buffer(2)
+    asyncio.run(wait(buffer))
+
+    for item in range(5):
+        buffer.put(item)
+
+    assert len(buffer) == 2

@@ -498,7 +498,9 @@ def test_a_store_is_written_at_most_once_a_minute(harness, state, monkeypatch):
     assert len(writes) == 10
 
 
-@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b"", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[1]", b"\xff\xfe", b"", b"[" * 100_000, b'{"n": NaN}', b'{"n": "\\ud800"}']
+)
 def test_a_broken_store_is_kept_aside_and_told(harness, state, caplog, content):
     state.mkdir()
     (state / "d.json").write_bytes(content)
@@ -535,6 +537,36 @@ def test_a_process_that_is_killed_while_it_writes_leaves_the_old_store(tmp_path,
     stores.of("d")["n"] = 3
     stores.save()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.json"]
+
+
+def test_a_value_that_cannot_be_written_costs_no_other_store_and_is_tried_again(tmp_path, caplog):
+    stores = Stores(tmp_path)
+    stores.of("bad")["list"] = []
+    stores.of("bad")["list"].append(object())
+    stores.of("good")["n"] = 1
+    stores.save()
+    stores.save()
+    told = caplog.text.count("cannot be written")
+    stores.of("bad")["list"].clear()
+    stores.save()
+
+    assert told == 1
+    assert dict(Stores(tmp_path).of("good")) == {"n": 1}
+    assert dict(Stores(tmp_path).of("bad")) == {"list": []}
+
+
+def test_a_store_is_written_once_the_disk_takes_it_again(tmp_path):
+    (tmp_path / "state").write_text("in the way")
+    stores = Stores(tmp_path / "state")
+    stores.of("d")["n"] = 1
+    stores.save()
+    waiting = stores.changed
+    (tmp_path / "state").unlink()
+    stores.save()
+
+    assert waiting
+    assert not stores.changed
+    assert dict(Stores(tmp_path / "state").of("d")) == {"n": 1}
 
 
 def test_a_store_takes_only_what_json_carries(tmp_path):
