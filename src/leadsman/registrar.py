@@ -126,7 +126,7 @@ class Registrar:
             self.register(registration._replace(names=names))
 
     def _decorator(self, kind: str, names: Names, words: Mapping[str, Any]) -> Callable[[H], H]:
-        if _is_handler(names, kind, words):  # the decorator without brackets, which would register nothing
+        if _is_handler(names, words):  # the decorator without brackets, which would register nothing
             example = ", interval='60s'" if kind in ("telemetry", "periodic") else ""
             raise InvalidType(f"{kind} takes a name; write @app.{kind}('kitchen'{example})")
 
@@ -183,10 +183,13 @@ def _prefixed(prefix: str, names: Names) -> Names:
     return [f"{prefix}_{name}" for name in names]
 
 
-def _is_handler(names: Any, kind: str, words: Mapping[str, Any]) -> bool:
-    if not callable(names):
+def _is_handler(names: Any, words: Mapping[str, Any]) -> bool:
+    """Whether a decorator without brackets was given the handler itself, not a function that makes names of settings."""
+    if words or not callable(names):
         return False
-    if inspect.iscoroutinefunction(names) or inspect.isasyncgenfunction(names):
+    if not inspect.isfunction(names) or inspect.iscoroutinefunction(names) or inspect.isasyncgenfunction(names):
         return True
-    timed = kind in ("telemetry", "periodic") and not words.keys() & {"interval", "schedule"}
-    return timed and getattr(names, "__name__", "<lambda>") != "<lambda>" and not words
+    parameters = list(inspect.signature(names).parameters.values())
+    asked = parameters[0].annotation if len(parameters) == 1 else None
+    may_be_settings = asked is inspect.Parameter.empty or isinstance(asked, str) or hasattr(asked, "model_fields")
+    return len(parameters) != 1 or not may_be_settings

@@ -102,6 +102,26 @@ def test_a_decorator_without_brackets_is_refused():
             async def handler(): ...
 
 
+def test_a_plain_handler_without_brackets_is_told_from_a_function_that_makes_names():
+    class Port: ...
+
+    def handler(): ...
+
+    def with_port(port: Port): ...
+
+    def names(settings: Settings):
+        return {name: Device(room, interval=room.every) for name, room in settings.rooms.items()}
+
+    app = App("app", settings=Settings(rooms=ROOMS))
+    for bare in (handler, with_port):
+        with pytest.raises(InvalidType, match=r"write @app\.telemetry"):
+            app.telemetry(bare)
+    app.telemetry(names)(handler)
+    app.load(Where.nowhere({}))
+
+    assert {name: each.interval for name, each in app.telemetries.items()} == {"kitchen": 10.0, "attic": 20.0}
+
+
 def test_a_wrong_word_of_one_device_names_it():
     app = App("app")
     with pytest.raises(InvalidType, match=r"telemetry 'b': .*did you mean 'interval'"):
