@@ -16,7 +16,7 @@ from leadsman import CircuitBreaker
 from leadsman.clock import system_clock
 from leadsman.events import Events
 from leadsman.resilience.execution import Execution, Rules, World
-from leadsman.resilience.policy import RetryPolicy
+from leadsman.resilience.words import of_words
 from leadsman.timers import Timers
 
 REPEATS, CALLS = 9, 20_000
@@ -30,7 +30,7 @@ def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
     loop = asyncio.get_running_loop()
     clock, events = system_clock(loop), Events()
-    rules = Rules(RetryPolicy(3), breaker=CircuitBreaker(5), timeout=timeout)
+    rules = Rules(of_words(3), breaker=CircuitBreaker(5), timeout=timeout)
     execution = Execution("d", nothing, rules, World(Timers(loop, clock, events), clock, events))
 
     async def call() -> None:

@@ -27,7 +27,10 @@ def reference() -> str:
     package = importlib.import_module("leadsman")
     for name in package.__all__:
         if not name.startswith("__"):
-            parts.append(_thing(importlib.import_module(getattr(package, name).__module__), name))
+            value = getattr(package, name)
+            where = importlib.import_module(value.__module__)
+            kind = name if hasattr(value, "__name__") else type(value).__name__
+            parts.append(_thing(where, kind).replace(f"`{kind}`", f"`{name}`", 1))
         if name == "App":
             parts.append(_thing(importlib.import_module("leadsman.registrar"), "Registrar", where="leadsman.registrar"))
     parts.append("## Words of registration")

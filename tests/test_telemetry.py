@@ -5,7 +5,8 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, FixedBackoff, OnChange
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.resilience.policy import DEFAULT_RETRY_ON
+from leadsman.resilience.policy import exponential
+from leadsman.resilience.words import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, of_words
 from leadsman.telemetry import Words
 
 
@@ -22,9 +23,9 @@ def registered(**words):
 def test_defaults_are_those_of_the_documentation():
     telemetry = registered(interval=30)
 
-    assert telemetry.rules.retry.retries == 0
-    assert telemetry.rules.retry.retry_on == DEFAULT_RETRY_ON
-    assert telemetry.rules.backoff == ExponentialBackoff(2.0, 60.0, factor=2.0, jitter=0.2)
+    assert telemetry.rules.policy == of_words(
+        0, DEFAULT_RETRY_ON, ExponentialBackoff(2.0, 60.0, factor=2.0, jitter=0.2)
+    )
     assert telemetry.rules.breaker is None
     assert telemetry.rules.timeout == 30
     assert telemetry.delivery == Delivery(qos=1, retain=True, expiry=None, taken_at=None)
@@ -44,7 +45,7 @@ def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
 
 
 def test_an_explicit_retry_on_replaces_the_default():
-    assert registered(interval=30, retry_on=[ValueError]).rules.retry.retry_on == (ValueError,)
+    assert registered(interval=30, retry_on=[ValueError]).rules.policy == of_words(0, (ValueError,))
 
 
 def test_an_adapter_adds_its_transient_errors_to_the_default():
@@ -62,7 +63,7 @@ def test_an_adapter_adds_its_transient_errors_to_the_default():
     @app.telemetry("device", interval=30, retry=1)
     async def handler(bus: Bus): ...
 
-    assert app.telemetries["device"].rules.retry.retry_on == (*DEFAULT_RETRY_ON, BusError)
+    assert app.telemetries["device"].rules.policy == of_words(1, (*DEFAULT_RETRY_ON, BusError))
 
 
 def test_decorator_and_method_take_the_same_words_from_one_list():
@@ -105,6 +106,13 @@ WRONG = [
     ({"interval": 5, "backoff": "exponential"}, InvalidType, r"ExponentialBackoff\(\)"),
     ({"interval": 5, "backoff": FixedBackoff}, InvalidType, r"FixedBackoff\(\) with brackets"),
     ({"interval": 5, "backoff": 5}, InvalidType, r"ExponentialBackoff\(\)"),
+    ({"interval": 5, "retry": UNTIL_NEXT_POLL, "overrun": "finish"}, InvalidValue, "leave overrun out"),
+    ({"interval": 5, "budget": "5"}, InvalidValue, "units"),
+    ({"interval": 5, "within": float("nan")}, InvalidValue, "finite"),
+    ({"interval": 5, "policy": ExponentialBackoff()}, InvalidType, r"strategy\("),
+    ({"interval": 5, "policy": exponential(), "retry": 3}, InvalidType, "policy and retry"),
+    ({"interval": 5, "policy": exponential(), "retry_on": OSError}, InvalidType, "policy and retry_on"),
+    ({"interval": 5, "policy": exponential(), "backoff": ExponentialBackoff()}, InvalidType, "policy and backoff"),
     ({"interval": 5, "circuit_breaker": 5}, InvalidType, r"CircuitBreaker\(threshold=5\)"),
     ({"interval": 5, "circuit_breaker": True}, InvalidType, r"CircuitBreaker\(threshold=5\)"),
     ({"interval": 5, "circuit_breaker": CircuitBreaker}, InvalidType, "brackets"),

@@ -10,6 +10,8 @@ from leadsman.publish import Every, OnChange
 from leadsman.registrar import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.failure import RetryRequested
+from leadsman.resilience.words import UNTIL_NEXT_POLL
 from leadsman.schedule import Cron
 from leadsman.sensor import Sensor
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from leadsman.context import Context
 
 __all__ = [
+    "UNTIL_NEXT_POLL",
     "App",
     "BackoffStrategy",
     "Broker",
@@ -32,6 +35,7 @@ __all__ = [
     "FixedBackoff",
     "LinearBackoff",
     "OnChange",
+    "RetryRequested",
     "Router",
     "Sensor",
     "__version__",

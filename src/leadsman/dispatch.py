@@ -24,6 +24,7 @@ from leadsman.outlet import Mail, Outlet
 from leadsman.poll import Poller
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution, Rules
+from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.wording import clean, told
 
 if TYPE_CHECKING:
@@ -91,19 +92,24 @@ class Line:
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
         world = dispatcher.mail.world
         rules = Rules(timeout=command.timeout)
-        self.execution = Execution(
-            command.name, self._made, rules, world, turns=lanes.turns(command.group), abandoned=self._abandoned
-        )
+        self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
 
     async def _made(self) -> Any:
         command = self.command
-        if self._plain is not None:
-            result = await self._plain(**self._arguments)
-        else:
-            result = await bound(command.handler, command.needs, self._arguments)()
+        try:
+            if self._plain is not None:
+                result = await self._plain(**self._arguments)
+            else:
+                result = await bound(command.handler, command.needs, self._arguments)()
+        except RetryRequested as asked:  # a command is made once; whoever sent it may send it again
+            raise DeviceUnavailable(f"the device wants to be asked again: {asked}") from asked
         return None if result is None else fields_of(result)
 
-    def _abandoned(self, error: Abandoned) -> None:
+    def facts(self) -> Mapping[str, Property]:
+        """Commands are made once, so no policy asks."""
+        return {}
+
+    def abandoned(self, error: Abandoned) -> None:
         """The call under way would not end: answer for it now. The next one begins once it has."""
         self._settle(None, error)
 

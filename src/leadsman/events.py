@@ -19,7 +19,11 @@ class ReadingTaken(NamedTuple):
 
 
 class AttemptFailed(NamedTuple):
-    """One call failed. `delay` seconds until the retry; None: no retry, because of `reason`."""
+    """One call failed. `delay` seconds until the retry; None: no retry, because of `reason`.
+
+    `cycle` counts the failed polls of the outage before this one; `since` is the first failure of the outage in monotonic,
+    `outage` in epoch seconds; `circuit` is the breaker's state.
+    """
 
     entity: str
     at: float
@@ -28,6 +32,20 @@ class AttemptFailed(NamedTuple):
     attempt: int
     delay: float | None
     reason: str
+    cycle: int
+    since: float
+    outage: float
+    circuit: str
+
+
+LONG = 60.0
+"""Seconds of failed calls after which an outage is told though its poll still goes on: a poll that retries until the next
+one would else hide an outage of hours."""
+
+
+def long_failing(event: AttemptFailed) -> bool:
+    """Whether a call is repeated that has failed for so long that it is told."""
+    return event.delay is not None and event.at - event.since >= LONG
 
 
 class PollFailed(NamedTuple):
@@ -46,6 +64,16 @@ class PollSkipped(NamedTuple):
     entity: str
     at: float
     wall: float
+
+
+class PollDeferred(NamedTuple):
+    """The device asked to be left alone for `seconds`, because of `reason`: no poll before that."""
+
+    entity: str
+    at: float
+    wall: float
+    seconds: float
+    reason: str | None
 
 
 class PollMissed(NamedTuple):
@@ -175,6 +203,7 @@ Event = (
     | AttemptFailed
     | PollFailed
     | PollSkipped
+    | PollDeferred
     | PollMissed
     | CircuitMoved
     | FieldsLeftOut

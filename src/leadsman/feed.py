@@ -5,8 +5,10 @@ A run that gave no reading is a failed one, for the backoff and for the breaker;
 
 import asyncio
 import math
+from collections.abc import Mapping
 from typing import Any
 
+from leadsman.adapters.adapter import labels_of
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
@@ -14,6 +16,7 @@ from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import GRACE, Execution
+from leadsman.resilience.failure import Property
 from leadsman.source import Source
 
 _AT_A_STRETCH = 50
@@ -30,7 +33,7 @@ class Feed:
     def __init__(self, source: Source, mail: Mail) -> None:
         self.source = source
         self.outlet = Outlet(source.name, source.publish, source.delivery, mail)
-        self.execution = Execution(source.name, self._readings, source.rules, mail.world)
+        self.execution = Execution(source.name, self._readings, source.rules, mail.world, owner=self)
         self.failures = 0
         """Runs in a row that gave no reading."""
         self.restarts = 0
@@ -42,6 +45,13 @@ class Feed:
         self._silent = 0
         self._slot = 0
         self._started = 0.0
+
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask."""
+        return {"handler": self.source.name, "adapter": labels_of(self.source.needs), "verb": "poll"}
+
+    def abandoned(self, error: Abandoned) -> None:
+        """A source has no timeout that could abandon it."""
 
     async def run(self) -> None:
         """Run the generator until cancelled."""

@@ -9,7 +9,7 @@ device is stale as well is said beside it.
 import math
 from typing import NamedTuple
 
-from leadsman.events import CircuitMoved, Event, PollFailed, PollMissed, ReadingTaken
+from leadsman.events import AttemptFailed, CircuitMoved, Event, PollFailed, PollMissed, ReadingTaken, long_failing
 from leadsman.wording import told
 
 CIRCUIT_OPEN, STALE, ERROR, STARTING, OK = "circuit_open", "stale", "error", "starting", "ok"
@@ -42,7 +42,7 @@ def fold(health: Health, event: Event) -> Health:
     """What is known after `event`, which must be about this entity."""
     match event:
         case ReadingTaken():
-            if health.failures:
+            if health.error_type is not None:
                 health = health._replace(failures=0, failing_wall=None, error_type=None, error_message=None)
             return health._replace(fresh_at=event.at, success_wall=event.wall, duration=event.duration)
         case PollFailed():
@@ -51,6 +51,10 @@ def fold(health: Health, event: Event) -> Health:
                 failing_wall=event.wall if health.failing_wall is None else health.failing_wall,
                 error_type=type(event.error).__name__,
                 error_message=told(event.error),
+            )
+        case AttemptFailed() if long_failing(event):
+            return health._replace(
+                failing_wall=event.outage, error_type=type(event.error).__name__, error_message=told(event.error)
             )
         case CircuitMoved():
             return health._replace(circuit=event.state)
@@ -70,7 +74,7 @@ def status(health: Health, now: float) -> str:
         return CIRCUIT_OPEN
     if is_stale(health, now):
         return STALE
-    if health.failures:
+    if health.error_type is not None:
         return ERROR
     return STARTING if health.success_wall is None and health.polled else OK
 

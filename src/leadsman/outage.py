@@ -7,7 +7,7 @@ recovery. The log and the error topic both speak from here.
 
 from typing import NamedTuple
 
-from leadsman.events import Event, PollFailed, PollSkipped, ReadingTaken
+from leadsman.events import AttemptFailed, Event, PollFailed, PollSkipped, ReadingTaken, long_failing
 from leadsman.wording import told
 
 FIRST_HOUR = 3600.0
@@ -59,10 +59,27 @@ def step(outage: Outage | None, event: Event) -> tuple[Outage | None, Notice | N
             return begun, _notice(event.entity, "onset", begun, event.at)
         case PollFailed(), Outage():
             return _failed_again(outage, event)
+        case AttemptFailed(), _ if long_failing(event):
+            return _failing_still(outage, event)
         case PollSkipped(), Outage():
             outage = outage._replace(skipped=outage.skipped + 1)
             return _reminded(outage, event.entity, event.at, due=_hour_passed(outage, event.at))
     return outage, None
+
+
+def _failing_still(outage: Outage | None, event: AttemptFailed) -> tuple[Outage | None, Notice | None]:
+    """A poll that has failed for long, and still retries."""
+    kind = type(event.error).__name__
+    if outage is None:
+        begun = Outage(
+            event.since, event.outage, event.at, kind, told(event.error), frozenset({kind}), 0, 0, event.attempt
+        )
+        return begun, _notice(event.entity, "onset", begun, event.at)
+    due = kind not in outage.types or _hour_passed(outage, event.at)
+    outage = outage._replace(
+        error_type=kind, message=told(event.error), types=outage.types | {kind}, attempts=event.attempt
+    )
+    return _reminded(outage, event.entity, event.at, due=due)
 
 
 def _failed_again(outage: Outage, event: PollFailed) -> tuple[Outage, Notice | None]:

@@ -9,17 +9,19 @@ This is the one place that catches what handlers raise. Nothing a handler does e
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from leadsman.adapters.adapter import labels_of
 from leadsman.calls import Lanes, PlainCall
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
-from leadsman.events import AppFault, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.events import AppFault, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
 from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution, Snapshot
+from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.schedule import next_on_grid, spread_offset
 from leadsman.telemetry import Telemetry
 
@@ -72,7 +74,7 @@ class Poll:
             telemetry.rules,
             poller.mail.world,
             turns=poller.lanes.turns(telemetry.group),
-            abandoned=self._abandoned,
+            owner=self,
         )
 
     @property
@@ -113,9 +115,23 @@ class Poll:
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
-        self._poller.failed(self, error)
+        if isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
+            self._poller.deferred(self, error)
+        else:
+            self._poller.failed(self, error)
 
-    def _abandoned(self, error: Abandoned) -> None:
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask about the handler."""
+        telemetry = self.telemetry
+        facts: dict[str, Property] = {
+            "handler": telemetry.name,
+            "adapter": labels_of(telemetry.needs),
+            "verb": "poll",
+        }
+        return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
+
+    def abandoned(self, error: Abandoned) -> None:
+        """Tell a call that would not end."""
         self._poller.failed(self, error)
 
 
@@ -167,6 +183,8 @@ class Poller:
                 raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
             if poll.busy:
                 raise PollRefused("the thread of an earlier poll is still busy")
+            if (until := poll.execution.deferred_until) > now:
+                raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
             if poll.execution.snapshot().circuit != "closed" or not poll.execution.admit():
                 raise PollRefused(
                     "the circuit is open: the device failed poll after poll, and is probed on schedule only"
@@ -188,7 +206,10 @@ class Poller:
         if telemetry.cron is not None:
             due = telemetry.cron.after(due) if snapshot.refusals else due
         else:
-            due += snapshot.refusals * (telemetry.interval or 0.0)
+            interval = telemetry.interval or 0.0
+            due += snapshot.refusals * interval
+            if snapshot.deferred_until is not None and snapshot.deferred_until > due and interval:
+                due += math.ceil((snapshot.deferred_until - due) / interval) * interval
             due += self.world.clock.wall() - self.world.clock.monotonic()
         return snapshot, due if math.isfinite(due) else None
 
@@ -212,7 +233,8 @@ class Poller:
         if poll.busy:
             self._missed(poll, now, 1)
         elif not poll.execution.admit():
-            self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))
+            if now >= poll.execution.deferred_until:
+                self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
 
@@ -243,6 +265,15 @@ class Poller:
             poll.outlet.tell(fields, left_out, event.at, event.wall, always=True)
         for answer in self._asked.pop(event.entity):
             answer(fields)
+
+    def deferred(self, poll: Poll, request: RetryRequested) -> None:
+        """Tell a poll that ended with the wish to be asked later. It is no failure."""
+        for answer in self._asked.pop(poll.telemetry.name, ()):
+            answer(DeviceUnavailable(f"the device wants to be asked again: {request}"))
+        clock = self.world.clock
+        rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
+        event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
+        self.world.events.emit(event)
 
     def failed(self, poll: Poll, error: BaseException) -> None:
         """Tell a poll that failed for good."""

@@ -21,6 +21,7 @@ from leadsman.events import (
     LinkUp,
     MessageDropped,
     MessageRefused,
+    PollDeferred,
     PollMissed,
     ReadingTaken,
     SubscriptionFailed,
@@ -141,6 +142,9 @@ class Log:
             case AdapterFailed():
                 wait = human(round(event.retry_in, 1))
                 logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
+            case PollDeferred(entity=entity, seconds=rest, reason=reason):
+                why = f" ({reason})" if reason else ""
+                logger.debug("%s: asked to be left alone for %s%s", entity, human(round(rest, 1)), why)
             case AttemptFailed():
                 next_ = event.reason if event.delay is None else f"again in {event.delay:.1f} s"
                 logger.debug("%s: call %d failed: %s (%s)", event.entity, event.attempt, told(event.error), next_)

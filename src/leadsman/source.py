@@ -12,6 +12,7 @@ from leadsman.publish import PublishRule
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.execution import Rules
+from leadsman.resilience.words import of_words
 from leadsman.telemetry import UNSET, backoff_of, breaker_of, check_words, instance_of, publish_of
 
 STALE_AFTER = 300.0
@@ -73,7 +74,7 @@ def _register(name: str, handler: Handler, words: SourceWords, offers: Sequence[
         name=name,
         handler=handler,
         needs=needs_of(handler, offers),
-        rules=Rules(backoff=backoff_of(words), breaker=breaker_of(words)),
+        rules=Rules(of_words(backoff=backoff_of(words)), breaker_of(words)),
         publish=publish_of(words),
         delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
         stale_after=stale_after,

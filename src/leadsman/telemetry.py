@@ -4,6 +4,7 @@ Every wrong word is told here, at registration, with what to write instead. Noth
 in production. The words are listed once, in `Words`; the decorator and `add_telemetry` take the same ones.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -19,7 +20,9 @@ from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.execution import Rules
-from leadsman.resilience.policy import DEFAULT_RETRY_ON, RetryPolicy, exception_types
+from leadsman.resilience.failure import exception_types
+from leadsman.resilience.policy import Policy, policy
+from leadsman.resilience.words import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, of_words
 from leadsman.schedule import Cron
 from leadsman.wording import suggestion
 
@@ -39,12 +42,19 @@ class Words(TypedDict, total=False):
     """Poll at this fixed rate, 10 ms or more. Either this or `schedule`."""
     schedule: str | Cron
     """Poll by cron, five fields; ``Cron(…, zone="Europe/Berlin")`` for a zone other than the host's."""
-    retry: int
-    """Retries after the first call of a poll: ``retry=3`` is at most four calls. Default 0."""
+    retry: int | Until
+    """Retries after the first call of a poll: ``retry=3`` is at most four calls. `UNTIL_NEXT_POLL`: as many as the backoff
+    makes until the next poll. Default 0."""
     retry_on: type[Exception] | Sequence[type[Exception]]
     """What is retried, in place of the default: `OSError`, `TransientError` and the adapters' `transient_errors`."""
     backoff: BackoffStrategy
     """How long to wait before a retry. Default ``ExponentialBackoff()``."""
+    budget: Duration
+    """At most this long for all waits of an outage together; calls do not count. Default: no bound."""
+    within: Duration
+    """No retry later than this after the first failure of an outage, calls included. Default: no bound."""
+    policy: Policy
+    """A policy of the algebra, in place of `retry`, `retry_on`, `backoff`, `budget` and `within`. Default None."""
     circuit_breaker: CircuitBreaker | None
     """Rest a device that fails poll after poll. Default None."""
     overrun: Literal["next-poll", "finish"]
@@ -116,7 +126,7 @@ def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer]
         plain=plain,
         interval=interval,
         cron=cron,
-        rules=Rules(retry_of(words, needs), backoff_of(words), breaker_of(words), timeout),
+        rules=Rules(_policy(words, needs), breaker_of(words), timeout),
         overrun=_overrun(words),
         publish=publish_of(words),
         delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
@@ -163,18 +173,33 @@ def publish_of(words: Any) -> PublishRule | None:
     return None if words.get("publish") is None else publishing.checked(words["publish"])
 
 
-def retry_of(words: Words, needs: Needs) -> RetryPolicy:
-    """The retries among `words`."""
-    retry = words.get("retry", 0)
-    if isinstance(retry, bool) or not isinstance(retry, int):
-        raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
-    if retry < 0:
-        raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
-    if "retry_on" in words:
-        return RetryPolicy(retry, exception_types(words["retry_on"], "retry_on"))
+def _policy(words: Words, needs: Needs) -> Policy:
+    """What the words say about retries, as one policy."""
+    if "policy" in words:
+        for word in ("retry", "retry_on", "backoff", "budget", "within"):
+            if word in words:
+                raise InvalidType(
+                    f"policy and {word} both say what is retried; put {word} into the policy, or leave it out"
+                )
+        return policy(words["policy"])
+    retry: object = words.get("retry", 0)
+    if retry is UNTIL_NEXT_POLL and words.get("overrun") == "finish":
+        raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
+    if retry is not UNTIL_NEXT_POLL:
+        if isinstance(retry, bool) or not isinstance(retry, int):
+            raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
+        if retry < 0:
+            raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
+    kinds = exception_types(words["retry_on"], "retry_on") if "retry_on" in words else _transient(needs)
+    bounds = [seconds(words[word], word) if word in words else math.inf for word in ("budget", "within")]
+    return of_words(retry, kinds, backoff_of(words), *bounds)
+
+
+def _transient(needs: Needs) -> tuple[type[Exception], ...]:
+    """What is retried unless told otherwise."""
     slots = [offer for _, offer in needs if isinstance(offer, Slot)]
     declared = [kind for slot in slots for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
-    return RetryPolicy(retry, exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors"))
+    return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
 def backoff_of(words: Any) -> BackoffStrategy:

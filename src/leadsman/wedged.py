@@ -1,6 +1,6 @@
 """Adapters that no longer work though they are open: closed and opened again, then made anew, then a hook of the user's.
 
-Counted are failed polls in a row of all the handlers that share an adapter, as long as none of them succeeds: one dead
+Counted are failed polls in a row, and failed calls once a poll has retried for a minute, of all the handlers that share an adapter, as long as none of them succeeds: one dead
 device on a bus of eight is no fault of the bus. Only failures count that an adapter can cause. An adapter that has a
 ``probe`` and passes it is left alone. The rungs come at `FIRST` failures and each doubling, up to every `MOST`:
 
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from leadsman.adapters.adapter import Slot
 from leadsman.errors import TransientError
-from leadsman.events import AppFault, Event, PollFailed, ReadingTaken
+from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
 from leadsman.injection import Needs
 from leadsman.resilience.execution import World
 
@@ -59,7 +59,7 @@ class Wedged:
             for ladder in self._ladders.get(event.entity, ()):
                 if ladder.failures:
                     ladder.failures, ladder.next_at, ladder.rung = 0, FIRST, 0
-        elif isinstance(event, PollFailed):
+        elif isinstance(event, PollFailed) or (isinstance(event, AttemptFailed) and long_failing(event)):
             for ladder in self._ladders.get(event.entity, ()):
                 if isinstance(event.error, (OSError, TransientError, *ladder.slot.transient_errors)):
                     self._failed(ladder)

@@ -1,7 +1,7 @@
 """What an adapter is, and how the app keeps it open."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from leadsman.durations import human
@@ -149,6 +149,11 @@ class Slot:
         if self._entered:
             self._entered = False
             await self.adapter.__aexit__(None, None, None)
+
+
+def labels_of(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
+    """The labels of the adapters among what a handler needs."""
+    return tuple(offer.label for _, offer in needs if isinstance(offer, Slot))
 
 
 def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot, ...]:

@@ -38,9 +38,13 @@ class Registered(TypedDict):
     enabled: bool
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
-    retry: NotRequired[int]
+    retry: NotRequired[int | Literal["until the next poll"]]
     retry_on: NotRequired[list[str]]
     backoff: NotRequired[str]
+    budget: NotRequired[float]
+    within: NotRequired[float]
+    policy: NotRequired[str]
+    """Where the words above do not say it."""
     circuit_breaker: NotRequired[BreakerTerms | None]
     timeout: NotRequired[float | None]
     overrun: NotRequired[Literal["next-poll", "finish"]]
@@ -84,7 +88,7 @@ class Runtime(TypedDict):
     """Of the last poll that succeeded, retries included."""
     next_due_at: str | None
     deferred_until: str | None
-    """Polls before it are skipped, because the device asked for it; None while nothing can ask."""
+    """Polls before it are skipped, because the device asked for it."""
     held: bool
     """Whether it keeps still until somebody releases it; False while nothing holds."""
     missed_polls: int

@@ -7,6 +7,9 @@ from leadsman.adapters.adapter import Slot
 from leadsman.command import Command
 from leadsman.injection import Needs, name_of
 from leadsman.resilience.execution import Rules
+from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
+from leadsman.resilience.predicate import IsA
+from leadsman.resilience.words import UNTIL_NEXT_POLL
 from leadsman.source import Source
 from leadsman.telemetry import Telemetry
 from leadsman.wording import clean
@@ -56,13 +59,26 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
 def _rules(rules: Rules) -> Mapping[str, Any]:
     breaker = rules.breaker
     return {
-        "retry": rules.retry.retries,
-        "retry_on": [kind.__name__ for kind in rules.retry.retry_on],
-        "backoff": _shown(rules.backoff),
+        **_retries(rules.policy),
         "circuit_breaker": None
         if breaker is None
         else {"threshold": breaker.threshold, "probes": breaker.probes, "successes": breaker.successes},
     }
+
+
+def _retries(policy: Policy) -> dict[str, Any]:
+    """The policy in the words of the decorator where they made it, else as it is written in the algebra."""
+    whole, limits = policy, dict[str, Any]({"retry": UNTIL_NEXT_POLL.value})
+    if isinstance(policy, CountBox) and policy.scope == "cycle":
+        limits["retry"], policy = policy.limit, policy.inner
+    if isinstance(policy, FilteredOn) and isinstance(policy.condition, IsA):
+        limits["retry_on"], policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
+        for word, node in (("within", TimeBox), ("budget", Budget)):
+            if isinstance(policy, node) and policy.scope == "outage":
+                limits[word], policy = policy.limit, policy.inner
+        if isinstance(policy, Waits) and policy.scope == "outage":
+            return limits | {"backoff": _shown(policy.strategy)}
+    return {"policy": clean(repr(whole))}
 
 
 def _publishing(each: Telemetry | Source) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class Service:
         else:
             execution = feed.execution if feed is not None else parts.lines[name].execution
             snapshot = execution.snapshot()
-        opened = snapshot.opened_at
+        opened, deferred = snapshot.opened_at, snapshot.deferred_until
         found: Any = {
             "status": parts.ledger.status(name, now),
             "stale": is_stale(health, now),
@@ -173,7 +173,7 @@ class Service:
             "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
-            "deferred_until": None,
+            "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
             "held": False,
             "missed_polls": health.missed,
         }

@@ -11,9 +11,10 @@ the draws do not pile up on it, as they would if the sum were clipped: half of a
 import math
 import random
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from leadsman.durations import Duration, positive_seconds
+from leadsman.durations import Duration, human, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.value import Value
 
@@ -37,8 +38,8 @@ def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
     return low + (high - low) * draw if high > low else min(wait, cap)
 
 
-class _Jittered(Value, ABC):
-    """What the three strategies share: `wait` decides, `delay` rolls the dice."""
+class Jittered(Value, ABC):
+    """What our strategies share: `wait` decides, `delay` rolls the dice."""
 
     __slots__ = ()
     jitter: float
@@ -57,7 +58,7 @@ class _Jittered(Value, ABC):
         return jittered(self.wait(attempt), self.jitter, self.cap, random.random() if draw is None else draw)
 
 
-class ExponentialBackoff(_Jittered):
+class ExponentialBackoff(Jittered):
     """``min(base · factor^(attempt-1), max_delay)`` seconds: 2, 4, 8, 16, 32, 60, 60, …
 
     Args:
@@ -86,7 +87,7 @@ class ExponentialBackoff(_Jittered):
             base=_wait(base, "base"),
             max_delay=_wait(max_delay, "max_delay"),
             factor=factor,
-            jitter=_jitter(jitter),
+            jitter=fraction_of(jitter),
         )
 
     @property
@@ -100,7 +101,7 @@ class ExponentialBackoff(_Jittered):
         return min(self.base * self.factor ** (attempt - 1), self.max_delay)
 
 
-class LinearBackoff(_Jittered):
+class LinearBackoff(Jittered):
     """``min(step · attempt, max_delay)`` seconds: 2, 4, 6, 8, …
 
     Args and raises: as `ExponentialBackoff`.
@@ -112,7 +113,7 @@ class LinearBackoff(_Jittered):
     jitter: float
 
     def __init__(self, step: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2) -> None:
-        self._hold(step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=_jitter(jitter))
+        self._hold(step=_wait(step, "step"), max_delay=_wait(max_delay, "max_delay"), jitter=fraction_of(jitter))
 
     @property
     def cap(self) -> float:
@@ -122,7 +123,7 @@ class LinearBackoff(_Jittered):
         return min(self.step * attempt, self.max_delay)
 
 
-class FixedBackoff(_Jittered):
+class FixedBackoff(Jittered):
     """`delay` seconds every time. `max_delay`, where given, bounds the jitter; else it may add its 20 %.
 
     Args and raises: as `ExponentialBackoff`.
@@ -137,7 +138,7 @@ class FixedBackoff(_Jittered):
         self._hold(
             seconds=_wait(delay, "delay"),
             max_delay=None if max_delay is None else _wait(max_delay, "max_delay"),
-            jitter=_jitter(jitter),
+            jitter=fraction_of(jitter),
         )
 
     @property
@@ -146,6 +147,69 @@ class FixedBackoff(_Jittered):
 
     def wait(self, attempt: int) -> float:
         return min(self.seconds, self.cap)
+
+
+class FibonacciBackoff(Jittered):
+    """`first`, `second`, and then the sum of the two before, up to `max_delay`: 1, 2, 3, 5, 8, … seconds.
+
+    Args and raises: as `ExponentialBackoff`.
+    """
+
+    __slots__ = ("first", "jitter", "max_delay", "second")
+    first: float
+    second: float
+    max_delay: float
+    jitter: float
+
+    def __init__(
+        self, first: Duration = 1.0, second: Duration = 2.0, max_delay: Duration = 60.0, *, jitter: float = 0.2
+    ) -> None:
+        self._hold(
+            first=_wait(first, "first"),
+            second=_wait(second, "second"),
+            max_delay=_wait(max_delay, "max_delay"),
+            jitter=fraction_of(jitter),
+        )
+
+    @property
+    def cap(self) -> float:
+        return self.max_delay
+
+    def wait(self, attempt: int) -> float:
+        wait, following = self.first, self.second
+        for _ in range(attempt - 1):  # grows at least like 1.6^n, so the cap ends it, whatever the attempt
+            if wait >= self.max_delay and following >= wait:
+                break
+            wait, following = following, wait + following
+        return min(wait, self.max_delay)
+
+
+class SequenceBackoff(Jittered):
+    """These waits one after the other, and then the last one again and again.
+
+    Args:
+        delays: seconds or text, one or more; 0 is at once.
+        jitter: the fraction by which a wait may differ, 0 to 1; never above the longest of them.
+    """
+
+    __slots__ = ("delays", "jitter")
+    delays: tuple[float, ...]
+    jitter: float
+
+    def __init__(self, delays: Sequence[Duration], *, jitter: float = 0.2) -> None:
+        if isinstance(delays, str) or not isinstance(delays, Sequence):
+            raise InvalidType(f"delays is {delays!r}; write a list such as ['1s', '5s', '30s']")
+        if not delays:
+            raise InvalidValue("delays is empty; write at least one wait, such as ['1s', '5s', '30s']")
+        waits = tuple(_within(seconds(delay, f"delays[{n}]"), f"delays[{n}]") for n, delay in enumerate(delays))
+        self._hold(delays=waits, jitter=fraction_of(jitter))
+
+    @property
+    def cap(self) -> float:
+        return max(self.delays)
+
+    def wait(self, attempt: int) -> float:
+        return self.delays[min(attempt, len(self.delays)) - 1]
 
 
 def checked(strategy: object) -> BackoffStrategy:
@@ -164,9 +228,12 @@ def checked(strategy: object) -> BackoffStrategy:
 
 
 def _wait(value: Duration, name: str) -> float:
-    amount = positive_seconds(value, name)
+    return _within(positive_seconds(value, name), name)
+
+
+def _within(amount: float, name: str) -> float:
     if amount > LONGEST:
-        raise InvalidValue(f"{name} is {value!r}; a wait of more than ten years is a mistake in the unit")
+        raise InvalidValue(f"{name} is {human(amount)}; a wait of more than ten years is a mistake in the unit")
     return amount
 
 
@@ -178,7 +245,8 @@ def _number(value: object, name: str) -> float:
     return float(value)
 
 
-def _jitter(value: object) -> float:
+def fraction_of(value: object) -> float:
+    """Read a jitter. Raises `InvalidType`, `InvalidValue`."""
     fraction = _number(value, "jitter")
     if not 0 <= fraction <= 1:
         raise InvalidValue(f"jitter is {value!r}; it is a fraction from 0 to 1, 0.2 for ±20 %")

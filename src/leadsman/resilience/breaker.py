@@ -22,7 +22,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.policy import exception_types
+from leadsman.resilience.failure import exception_types
 from leadsman.value import Value
 
 

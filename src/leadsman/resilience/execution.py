@@ -5,23 +5,25 @@
     run ─ retry ─┬─ turn ─ timeout ─ call      breaker: `admit` before `run`, once per cycle
                  ╰─ sleep, behind whoever waits for the turn
 
-A call that succeeds touches no policy: it is awaited between two attribute reads. This is the only file of the room
-that awaits, and the only one that looks at a clock.
+A call that succeeds touches no policy: it is awaited between two reads of one attribute, `_calm`. This is the only file of
+the room that awaits, and the only one that looks at a clock.
 """
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from leadsman.clock import Clock
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
 from leadsman.resilience import breaker
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy
 from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Open, Outcome, Permit
-from leadsman.resilience.policy import CLEAR, ONCE, GiveUp, RetryPolicy, Streak, Verdict, matches
+from leadsman.resilience.failure import Failure, Property, RetryRequested, matches
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, wait_of
+from leadsman.resilience.words import ONCE
 from leadsman.timers import Timers
 
 GRACE = 5.0
@@ -34,8 +36,7 @@ _PASS = Permit(0, 0, probe=False)
 class Rules(NamedTuple):
     """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
 
-    retry: RetryPolicy = ONCE
-    backoff: BackoffStrategy = DEFAULT_BACKOFF
+    policy: Policy = ONCE
     breaker: CircuitBreaker | None = None
     timeout: float | None = None
 
@@ -69,8 +70,38 @@ class World(NamedTuple):
     events: Events
 
 
+class Owner(Protocol):
+    """Whoever has an execution made."""
+
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask about the handler."""
+        ...
+
+    def abandoned(self, error: Abandoned) -> None:
+        """A call outlived its timeout and its cancellation; the cycle's task is left to itself."""
+        ...
+
+
+class Streak(NamedTuple):
+    """What is remembered of an outage, from its first failure to the next success."""
+
+    policy: Policy
+    """Whose state it is."""
+    state: State
+    waits: int
+    """Retries taken, of any kind."""
+    cycle: int
+    """Polls that failed before the one under way."""
+    began: float
+    """The first failure, monotonic seconds."""
+    wall: float
+    """The same in epoch seconds: it names the outage."""
+    resumed: bool = False
+    """Whether it began before the app was restarted."""
+
+
 class Snapshot(NamedTuple):
-    """What an execution remembers, for whoever reports. `opened_at` is monotonic seconds."""
+    """What an execution remembers, for whoever reports. Times are monotonic seconds."""
 
     circuit: str
     """``closed``, ``open`` or ``half_open``."""
@@ -85,6 +116,8 @@ class Snapshot(NamedTuple):
     """Calls of the cycle under way, or of the last one that failed."""
     waits: int
     """Retries since the last success: the number that the backoff goes by."""
+    deferred_until: float | None
+    """The device asked to be left alone until then."""
 
 
 class Execution:
@@ -96,12 +129,12 @@ class Execution:
         rules: how.
         world: timers, clock and events.
         turns: the bus that the call shares with others, if any.
-        abandoned: told when a call outlives its timeout and its cancellation; the cycle's task is then left to itself.
+        owner: who knows the handler.
     """
 
     __slots__ = (
-        "_abandoned", "_call", "_circuit", "_faulted", "_guarded", "_permit", "_slot", "_streak", "_task", "_told_abandoned",
-        "_turns", "_world", "attempts", "fired", "name", "rules",
+        "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_streak", "_task",
+        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "name", "rules",
     )  # fmt: skip
 
     def __init__(
@@ -112,7 +145,7 @@ class Execution:
         world: World,
         *,
         turns: Turns | None = None,
-        abandoned: Callable[[Abandoned], None] | None = None,
+        owner: Owner | None = None,
     ) -> None:
         self.name = name
         self.rules = rules
@@ -120,15 +153,20 @@ class Execution:
         """Calls made in the cycle under way, or in the last one that failed."""
         self.fired = False
         """Whether the timeout of the call under way has struck."""
+        self.deferred_until = -math.inf
+        """No cycle is admitted before it, because the device asked for that; monotonic seconds."""
+        self.gave_up = ""
+        """Why the last cycle that failed was not repeated."""
         self._call = call
         self._world = world
         self._turns = turns
-        self._told_abandoned = abandoned
+        self._owner = owner
         self._guarded: Call = call if rules.timeout is None else self._timed
         if turns is not None:
             self._guarded = self._in_turn
-        self._streak: Streak = CLEAR
+        self._streak: Streak | None = None
         self._circuit: Circuit = CLOSED
+        self._calm = True
         self._permit: Permit | None = None
         self._task: asyncio.Task[Any] | None = None
         self._slot = 0
@@ -143,21 +181,27 @@ class Execution:
             opened_at, opens = circuit.since, circuit.opens
             refusals = circuit.refusals if isinstance(circuit, Open) else 0
         name = breaker.name_of(circuit)
-        return Snapshot(name, circuit.failures, opened_at, opens, refusals, self.attempts, self._streak.waits)
+        deferred = self.deferred_until if self.deferred_until > self._world.clock.monotonic() else None
+        return Snapshot(name, circuit.failures, opened_at, opens, refusals, self.attempts, self.retries(), deferred)
 
     def retries(self) -> int:
         """Retries since the last success."""
-        return self._streak.waits
+        return 0 if self._streak is None else self._streak.waits
 
     def admit(self) -> bool:
-        """Ask the breaker for leave to run a cycle. After True, `run` must follow."""
-        if self._circuit is CLOSED:
+        """Ask for leave to run a cycle. After True, `run` must follow."""
+        if self._calm:
             self._permit = _PASS
             return True
+        now = self._world.clock.monotonic()
+        if now < self.deferred_until:
+            return False
         rule = self.rules.breaker
-        assert rule is not None  # only a breaker moves the circuit
+        if rule is None or self._circuit is CLOSED:
+            self._permit = _PASS
+            return True
         lease = (self.rules.timeout or 60.0) + GRACE
-        circuit, self._permit = breaker.admit(rule, self._circuit, self._world.clock.monotonic(), lease)
+        circuit, self._permit = breaker.admit(rule, self._circuit, now, lease)
         self._move(circuit)
         return self._permit is not None
 
@@ -178,13 +222,18 @@ class Execution:
         except BaseException:
             self._settle(Outcome.ABANDONED)
             raise
-        if self._streak is not CLEAR or self._circuit is not CLOSED:
+        if not self._calm:
             self.succeed()
         return result
 
     async def _recover(self, error: Exception, horizon: float) -> Any:
-        self._streak = Streak(self._streak.waits)
         self.attempts = 1
+        self._calm = False
+        clock, streak, policy = self._world.clock, self._streak, self.rules.policy
+        if streak is None:
+            self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
+        else:
+            self._streak = streak._replace(cycle=streak.cycle + 1)
         try:
             while True:
                 verdict = self._judge(error, horizon)
@@ -210,42 +259,78 @@ class Execution:
         if self._abandoned:
             self._abandoned = False
             raise Abandoned("it ended at last, after it was abandoned") from error
-        world, now = self._world, self._world.clock.monotonic()
-        verdict: Verdict
-        if self._permit is not None and self._permit.probe:
-            verdict = GiveUp("probe")
-        else:
-            self._streak, verdict = self.rules.retry.step(self._streak, error, self.wait, horizon - now)
+        clock, now = self._world.clock, self._world.clock.monotonic()
+        verdict = self._verdict(error, now, horizon)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
-        world.events.emit(AttemptFailed(self.name, now, world.clock.wall(), error, self.attempts, delay, reason))
+        self.gave_up = reason
+        streak = self._streak
+        assert streak is not None  # made by _recover
+        circuit = breaker.name_of(self._circuit)
+        event = AttemptFailed(
+            self.name, now, clock.wall(), error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit
+        )  # fmt: skip
+        self._world.events.emit(event)
+        return verdict
+
+    def _verdict(self, error: Exception, now: float, horizon: float) -> Verdict:
+        streak = self._streak
+        assert streak is not None  # made by _recover
+        asked = error.delay if isinstance(error, RetryRequested) else None
+        if self._permit is not None and self._permit.probe:
+            if asked is not None:
+                self.deferred_until = now + asked
+            return GiveUp("probe")
+        failure = Failure(
+            error,
+            {} if self._owner is None else {**self._owner.facts(), "breaker": breaker.name_of(self._circuit)},
+            streak.cycle,
+            now - streak.began,
+            streak.waits,
+            streak.resumed,
+            self._fault,
+        )
+        try:
+            state, verdict = streak.policy.step(streak.state, failure, random.random)
+        except Exception as fault:
+            self._fault(streak.policy, fault)
+            return GiveUp("fault")
+        if isinstance(verdict, GiveUp):
+            self._streak = streak._replace(state=state)
+            return verdict
+        if now + verdict.delay >= horizon:
+            if asked is None:
+                return GiveUp("next-poll")
+            self._streak = streak._replace(state=state)  # the wait is kept, so it counts
+            self.deferred_until = now + asked
+            return GiveUp("deferred")
+        self._streak = streak._replace(state=state, waits=streak.waits + 1)
         return verdict
 
     def wait(self, attempt: int) -> float:
-        """Ask the strategy, and survive it: a user's fault costs one told fault, never the poll."""
-        try:
-            delay = float(self.rules.backoff.delay(attempt))
-            if 0.0 <= delay <= LONGEST:
-                return delay
-            raise ValueError(f"{self.rules.backoff!r} answered {delay!r} seconds for attempt {attempt}")
-        except Exception as error:
-            if not self._faulted:
-                self._faulted = True
-                now, wall = self._world.clock.monotonic(), self._world.clock.wall()
-                self._world.events.emit(
-                    AppFault(now, wall, f"backoff of {self.name}; the default is used instead", error)
-                )
-            return DEFAULT_BACKOFF.delay(attempt)
+        """Ask the backoff, and survive it: a user's fault costs one told fault, never the poll."""
+        return wait_of(self.rules.policy.strategy, attempt, random.random, self._fault)
+
+    def _fault(self, strategy: object, error: Exception) -> None:
+        if not self._faulted:
+            self._faulted = True
+            now, wall = self._world.clock.monotonic(), self._world.clock.wall()
+            what = "policy" if isinstance(strategy, Policy) else "backoff"
+            instead = "there are no retries" if what == "policy" else "the default is used instead"
+            self._world.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
 
     def succeed(self) -> None:
         """Begin the counts anew: the call under way has shown that the device is there."""
-        if self._streak is not CLEAR or self._circuit is not CLOSED:
-            self._streak = CLEAR
+        if not self._calm:
+            self._streak = None
+            self.deferred_until = -math.inf
             self._settle(Outcome.SUCCEEDED)
+            self._calm = self._circuit is CLOSED
 
     def _outcome(self, error: BaseException) -> Outcome:
         rule = self.rules.breaker
-        neutral = not isinstance(error, Exception) or (rule is not None and matches(error, rule.ignore))
-        return Outcome.ABANDONED if neutral else Outcome.FAILED
+        if not isinstance(error, Exception) or isinstance(error, RetryRequested):
+            return Outcome.ABANDONED
+        return Outcome.ABANDONED if rule is not None and matches(error, rule.ignore) else Outcome.FAILED
 
     def _settle(self, outcome: Outcome) -> None:
         permit, self._permit = self._permit, None
@@ -307,9 +392,9 @@ class Execution:
         self._settle(Outcome.FAILED)
         if self._turns is not None:
             self._turns.give_back(self)
-        if self._told_abandoned is not None:
+        if self._owner is not None:
             timeout = human(self.rules.timeout or 0.0)
-            self._told_abandoned(
+            self._owner.abandoned(
                 Abandoned(
                     f"still running {human(GRACE)} after its timeout of {timeout}; it is not called again while it runs"
                 )

@@ -1,17 +1,56 @@
-"""Whether a failed call is repeated, and after how long.
+"""Whether a failed call is repeated, and after how long: an algebra of small values.
 
-Two counters with two lifetimes. `Streak.retries` counts within one poll and is held against ``retry``; `Streak.waits`
-counts since the last success and is the attempt number that the backoff sees, so that an outage which spans polls goes
-on backing off. A wait that is not taken, because the next poll comes first, counts for neither.
+A policy is a value. What it remembers of an outage is its **state**, a nested tuple that JSON can carry::
+
+    state = policy.start()
+    state, verdict = policy.step(state, failure, draw)      verdict: Retry(delay) or GiveUp(reason)
+
+Leaves say how long to wait; whoever wraps them bounds, shapes or joins what they say::
+
+    exponential("2s", cap="1m").max_retries(3)                     three times in a poll, 2, 4, 8 … s
+    periodic("1s").max_retries(2) >> exponential("10s")            twice after a second, then 10, 20, 40 … s
+    exponential("2s").only_when(prop("errno") != 19).budget("5m")  not when the device is gone; 5 min of waits in all
+
+**Scope.** Each node that counts does so over a ``"cycle"``, that is a poll with its retries, or over an ``"outage"``, which
+ends with a success. Waits grow, and `TimeBox` and `Budget` count, over the outage; `CountBox` and `AndThen` begin anew at
+each poll. So ``exponential("2s").max_retries(3)`` waits 2, 4, 8 | 16, 32, 60 | 60 …, as the words ``retry=3`` do.
+
+**A request** (`RetryRequested`) passes through: counts, filters and shapes leave it as it is; only `TimeBox` and `Budget`
+can refuse it.
+
+**Laws**, where nothing is random: ``|`` and ``&`` are commutative, associative and idempotent; ``never()`` is the unit of
+``|`` and of ``>>`` and absorbs ``&``; ``immediate()`` is the unit of ``&``; ``>>`` is associative;
+``p.max_retries(3).max_retries(2)`` is ``p.max_retries(2)``, and ``p.max_retries(0)`` is ``never()``.
+
+Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments answers the same.
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
-from leadsman.errors import InvalidType, InvalidValue, TransientError
+from leadsman.durations import Duration, seconds
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience import backoff as backing_off
+from leadsman.resilience.backoff import (
+    DEFAULT_BACKOFF,
+    LONGEST,
+    BackoffStrategy,
+    ExponentialBackoff,
+    FibonacciBackoff,
+    FixedBackoff,
+    Jittered,
+    LinearBackoff,
+    SequenceBackoff,
+    jittered,
+)
+from leadsman.resilience.failure import SHORTEST_REQUEST, Failure
+from leadsman.resilience.predicate import Predicate, predicate
+from leadsman.value import Value
 
-DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
-"""What is retried unless told otherwise, with the adapter's `transient_errors` added. `TimeoutError` is an `OSError`."""
+Scope = Literal["cycle", "outage"]
+State = Any
+"""None, a number, or a nested tuple of them: what a policy remembers."""
+Draw = Callable[[], float]
 
 
 class Retry(NamedTuple):
@@ -21,76 +60,557 @@ class Retry(NamedTuple):
 
 
 class GiveUp(NamedTuple):
-    """The poll has failed. `reason`: ``count``, ``filtered``, ``next-poll`` or ``probe``."""
+    """The poll has failed. `reason`: ``count``, ``time``, ``budget``, ``filtered`` or ``never``; of the runner, ``next-poll``,
+    ``probe``, ``tokens``, ``deferred`` or ``fault``."""
 
     reason: str
 
 
 Verdict = Retry | GiveUp
 
-
-class Streak(NamedTuple):
-    """What a policy remembers of an outage; all zero after a success."""
-
-    waits: int = 0
-    retries: int = 0
+_COUNT, _TIME, _BUDGET, _FILTERED, _NEVER = (GiveUp(why) for why in ("count", "time", "budget", "filtered", "never"))
 
 
-CLEAR = Streak()
+class Policy(Value):
+    """Decides about failed calls. Immutable; one object may serve any number of handlers."""
+
+    __slots__ = ()
+
+    def start(self) -> State:
+        """What is remembered before the first failure of an outage."""
+        raise NotImplementedError
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        """Decide about one failed call; answers what is remembered after it, and the verdict."""
+        raise NotImplementedError
+
+    @property
+    def cap(self) -> float:
+        """No wait is longer, in seconds; a wait that was requested may be."""
+        raise NotImplementedError
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        """Of the first leaf: how long to wait where nobody asks whether to."""
+        raise NotImplementedError
+
+    def max_retries(self, limit: int, scope: Scope = "cycle") -> "Policy":
+        """At most `limit` retries in a poll, or in an outage; 0 is never."""
+        return CountBox(limit, self, scope)
+
+    def within(self, limit: Duration, scope: Scope = "outage") -> "Policy":
+        """No retry that would start later than `limit` after the first failure, calls included."""
+        return TimeBox(limit, self, scope)
+
+    def budget(self, limit: Duration, scope: Scope = "outage") -> "Policy":
+        """No retry whose wait would make the sum of all waits exceed `limit`."""
+        return Budget(limit, self, scope)
+
+    def clamp(self, low: Duration = 0.0, high: Duration = LONGEST) -> "Policy":
+        """Waits between `low` and `high`."""
+        return Clamp(low, high, self)
+
+    def plus(self, delay: Duration) -> "Policy":
+        """Waits longer by `delay`."""
+        return AddDelay(delay, self)
+
+    def jitter(self, fraction: float = 0.2, mode: str = "symmetric", cap: Duration | None = None) -> "Policy":
+        """Waits spread by chance; see `Jitter`."""
+        return Jitter(fraction, self, mode, cap)
+
+    def only_when(self, condition: Predicate | bool) -> "Policy":
+        """Gives up unless `condition` holds for the failure."""
+        return FilteredOn(condition, self)
+
+    def __rshift__(self, other: object) -> "Policy":
+        """This one until it gives up, then `other`, in the same step."""
+        return AndThen(self, policy(other))
+
+    def __or__(self, other: object) -> "Policy":
+        """Retry when either would, after the shorter wait."""
+        return Union(self, policy(other))
+
+    def __and__(self, other: object) -> "Policy":
+        """Retry when both would, after the longer wait."""
+        return Intersect(self, policy(other))
 
 
-class RetryPolicy(NamedTuple):
-    """At most `retries` repetitions per poll of failures that match `retry_on`: ``retry=3`` is four calls."""
+class _Leaf(Policy):
+    __slots__ = ()
 
-    retries: int = 0
-    retry_on: tuple[type[Exception], ...] = DEFAULT_RETRY_ON
-
-    def step(
-        self, streak: Streak, error: Exception, wait: Callable[[int], float], horizon: float
-    ) -> tuple[Streak, Verdict]:
-        """Decide about one failed call.
-
-        Args:
-            streak: what is remembered; `Streak.retries` is zero at the first failure of a poll.
-            error: what the call raised.
-            wait: the jittered delay in seconds before retry number n since the last success.
-            horizon: seconds until the next poll is due, or infinity. A retry at or after it is dropped: the poll is
-                the retry. So retrying never makes fewer calls than plain polling would.
-        """
-        if streak.retries >= self.retries:
-            return streak, GiveUp("count")
-        if not matches(error, self.retry_on):
-            return streak, GiveUp("filtered")
-        delay = wait(streak.waits + 1)
-        if delay >= horizon:
-            return streak, GiveUp("next-poll")
-        return Streak(streak.waits + 1, streak.retries + 1), Retry(delay)
+    def start(self) -> State:
+        return None
 
 
-ONCE = RetryPolicy()
-"""No retries."""
+class Immediate(_Leaf):
+    """At once."""
+
+    __slots__ = ()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        return state, _requested(failure, 0.0) if failure.request else Retry(0.0)
+
+    @property
+    def cap(self) -> float:
+        return 0.0
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return DEFAULT_BACKOFF
 
 
-def matches(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
-    """Whether an error is of one of `kinds`; an exception group is when all its leaves are."""
-    if isinstance(error, BaseExceptionGroup):
-        return error.split(kinds)[1] is None
-    return isinstance(error, kinds)
+class Never(_Leaf):
+    """Gives up."""
+
+    __slots__ = ()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        if failure.request is None:
+            return state, _NEVER
+        return state, _requested(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
+
+    @property
+    def cap(self) -> float:
+        return 0.0
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return DEFAULT_BACKOFF
 
 
-def exception_types(value: object, what: str) -> tuple[type[Exception], ...]:
-    """Read a class, a list or a tuple of classes.
+class Waits(Policy):
+    """As long as a strategy says. State: the waits taken in the scope."""
 
-    Raises:
-        InvalidType: something in it is not a subclass of `Exception`; `CancelledError`, `KeyboardInterrupt` and
-            `SystemExit` are not, and are never retried nor counted.
-        InvalidValue: it is empty.
+    __slots__ = ("scope", "strategy")
+    strategy: BackoffStrategy
+    scope: Scope
+
+    def __init__(self, strategy: BackoffStrategy, scope: Scope = "outage") -> None:
+        self._hold(strategy=backing_off.checked(strategy), scope=_scope(scope))
+
+    def start(self) -> State:
+        return (0, 0)
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        request = failure.request
+        if request is not None and request.delay is not None:
+            return state, Retry(request.delay)
+        key = failure.cycle if self.scope == "cycle" else 0
+        attempt = state[1] + 1 if state[0] == key else 1
+        delay = wait_of(self.strategy, attempt, draw, failure.faulty)
+        return (key, attempt), Retry(delay) if request is None else _requested(failure, delay)
+
+    @property
+    def cap(self) -> float:
+        strategy = self.strategy
+        if isinstance(strategy, Jittered):
+            return strategy.cap
+        return float(getattr(strategy, "max_delay", None) or LONGEST)
+
+
+class _Wrapper(Policy):
+    """What has one policy inside."""
+
+    __slots__ = ()
+    inner: Policy
+
+    @property
+    def cap(self) -> float:
+        return self.inner.cap
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return self.inner.strategy
+
+
+class CountBox(_Wrapper):
+    """At most `limit` granted retries per scope. State: how many were granted, and the inner state."""
+
+    __slots__ = ("inner", "limit", "scope")
+    limit: int
+    scope: Scope
+
+    def __init__(self, limit: int, inner: Policy, scope: Scope = "cycle") -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            raise InvalidType(f"max_retries is {limit!r}; it is a whole number of retries")
+        if limit < 0:
+            raise InvalidValue(f"max_retries is {limit}; it is 0 or more")
+        self._hold(limit=limit, inner=policy(inner), scope=_scope(scope))
+
+    def start(self) -> State:
+        return ((0, 0), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        if failure.request is not None:
+            inner, verdict = self.inner.step(state[1], failure, draw)
+            return (state[0], inner), verdict
+        (began, granted), inner = state
+        key = failure.cycle if self.scope == "cycle" else 0
+        if began != key:
+            granted = 0
+        if granted >= self.limit:
+            return ((key, granted), inner), _COUNT
+        inner, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is Retry:
+            granted += 1
+        return ((key, granted), inner), verdict
+
+
+class TimeBox(_Wrapper):
+    """Gives up once `limit` seconds have passed since the first failure it saw in its scope, and already when the retry
+    would start later. State: when that failure was, in seconds of the outage; and the inner state."""
+
+    __slots__ = ("inner", "limit", "scope")
+    limit: float
+    scope: Scope
+
+    def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
+        self._hold(limit=seconds(limit, "within"), inner=policy(inner), scope=_scope(scope))
+
+    def start(self) -> State:
+        return ((0, None), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        (began, since), inner = state
+        key = failure.cycle if self.scope == "cycle" else 0
+        if began != key or since is None:
+            since = failure.elapsed
+        spent = failure.elapsed - since
+        if spent >= self.limit:
+            return ((key, since), inner), _TIME
+        after, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is Retry and spent + verdict.delay > self.limit:
+            return ((key, since), inner), _TIME
+        return ((key, since), after), verdict
+
+
+class Budget(_Wrapper):
+    """Gives up when the waits so far and the next one would exceed `limit` seconds; calls do not count. After a restart of
+    the app it is used up, too, once `limit` has passed since the first failure. State: the sum of waits, and the inner state."""
+
+    __slots__ = ("inner", "limit", "scope")
+    limit: float
+    scope: Scope
+
+    def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
+        self._hold(limit=seconds(limit, "budget"), inner=policy(inner), scope=_scope(scope))
+
+    def start(self) -> State:
+        return ((0, 0.0), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        (began, slept), inner = state
+        key = failure.cycle if self.scope == "cycle" else 0
+        if began != key:
+            slept = 0.0
+        if failure.resumed and self.scope == "outage" and failure.elapsed >= self.limit:
+            return state, _BUDGET
+        after, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is not Retry:
+            return ((key, slept), after), verdict
+        if slept + verdict.delay > self.limit:
+            return ((key, slept), inner), _BUDGET
+        return ((key, slept + verdict.delay), after), verdict
+
+
+class Clamp(_Wrapper):
+    """Waits between `low` and `high` seconds. State: the inner one."""
+
+    __slots__ = ("high", "inner", "low")
+    low: float
+    high: float
+
+    def __init__(self, low: Duration, high: Duration, inner: Policy) -> None:
+        bottom, top = _duration(low, "clamp's low end"), _duration(high, "clamp's high end")
+        if bottom > top:
+            raise InvalidValue(f"clamp goes from {low!r} to {high!r}; the low end comes first")
+        self._hold(low=bottom, high=top, inner=policy(inner))
+
+    def start(self) -> State:
+        return self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        state, verdict = self.inner.step(state, failure, draw)
+        if type(verdict) is Retry and failure.request is None:
+            if verdict.delay < self.low:
+                return state, Retry(self.low)
+            if verdict.delay > self.high:
+                return state, Retry(self.high)
+        return state, verdict
+
+    @property
+    def cap(self) -> float:
+        return min(max(self.inner.cap, self.low), self.high)
+
+
+class AddDelay(_Wrapper):
+    """Waits longer by `delay` seconds, up to ten years. State: the inner one."""
+
+    __slots__ = ("delay", "inner")
+    delay: float
+
+    def __init__(self, delay: Duration, inner: Policy) -> None:
+        self._hold(delay=_duration(delay, "the added delay"), inner=policy(inner))
+
+    def start(self) -> State:
+        return self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        state, verdict = self.inner.step(state, failure, draw)
+        if type(verdict) is Retry and failure.request is None:
+            return state, Retry(min(verdict.delay + self.delay, LONGEST))
+        return state, verdict
+
+    @property
+    def cap(self) -> float:
+        return min(self.inner.cap + self.delay, LONGEST)
+
+
+class Jitter(_Wrapper):
+    """Spreads a wait d by chance, and never above the cap: that of the policy inside, or `cap`.
+
+    ================  ======================================================================
+    mode              drawn from, within [0, cap]
+    ================  ======================================================================
+    ``symmetric``     d·(1 - fraction) to d·(1 + fraction)
+    ``add``           d to d·(1 + fraction)
+    ``full``          0 to d
+    ``equal``         d/2 to d
+    ``decorrelated``  d to three times the wait before; `cap` is 60 s unless told otherwise
+    ================  ======================================================================
+
+    State: the inner one; ``decorrelated`` has the wait before it.
     """
-    kinds = tuple(value) if isinstance(value, Iterable) and not isinstance(value, type | str) else (value,)
-    if not kinds:
-        raise InvalidValue(f"{what} is empty, so nothing would match; leave it out for the default, or name the errors")
-    for kind in kinds:
-        if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            name = kind.__name__ if isinstance(kind, type) else repr(kind)
-            raise InvalidType(f"{what} holds {name}, which is not a subclass of Exception; name exception classes only")
-    return kinds
+
+    __slots__ = ("ceiling", "fraction", "inner", "mode")
+    fraction: float
+    mode: str
+    ceiling: float
+
+    def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
+        if mode not in _MODES:
+            raise InvalidValue(f"the mode of jitter is {mode!r}; it is one of {', '.join(_MODES)}")
+        within = policy(inner)
+        default = 60.0 if mode == "decorrelated" else within.cap
+        ceiling = default if cap is None else _duration(cap, "the cap of jitter")
+        self._hold(fraction=backing_off.fraction_of(fraction), inner=within, mode=mode, ceiling=ceiling)
+
+    def start(self) -> State:
+        return (0.0, self.inner.start()) if self.mode == "decorrelated" else self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        if self.mode == "decorrelated":
+            return self._decorrelated(state, failure, draw)
+        state, verdict = self.inner.step(state, failure, draw)
+        if type(verdict) is not Retry or failure.request is not None:
+            return state, verdict
+        wait, ceiling, u = verdict.delay, self.ceiling, draw()
+        match self.mode:
+            case "symmetric":
+                wait = jittered(wait, self.fraction, ceiling, u)
+            case "add":
+                wait = min(wait, ceiling) + (min(wait * (1 + self.fraction), ceiling) - min(wait, ceiling)) * u
+            case "full":
+                wait = min(wait, ceiling) * u
+            case _:
+                wait = min(wait, ceiling) * (0.5 + u / 2)
+        return state, Retry(wait)
+
+    def _decorrelated(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        before, inner = state
+        inner, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is not Retry or failure.request is not None:
+            return (before, inner), verdict
+        low = min(verdict.delay, self.ceiling)
+        wait = low + max(0.0, min(3 * before, self.ceiling) - low) * draw()
+        return (wait, inner), Retry(wait)
+
+    @property
+    def cap(self) -> float:
+        return self.ceiling
+
+
+_MODES = ("symmetric", "add", "full", "equal", "decorrelated")
+
+
+class FilteredOn(_Wrapper):
+    """Gives up on failures for which `condition` is not known to hold; what is inside does not see those. State: the inner one."""
+
+    __slots__ = ("condition", "inner")
+    condition: Predicate
+
+    def __init__(self, condition: Predicate | bool, inner: Policy) -> None:
+        self._hold(condition=predicate(condition), inner=policy(inner))
+
+    def start(self) -> State:
+        return self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        if failure.request is None and self.condition.answer(failure) is not True:
+            return state, _FILTERED
+        return self.inner.step(state, failure, draw)
+
+
+class _Pair(Policy):
+    __slots__ = ()
+    left: Policy
+    right: Policy
+
+    @property
+    def cap(self) -> float:
+        return max(self.left.cap, self.right.cap)
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return self.left.strategy
+
+
+class AndThen(_Pair):
+    """`left` until it gives up, then `right` in the same step, and not back before the scope ends. State: the scope, whether
+    it is `right`'s turn, and both inner states. A time box in `right` starts at the hand-over."""
+
+    __slots__ = ("left", "right", "scope")
+    scope: Scope
+
+    def __init__(self, left: Policy, right: Policy, scope: Scope = "cycle") -> None:
+        self._hold(left=policy(left), right=policy(right), scope=_scope(scope))
+
+    def start(self) -> State:
+        return (0, 0, self.left.start(), self.right.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        began, on_right, left, right = state
+        key = failure.cycle if self.scope == "cycle" else 0
+        if not on_right or began != key:
+            left, verdict = self.left.step(left, failure, draw)
+            if type(verdict) is Retry:
+                return (key, 0, left, right), verdict
+        right, verdict = self.right.step(right, failure, draw)
+        return (key, 1, left, right), verdict
+
+
+class Union(_Pair):
+    """Retries when either would, after the shorter wait. State: both inner states; both see every failure."""
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Policy, right: Policy) -> None:
+        self._hold(left=policy(left), right=policy(right))
+
+    def start(self) -> State:
+        return (self.left.start(), self.right.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        left, one = self.left.step(state[0], failure, draw)
+        right, other = self.right.step(state[1], failure, draw)
+        if type(one) is Retry and type(other) is Retry:
+            return (left, right), one if one.delay <= other.delay else other
+        return (left, right), one if type(one) is Retry else other
+
+
+class Intersect(_Pair):
+    """Retries when both would, after the longer wait. State: both inner states; both see every failure."""
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Policy, right: Policy) -> None:
+        self._hold(left=policy(left), right=policy(right))
+
+    def start(self) -> State:
+        return (self.left.start(), self.right.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        left, one = self.left.step(state[0], failure, draw)
+        right, other = self.right.step(state[1], failure, draw)
+        if type(one) is Retry and type(other) is Retry:
+            return (left, right), one if one.delay >= other.delay else other
+        return (left, right), other if type(one) is Retry else one
+
+
+def immediate() -> Policy:
+    """Retry at once. Bound it: a device that fails at once is called again and again."""
+    return Immediate()
+
+
+def never() -> Policy:
+    """Give up."""
+    return Never()
+
+
+def periodic(delay: Duration, scope: Scope = "outage") -> Policy:
+    """`delay` every time."""
+    return Waits(FixedBackoff(delay, jitter=0), scope)
+
+
+def exponential(
+    base: Duration = 2.0, factor: float = 2.0, cap: Duration | None = 60.0, scope: Scope = "outage"
+) -> Policy:
+    """``min(base · factor^(n-1), cap)`` before retry n; a cap of None is ten years."""
+    return Waits(ExponentialBackoff(base, LONGEST if cap is None else cap, factor=factor, jitter=0), scope)
+
+
+def linear(step: Duration = 2.0, cap: Duration | None = 60.0, scope: Scope = "outage") -> Policy:
+    """``min(step · n, cap)`` before retry n; a cap of None is ten years."""
+    return Waits(LinearBackoff(step, LONGEST if cap is None else cap, jitter=0), scope)
+
+
+def fibonacci(first: Duration, second: Duration, cap: Duration | None = 60.0, scope: Scope = "outage") -> Policy:
+    """`first`, `second`, and then the sum of the two before, up to `cap`; a cap of None is ten years."""
+    return Waits(FibonacciBackoff(first, second, LONGEST if cap is None else cap, jitter=0), scope)
+
+
+def sequence(delays: Sequence[Duration], then: Literal["last", "stop"] = "last", scope: Scope = "outage") -> Policy:
+    """These waits one after the other; then the last one again and again, or no retry any more."""
+    if then not in ("last", "stop"):
+        raise InvalidValue(f"then is {then!r}; it is 'last' or 'stop'")
+    waits = Waits(SequenceBackoff(delays, jitter=0), scope)
+    return waits if then == "last" else CountBox(len(delays), waits, scope)
+
+
+def strategy(backoff: BackoffStrategy, scope: Scope = "outage") -> Policy:
+    """Any object with ``delay(attempt) -> seconds`` as a policy."""
+    return Waits(backoff, scope)
+
+
+def policy(value: object) -> Policy:
+    """See that something is a policy. Raises `InvalidType`."""
+    if isinstance(value, Policy):
+        return value
+    if callable(getattr(value, "delay", None)) and not isinstance(value, type):
+        raise InvalidType(f"{value!r} is a backoff; make a policy of it with strategy(…)")
+    raise InvalidType(f"{value!r} is no policy; write one such as exponential('2s').max_retries(3)")
+
+
+def wait_of(backoff: BackoffStrategy, attempt: int, draw: Draw, faulty: Callable[[object, Exception], None]) -> float:
+    """Ask a strategy, and survive it: one that raises, or answers no sensible number, is told and replaced by the default."""
+    if isinstance(backoff, Jittered):
+        return backoff.delay(attempt, draw() if backoff.jitter else 0.0)
+    try:
+        delay = float(backoff.delay(attempt))
+        if 0.0 <= delay <= LONGEST:
+            return delay
+        raise ValueError(f"{backoff!r} answered {delay!r} seconds for attempt {attempt}")
+    except Exception as error:
+        faulty(backoff, error)
+        return DEFAULT_BACKOFF.delay(attempt, draw())
+
+
+def as_state(value: object) -> State:
+    """A state that was JSON for a while: lists are tuples again."""
+    return tuple(as_state(each) for each in value) if isinstance(value, list | tuple) else value
+
+
+def _requested(failure: Failure, delay: float) -> Retry:
+    request = failure.request
+    given = None if request is None else request.delay
+    return Retry(max(SHORTEST_REQUEST, delay) if given is None else given)
+
+
+def _duration(value: Duration, what: str) -> float:
+    return min(seconds(value, what), LONGEST)
+
+
+def _scope(value: object) -> Scope:
+    if value == "cycle" or value == "outage":
+        return value
+    raise InvalidValue(f"scope is {value!r}; it is 'cycle' (each poll anew) or 'outage' (until a success)")

@@ -1,0 +1,151 @@
+"""What a policy is told of a failed call, and what may be asked about it.
+
+A failure has **properties**: what the runner knows of the handler, what the error itself says, and what an exception
+carries in a mapping ``retry_properties``. They are looked up when they are asked for, so a policy that asks nothing pays
+nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from leadsman.durations import Duration, seconds
+from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
+from leadsman.wording import clean
+
+Property = str | int | float | bool | tuple[str, ...]
+
+PROPERTIES: Mapping[str, str] = {
+    "handler": "name of the device",
+    "adapter": "names of the adapters that the handler asks for",
+    "family": "of operations, for a call made under one",
+    "verb": "poll, or adhoc",
+    "error-type": "qualified name of the error's class, such as builtins.TimeoutError",
+    "error-bases": "qualified names of that class and all above it",
+    "error-message": "what the error says",
+    "errno": "of an OSError",
+    "status-code": "of an HTTP answer that the error carries",
+    "gatt-code": "of a Bluetooth ATT error (Core Specification, Vol 3, Part F, 3.4.1.1)",
+    "attempts": "retries since the last success",
+    "interval": "of the handler, in seconds",
+    "breaker": "closed, open or half_open",
+}
+"""What may be asked, besides names that begin with ``x-``: those are whatever an exception's ``retry_properties`` say."""
+
+NUMBERS = frozenset({"errno", "status-code", "gatt-code", "attempts", "interval"})
+"""Properties that are numbers: text is no answer to them."""
+
+
+class RetryRequested(LeadsmanError):
+    """Raised by a handler, or by its adapter, that knows better than any policy when to ask again. No failure: neither the
+    breaker nor the error topic is told.
+
+    Before the next poll the call is repeated after `delay`, as often as it is requested; a delay that reaches beyond it
+    defers the polls until then. Only ``budget`` and ``within`` bound it.
+
+    Args:
+        delay: from now; it is kept as given, without jitter or cap, but is 100 ms at the least. None: what the backoff says.
+        reason: why, for whoever reads the trace.
+
+    Attributes:
+        delay: seconds, or None.
+        reason: text, or None.
+    """
+
+    def __init__(self, delay: Duration | None = None, reason: str | None = None) -> None:
+        self.delay = None if delay is None else max(SHORTEST_REQUEST, seconds(delay, "delay"))
+        self.reason = None if reason is None else clean(str(reason))
+        super().__init__(self.reason or "the device asks for another attempt")
+
+
+SHORTEST_REQUEST = 0.1
+"""Seconds; a handler that asks for a retry at once, again and again, must not take the whole processor."""
+
+
+def _nobody(strategy: object, error: Exception) -> None:
+    pass
+
+
+class Failure(NamedTuple):
+    """One failed call. `elapsed` is seconds since the first failure of the outage, also over a restart of the app."""
+
+    error: Exception
+    facts: Mapping[str, Property] = {}
+    """What the runner knows, by name of the property."""
+    cycle: int = 0
+    """Polls of this outage that failed before this one."""
+    elapsed: float = 0.0
+    attempts: int = 0
+    """Retries since the last success."""
+    resumed: bool = False
+    """Whether the outage began before the app was restarted."""
+    faulty: Callable[[object, Exception], None] = _nobody
+    """Told when somebody's strategy breaks; its wait is replaced by the default."""
+
+    @property
+    def request(self) -> RetryRequested | None:
+        """The handler's own wish, if it raised one."""
+        return self.error if isinstance(self.error, RetryRequested) else None
+
+    def get(self, name: str) -> Property | None:
+        """A property, or None where the failure has none of that name."""
+        known = _READ.get(name)
+        found: Any
+        if name == "attempts":
+            found = self.attempts
+        elif known is not None:
+            found = known(self.error)
+        else:
+            found = self.facts.get(name)
+        if found is None:
+            carried = getattr(self.error, "retry_properties", None)
+            found = carried.get(name) if isinstance(carried, Mapping) else None
+        return found if isinstance(found, str | int | float | tuple) else None
+
+
+def qualified(kind: type) -> str:
+    """``module.Class``, as a policy in a file names it."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _status(error: Exception) -> object:
+    """As httpx and requests, aiohttp, and urllib carry it."""
+    response = getattr(error, "response", None)
+    for holder, name in ((response, "status_code"), (error, "status"), (error, "status_code"), (error, "code")):
+        found = getattr(holder, name, None)
+        if isinstance(found, int) and not isinstance(found, bool) and 100 <= found <= 599:
+            return found
+    return None
+
+
+_READ: Mapping[str, Callable[[Exception], object]] = {
+    "error-type": lambda error: qualified(type(error)),
+    "error-bases": lambda error: tuple(qualified(kind) for kind in type(error).__mro__ if kind is not object),
+    "error-message": lambda error: clean(str(error)),
+    "errno": lambda error: getattr(error, "errno", None),
+    "status-code": _status,
+}
+
+
+def matches(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
+    """Whether an error is of one of `kinds`; an exception group is when all its leaves are."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kinds)[1] is None
+    return isinstance(error, kinds)
+
+
+def exception_types(value: object, what: str) -> tuple[type[Exception], ...]:
+    """Read a class, a list or a tuple of classes.
+
+    Raises:
+        InvalidType: something in it is not a subclass of `Exception`; `CancelledError`, `KeyboardInterrupt` and
+            `SystemExit` are not, and are never retried nor counted.
+        InvalidValue: it is empty.
+    """
+    kinds = tuple(value) if isinstance(value, Iterable) and not isinstance(value, type | str) else (value,)
+    if not kinds:
+        raise InvalidValue(f"{what} is empty, so nothing would match; leave it out for the default, or name the errors")
+    for kind in kinds:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            name = kind.__name__ if isinstance(kind, type) else repr(kind)
+            raise InvalidType(f"{what} holds {name}, which is not a subclass of Exception; name exception classes only")
+    return kinds

@@ -1,0 +1,312 @@
+"""What a policy may ask about a failure, in three values: yes, no, and not known.
+
+``prop("errno") == 19`` asks one property; ``&``, ``|`` and ``~`` join questions. A property that the failure does not
+have makes the answer unknown, also under ``~``, as in Kleene's logic; at the top, unknown is no match. A property with
+several values, such as ``error-bases``, answers yes when one of them does.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.failure import NUMBERS, PROPERTIES, Failure, exception_types, matches
+from leadsman.value import Value
+from leadsman.wording import suggestion
+
+Literal = str | int | float | bool
+
+
+class Predicate(Value):
+    """A question about a failure."""
+
+    __slots__ = ()
+
+    def answer(self, failure: Failure) -> bool | None:
+        """Yes, no, or None for not known."""
+        raise NotImplementedError
+
+    def __and__(self, other: object) -> "Predicate":
+        return Both(self, predicate(other))
+
+    def __or__(self, other: object) -> "Predicate":
+        return Either(self, predicate(other))
+
+    def __invert__(self) -> "Predicate":
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("join predicates with & | ~, not with and, or, not")
+
+
+class Constant(Predicate):
+    """Always the same answer."""
+
+    __slots__ = ("value",)
+    value: bool
+
+    def __init__(self, value: bool) -> None:
+        self._hold(value=value)
+
+    def answer(self, failure: Failure) -> bool | None:
+        return self.value
+
+
+class IsA(Predicate):
+    """Whether the error is of one of these classes; an exception group is when all its leaves are."""
+
+    __slots__ = ("kinds",)
+    kinds: tuple[type[Exception], ...]
+
+    def __init__(self, *kinds: type[Exception]) -> None:
+        self._hold(kinds=exception_types(kinds, "is_a"))
+
+    def answer(self, failure: Failure) -> bool | None:
+        return matches(failure.error, self.kinds)
+
+
+class Comparison(Predicate):
+    """One property held against something. `how` is a key of `TESTS`."""
+
+    __slots__ = ("how", "name", "value")
+    name: str
+    how: str
+    value: Any
+
+    def __init__(self, name: str, how: str, value: Any = None) -> None:
+        self._hold(name=_known(name), how=how, value=_checked(name, how, value))
+
+    def answer(self, failure: Failure) -> bool | None:
+        found = failure.get(self.name)
+        if self.how == "exists":
+            return found is not None
+        if found is None:
+            return None
+        ask = TESTS[self.how]
+        if isinstance(found, tuple):
+            answers = [ask(each, self.value) for each in found]
+            if self.how == "neq":
+                return all(answers)
+            return True if True in answers else None if None in answers else False
+        return ask(found, self.value)
+
+
+class Not(Predicate):
+    """The other answer; unknown stays unknown."""
+
+    __slots__ = ("inner",)
+    inner: Predicate
+
+    def __init__(self, inner: Predicate) -> None:
+        self._hold(inner=inner)
+
+    def answer(self, failure: Failure) -> bool | None:
+        said = self.inner.answer(failure)
+        return None if said is None else not said
+
+
+class Both(Predicate):
+    """Yes when both say yes, no when one says no."""
+
+    __slots__ = ("left", "right")
+    left: Predicate
+    right: Predicate
+
+    def __init__(self, left: Predicate, right: Predicate) -> None:
+        self._hold(left=left, right=right)
+
+    def answer(self, failure: Failure) -> bool | None:
+        left = self.left.answer(failure)
+        if left is False:
+            return False
+        right = self.right.answer(failure)
+        return right if left or right is False else None
+
+
+class Either(Predicate):
+    """Yes when one says yes, no when both say no."""
+
+    __slots__ = ("left", "right")
+    left: Predicate
+    right: Predicate
+
+    def __init__(self, left: Predicate, right: Predicate) -> None:
+        self._hold(left=left, right=right)
+
+    def answer(self, failure: Failure) -> bool | None:
+        left = self.left.answer(failure)
+        if left:
+            return True
+        right = self.right.answer(failure)
+        return right if left is False or right else None
+
+
+class Prop:
+    """A property to ask about: ``prop("errno") == 19``, ``prop("adapter").in_("ble", "serial")``."""
+
+    __slots__ = ("_name",)
+    __hash__ = None  # type: ignore[assignment]  # == makes a question of it, so it is no key
+
+    def __init__(self, name: str) -> None:
+        self._name = _known(name)
+
+    def __eq__(self, value: object) -> Predicate:  # type: ignore[override]  # a question, as in SQL builders
+        return Comparison(self._name, "eq", value)
+
+    def __ne__(self, value: object) -> Predicate:  # type: ignore[override]  # a question, as in SQL builders
+        return Comparison(self._name, "neq", value)
+
+    def __gt__(self, value: float) -> Predicate:
+        return Comparison(self._name, "gt", value)
+
+    def __ge__(self, value: float) -> Predicate:
+        return Comparison(self._name, "gte", value)
+
+    def __lt__(self, value: float) -> Predicate:
+        return Comparison(self._name, "lt", value)
+
+    def __le__(self, value: float) -> Predicate:
+        return Comparison(self._name, "lte", value)
+
+    def exists(self) -> Predicate:
+        """Whether the failure has it."""
+        return Comparison(self._name, "exists")
+
+    def in_(self, *values: Literal) -> Predicate:
+        """Whether it is one of these."""
+        return Comparison(self._name, "in", values)
+
+    def matches(self, pattern: str) -> Predicate:
+        """Whether it is as a glob says: ``*`` any text, ``?`` any character, ``[…]`` one of these; capitals matter."""
+        return Comparison(self._name, "matches", pattern)
+
+    def regex(self, pattern: str) -> Predicate:
+        """Whether a regular expression is found in it."""
+        return Comparison(self._name, "regex", pattern)
+
+    def starts_with(self, prefix: str) -> Predicate:
+        """Whether it begins with this."""
+        return Comparison(self._name, "starts-with", prefix)
+
+    def contains(self, part: str) -> Predicate:
+        """Whether this is in it."""
+        return Comparison(self._name, "contains", part)
+
+
+def prop(name: str) -> Prop:
+    """A property of a failure to ask about. The names are those of `leadsman.resilience.failure.PROPERTIES`; those that
+    begin with ``x-`` are what an exception carries in its mapping ``retry_properties``.
+
+    Raises:
+        InvalidValue: nothing has that name.
+    """
+    return Prop(name)
+
+
+def is_a(*kinds: type[Exception]) -> Predicate:
+    """Whether the error is of one of these classes.
+
+    Raises:
+        InvalidType: one of them is no subclass of `Exception`.
+    """
+    return IsA(*kinds)
+
+
+def predicate(value: object) -> Predicate:
+    """See that something is a question. Raises `InvalidType`."""
+    if isinstance(value, Predicate):
+        return value
+    if isinstance(value, bool):
+        return Constant(value)
+    raise InvalidType(f"{value!r} is no predicate; write prop('errno') == 19, is_a(OSError), True or False")
+
+
+def _equal(found: Any, value: Any) -> bool | None:
+    if isinstance(found, bool) or isinstance(value, bool):
+        return found is value
+    if isinstance(found, str) == isinstance(value, str):
+        return bool(found == value)
+    number = _number(found), _number(value)
+    return None if None in number else number[0] == number[1]
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return None if isinstance(value, bool) else float(value)
+    except ValueError:
+        return None
+
+
+def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool | None]:
+    def ask(found: Any, value: Any) -> bool | None:
+        left, right = _number(found), _number(value)
+        return None if left is None or right is None else compare(left, right)
+
+    return ask
+
+
+def _unequal(found: Any, value: Any) -> bool | None:
+    same = _equal(found, value)
+    return None if same is None else not same
+
+
+def _among(found: Any, values: Any) -> bool | None:
+    answers = [_equal(found, value) for value in values]
+    return True if True in answers else None if None in answers else False
+
+
+TESTS: Mapping[str, Callable[[Any, Any], bool | None]] = {
+    "eq": _equal,
+    "neq": _unequal,
+    "gt": _ordered(lambda left, right: left > right),
+    "gte": _ordered(lambda left, right: left >= right),
+    "lt": _ordered(lambda left, right: left < right),
+    "lte": _ordered(lambda left, right: left <= right),
+    "in": _among,
+    "matches": lambda found, pattern: fnmatch.fnmatchcase(str(found), pattern),
+    "regex": lambda found, pattern: re.search(pattern, str(found)) is not None,
+    "starts-with": lambda found, prefix: str(found).startswith(prefix),
+    "contains": lambda found, part: part in str(found),
+    "exists": lambda *_: True,
+}
+"""How a property is held against a value; None where the two cannot be compared."""
+_TEXT = frozenset({"matches", "regex", "starts-with", "contains"})
+_ORDER = frozenset({"gt", "gte", "lt", "lte"})
+
+
+def _known(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidType(f"the property is {name!r}; write its name, such as 'errno'")
+    if name not in PROPERTIES and not name.startswith("x-"):
+        raise InvalidValue(
+            f"{name!r} is no property of a failure; {suggestion(name, PROPERTIES)}; one of your own begins with 'x-'"
+        )
+    return name
+
+
+def _checked(name: str, how: str, value: Any) -> Any:
+    if how == "in":
+        values: Iterable[Any] = value if isinstance(value, list | tuple | set | frozenset) else ()
+        if not (checked := tuple(_checked(name, "eq", each) for each in values)):
+            raise InvalidValue(f"in of {name!r} has no values, so nothing would match")
+        return checked
+    if how in _TEXT and not isinstance(value, str):
+        raise InvalidType(f"{how} of {name!r} takes text, not {value!r}")
+    if how == "regex":
+        _compiled(name, value)
+    if how in ("eq", "neq", *_ORDER):
+        if not isinstance(value, str | int | float):
+            raise InvalidType(f"{name!r} is compared with {value!r}; write text, a number, True or False")
+        if (name in NUMBERS or how in _ORDER) and _number(value) is None:
+            raise InvalidType(f"{name!r} is compared with {value!r}; write a number")
+        if isinstance(value, float) and value != value:
+            raise InvalidValue(f"{name!r} is compared with NaN, which equals nothing")
+    return value
+
+
+def _compiled(name: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InvalidValue(f"regex of {name!r} is {pattern!r}: {error}") from None

@@ -1,0 +1,55 @@
+"""The words of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, as one policy."""
+
+import functools
+import math
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from leadsman.errors import TransientError
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
+from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
+from leadsman.resilience.predicate import IsA
+
+DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
+"""What is retried unless told otherwise, with the adapter's `transient_errors` added. `TimeoutError` is an `OSError`."""
+
+
+class Until(Enum):
+    """`UNTIL_NEXT_POLL`, for ``retry``: as often as the backoff allows until the next poll is due, whatever the interval."""
+
+    NEXT_POLL = "until the next poll"
+
+
+UNTIL_NEXT_POLL: Final = Until.NEXT_POLL
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(
+    retries: int | Until, kinds: tuple[type[Exception], ...], backoff: BackoffStrategy, budget: float, within: float
+) -> Policy:
+    inner: Policy = Waits(backoff, "outage")
+    if math.isfinite(budget):
+        inner = Budget(budget, inner)
+    if math.isfinite(within):
+        inner = TimeBox(within, inner)
+    inner = FilteredOn(IsA(*kinds), inner)
+    return inner if isinstance(retries, Until) else CountBox(retries, inner)
+
+
+def of_words(
+    retries: int | Until = 0,
+    kinds: Iterable[type[Exception]] = DEFAULT_RETRY_ON,
+    backoff: BackoffStrategy = DEFAULT_BACKOFF,
+    budget: float = math.inf,
+    within: float = math.inf,
+) -> Policy:
+    """What the words of a decorator say, as a policy; the same words give the same object, so a thousand devices share one."""
+    try:
+        return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
+    except TypeError:  # somebody's strategy that is no key
+        return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
+
+
+ONCE = of_words()
+"""No retries."""

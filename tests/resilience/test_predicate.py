@@ -1,0 +1,159 @@
+from types import MappingProxyType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
+
+UNKNOWN = prop("x-missing") == 1
+
+
+class Refused(Exception):
+    retry_properties = MappingProxyType({"status-code": 503, "x-zone": "cellar", "handler": "forged"})
+
+
+FAILURE = Failure(
+    OSError(19, "No such device: /dev/ttyUSB0"),
+    {"handler": "boiler", "adapter": ("SerialPort", "ble"), "interval": 60.0, "breaker": "closed", "verb": "poll"},
+    attempts=2,
+)
+
+
+def ask(question, failure=FAILURE):
+    return question.answer(failure)
+
+
+def test_the_runner_and_the_error_both_have_properties():
+    assert ask(prop("handler") == "boiler")
+    assert ask(prop("errno") == 19)
+    assert ask(prop("attempts") >= 2)
+    assert ask(prop("interval") < 61)
+    assert ask(prop("error-type") == "builtins.OSError")
+    assert ask(prop("error-message").contains("ttyUSB0"))
+
+
+def test_the_bases_of_an_error_are_asked_for_by_name_so_that_a_file_imports_nothing():
+    failure = Failure(DeviceTimeout("late"))
+
+    assert ask(prop("error-bases") == "builtins.OSError", failure)
+    assert ask(prop("error-bases").matches("leadsman.errors.Trans*"), failure)
+    assert ask(prop("error-bases") == "builtins.KeyError", failure) is False
+    assert ask(prop("error-bases") != "builtins.KeyError", failure)
+
+
+def test_an_exception_may_carry_properties_of_its_own_but_not_forge_those_of_the_runner():
+    failure = Failure(Refused(), {"handler": "api"})
+
+    assert ask(prop("status-code") == 503, failure)
+    assert ask(prop("x-zone") == "cellar", failure)
+    assert ask(prop("handler") == "api", failure)
+
+
+def test_the_status_of_an_http_answer_is_found_as_libraries_carry_it():
+    class Answer:
+        status_code = 404
+
+    by_response, by_status = Exception(), Exception()
+    by_response.response, by_status.status = Answer(), 429
+
+    assert ask(prop("status-code") == 404, Failure(by_response))
+    assert ask(prop("status-code") == 429, Failure(by_status))
+    assert ask(prop("status-code").exists(), Failure(Exception())) is False
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (prop("errno") != 5, True),
+        (prop("errno") > 19, False),
+        (prop("errno") >= 19, True),
+        (prop("errno") < 19, False),
+        (prop("errno") <= 19, True),
+        (prop("errno").exists(), True),
+        (prop("gatt-code").exists(), False),
+        (prop("errno").in_(5, 19), True),
+        (prop("adapter").in_("ble", "i2c"), True),
+        (prop("handler").in_("a", "b"), False),
+        (prop("handler").matches("b*r"), True),
+        (prop("handler").matches("B*"), False),
+        (prop("error-message").regex(r"tty[A-Z]+\d$"), True),
+        (prop("handler").starts_with("boi"), True),
+        (prop("handler").contains("z"), False),
+        (is_a(OSError), True),
+        (is_a(ValueError, KeyError), False),
+        (Constant(True), True),
+        (Constant(False), False),
+        (UNKNOWN, None),
+        (prop("handler") > 5, None),
+        (prop("errno") == "19", True),
+    ],
+)
+def test_every_question_has_its_answer(question, answer):
+    assert ask(question) is answer
+
+
+def test_a_property_that_is_missing_is_unknown_also_under_not():
+    assert ask(UNKNOWN) is None
+    assert ask(~UNKNOWN) is None
+    assert ask(UNKNOWN & Constant(False)) is False
+    assert ask(UNKNOWN | Constant(True)) is True
+    assert ask(UNKNOWN & Constant(True)) is None
+    assert ask(UNKNOWN | Constant(False)) is None
+
+
+QUESTIONS = st.recursive(
+    st.sampled_from([Constant(True), Constant(False), UNKNOWN]),
+    lambda inner: st.one_of(
+        st.builds(lambda a, b: a & b, inner, inner),
+        st.builds(lambda a, b: a | b, inner, inner),
+        st.builds(lambda a: ~a, inner),
+    ),
+)
+
+
+@given(QUESTIONS, QUESTIONS, QUESTIONS)
+def test_the_logic_is_that_of_kleene(a, b, c):
+    assert ask(a & b) is ask(b & a)
+    assert ask(a | b) is ask(b | a)
+    assert ask(a & (b | c)) is ask((a & b) | (a & c))
+    assert ask(~(a & b)) is ask(~a | ~b)
+    assert ask(~~a) is ask(a)
+
+
+@pytest.mark.parametrize(
+    ("make", "hint"),
+    [
+        (lambda: prop("errnum"), "did you mean 'errno'"),
+        (lambda: prop(5), "write its name"),
+        (lambda: prop("errno") == "ENODEV", "write a number"),
+        (lambda: prop("errno") == float("nan"), "NaN"),
+        (lambda: prop("errno") == None, "text, a number"),  # noqa: E711  # what a person may write
+        (lambda: prop("handler") > "a", "write a number"),
+        (lambda: prop("handler").in_(), "no values"),
+        (lambda: prop("handler").matches(5), "takes text"),
+        (lambda: prop("handler").regex("("), "regex of 'handler'"),
+        (lambda: predicate("errno"), "no predicate"),
+        (lambda: is_a(OSError) & "x", "no predicate"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused_where_it_is_written(make, hint):
+    with pytest.raises((InvalidType, InvalidValue), match=hint):
+        make()
+
+
+def test_and_and_or_of_python_are_refused_since_they_would_drop_half_the_question():
+    with pytest.raises(TypeError, match="& |"):
+        bool(is_a(OSError) and is_a(KeyError))
+
+
+def test_a_predicate_of_ones_own_takes_part():
+    class Weekend(Predicate):
+        __slots__ = ()
+
+        def answer(self, failure):
+            return True
+
+    assert ask(Weekend() & is_a(OSError))
