@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from leadsman.command import Command
+    from leadsman.resilience.execution import Rules
     from leadsman.serving import Plan
     from leadsman.settings.load import Loaded, Row
     from leadsman.settings.sources import Entry, Where
@@ -237,6 +238,19 @@ class App(Registrar):
             )
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
+    def _check_shared(self, rules: "Rules") -> None:
+        """Handlers that share a circuit must say the same of it."""
+        shared = None if rules.breaker is None else rules.breaker.shared
+        for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
+            if (
+                each.rules.breaker is not None
+                and each.rules.breaker.shared == shared
+                and each.rules.breaker != rules.breaker
+            ):
+                raise InvalidValue(
+                    f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
+                )
+
     def _expand(self, registration: Registration, settings: Any) -> None:
         names = registration.names
         if callable(names):
@@ -261,10 +275,12 @@ class App(Registrar):
             from leadsman.source import register_source  # only apps with sources pay for it
 
             source = register_source(name, handler, words, offers)
+            self._check_shared(source.rules)
             self.sources[_free(name, kind, taken)] = source
         else:
             telemetry = register(name, handler, words, offers, job=kind == "periodic")
             taken = taken | self.commands if telemetry.job else taken
+            self._check_shared(telemetry.rules)
             self.telemetries[_free(name, kind, taken)] = telemetry
 
 

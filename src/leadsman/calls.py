@@ -7,7 +7,9 @@ from typing import Any
 from leadsman.adapters.adapter import Slot
 from leadsman.errors import DeviceUnavailable, ResultError
 from leadsman.injection import Handler, Needs, bound, closed_coroutine
+from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.execution import Turns
+from leadsman.resilience.ties import NO_TIES, Shared, Ties, Tokens
 from leadsman.workers import Worker
 
 
@@ -17,6 +19,8 @@ class Lanes:
     def __init__(self) -> None:
         self._workers: dict[int, Worker] = {}
         self._turns: dict[str, Turns] = {}
+        self._shared: dict[str, Shared] = {}
+        self._tokens: dict[int, Tokens] = {}
 
     def worker(self, needs: Needs) -> Worker:
         """One thread per adapter, and one for the plain handlers without any."""
@@ -31,6 +35,16 @@ class Lanes:
         if group is None:
             return None
         return self._turns.setdefault(group, Turns())
+
+    def ties(self, rule: CircuitBreaker | None, needs: Needs) -> Ties:
+        """What a handler has in common with others: the circuit that its breaker names, the tokens of its adapter."""
+        shared = tokens = None
+        if rule is not None and rule.shared is not None:
+            shared = self._shared.setdefault(rule.shared, Shared(rule))
+        for _, offer in needs:
+            if isinstance(offer, Slot) and (capacity := offer.retry_tokens) is not None:
+                tokens = self._tokens.setdefault(id(offer), Tokens(capacity))
+        return NO_TIES if shared is None and tokens is None else Ties(shared, tokens)
 
     def stop(self) -> None:
         """Let the threads end after the calls they have."""

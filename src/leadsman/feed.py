@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadsman.adapters.adapter import labels_of
+from leadsman.calls import Lanes
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
@@ -30,10 +31,17 @@ class Feed:
         "_mail", "_run", "_silent", "_slot", "_started", "execution", "failures", "heard_at", "outlet", "restarts", "source",
     )  # fmt: skip
 
-    def __init__(self, source: Source, mail: Mail) -> None:
+    def __init__(self, source: Source, mail: Mail, lanes: Lanes) -> None:
         self.source = source
         self.outlet = Outlet(source.name, source.publish, source.delivery, mail)
-        self.execution = Execution(source.name, self._readings, source.rules, mail.world, owner=self)
+        self.execution = Execution(
+            source.name,
+            self._readings,
+            source.rules,
+            mail.world,
+            owner=self,
+            ties=lanes.ties(source.rules.breaker, source.needs),
+        )
         self.failures = 0
         """Runs in a row that gave no reading."""
         self.restarts = 0

@@ -17,6 +17,10 @@ OFFLINE = frozenset({CIRCUIT_OPEN, STALE})
 """In these a device's availability topic says ``offline``: there is no fresh reading, and none is about to come."""
 
 
+UNASKED = frozenset({"open", "half_open", "isolated"})
+"""Circuits that keep polls from a device."""
+
+
 class Health(NamedTuple):
     """What is known of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds."""
 
@@ -70,7 +74,7 @@ def is_stale(health: Health, now: float) -> bool:
 
 def status(health: Health, now: float) -> str:
     """The one word about an entity at `now`."""
-    if health.circuit != "closed":
+    if health.circuit in UNASKED:
         return CIRCUIT_OPEN
     if is_stale(health, now):
         return STALE

@@ -75,6 +75,7 @@ class Poll:
             poller.mail.world,
             turns=poller.lanes.turns(telemetry.group),
             owner=self,
+            ties=poller.lanes.ties(telemetry.rules.breaker, telemetry.needs),
         )
 
     @property
@@ -185,7 +186,7 @@ class Poller:
                 raise PollRefused("the thread of an earlier poll is still busy")
             if (until := poll.execution.deferred_until) > now:
                 raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
-            if poll.execution.snapshot().circuit != "closed" or not poll.execution.admit():
+            if poll.execution.snapshot().circuit not in ("closed", "disabled") or not poll.execution.admit():
                 raise PollRefused(
                     "the circuit is open: the device failed poll after poll, and is probed on schedule only"
                 )
@@ -208,8 +209,11 @@ class Poller:
         else:
             interval = telemetry.interval or 0.0
             due += snapshot.refusals * interval
-            if snapshot.deferred_until is not None and snapshot.deferred_until > due and interval:
-                due += math.ceil((snapshot.deferred_until - due) / interval) * interval
+            rest = max(snapshot.deferred_until or due, snapshot.open_until or due)
+            if rest > due and interval:
+                due += math.ceil((rest - due) / interval) * interval
+            if snapshot.circuit == "isolated":
+                due = math.inf
             due += self.world.clock.wall() - self.world.clock.monotonic()
         return snapshot, due if math.isfinite(due) else None
 

@@ -174,7 +174,9 @@ class Log:
         if event.state == "open" and event.entity not in self._circuits_open:
             self._circuits_open.add(event.entity)
             logger.warning(
-                "%s: circuit open after %d failed polls; probing every other poll", event.entity, event.failures
+                "%s: circuit open after %d failed polls; it is asked less often until it answers",
+                event.entity,
+                event.failures,
             )
         elif event.state == "closed" and event.entity in self._circuits_open:
             self._circuits_open.discard(event.entity)

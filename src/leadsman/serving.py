@@ -102,7 +102,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     poller = Poller(mail, lanes)
     for telemetry in telemetries:
         poller.add(telemetry)
-    feeds = _feeds(sources, mail)
+    feeds = _feeds(sources, mail, lanes)
     lines: dict[str, Line] = {}
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
@@ -174,12 +174,12 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     return alive + await _ended(closing, _CLOSE, world)
 
 
-def _feeds(sources: "Sequence[Source]", mail: Mail) -> "dict[str, Feed]":
+def _feeds(sources: "Sequence[Source]", mail: Mail, lanes: Lanes) -> "dict[str, Feed]":
     if not sources:
         return {}
     from leadsman.feed import Feed
 
-    return {source.name: Feed(source, mail) for source in sources}
+    return {source.name: Feed(source, mail, lanes) for source in sources}
 
 
 def _dispatcher(

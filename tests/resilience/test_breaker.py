@@ -4,9 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman import CircuitBreaker
+from leadsman import CircuitBreaker, ExponentialBackoff
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.breaker import CLOSED, Closed, HalfOpen, Open, Outcome, Permit, admit, settle
+from leadsman.resilience.breaker import (
+    CLOSED,
+    Closed,
+    Disabled,
+    HalfOpen,
+    Isolated,
+    Open,
+    Outcome,
+    Permit,
+    admit,
+    closed,
+    disabled,
+    isolated,
+    settle,
+)
 
 RULE = CircuitBreaker(threshold=2)
 LEASE = 60.0
@@ -203,3 +217,101 @@ def test_an_impossible_breaker_is_refused_at_construction(words):
 def test_a_breaker_of_the_wrong_type_is_refused_at_construction(words):
     with pytest.raises(InvalidType):
         CircuitBreaker(**words)
+
+
+class TestRecovery:
+    def refusals(self, rule, polls, circuit=None):
+        """Which polls of an open circuit are turned away; every probe fails."""
+        circuit, said = circuit or opened(rule), []
+        for now in polls:
+            circuit, permit = admit(rule, circuit, now, LEASE)
+            said.append(permit is None)
+            if permit is not None:
+                circuit = settle(rule, circuit, permit, Outcome.FAILED, now)
+        return said
+
+    def test_a_duration_ends_at_the_first_poll_at_or_after_it(self):
+        rule = CircuitBreaker(2, recovery="90s")
+
+        assert self.refusals(rule, [30, 60, 89.9, 90, 120, 179.9, 180]) == [True, True, True, False, True, True, False]
+
+    def test_zero_skips_no_poll_but_every_one_is_a_probe(self):
+        rule = CircuitBreaker(2, recovery=0)
+
+        assert self.refusals(rule, [30, 60, 90]) == [False] * 3
+        assert admit(rule, opened(rule), 30, LEASE)[1].probe
+
+    def test_a_strategy_lets_it_rest_longer_after_each_opening(self):
+        rule = CircuitBreaker(2, recovery=ExponentialBackoff("60s", "2m"))
+
+        waits = [at for at in range(0, 600, 30) if at]
+        open_at = [at for at, refused in zip(waits, self.refusals(rule, waits), strict=True) if not refused]
+
+        assert open_at == [60, 180, 300, 420, 540]
+
+    def test_a_strategy_that_breaks_is_replaced_by_the_default(self):
+        class Broken:
+            def delay(self, attempt):
+                return float("nan")
+
+        assert CircuitBreaker(recovery=Broken()).rest(3) == 8
+
+
+class TestWindow:
+    def test_failures_count_among_the_latest_cycles(self):
+        rule = CircuitBreaker(2, window=4)
+        ok, bad = Outcome.SUCCEEDED, Outcome.FAILED
+
+        assert run(rule, CLOSED, [bad, ok, ok]).failures == 1
+        assert isinstance(run(rule, CLOSED, [bad, ok, ok, bad]), Open)
+        assert run(rule, CLOSED, [bad, ok, ok, ok, bad]).failures == 1
+
+    def test_a_window_without_failures_is_forgotten(self):
+        assert run(CircuitBreaker(2, window=2), CLOSED, [Outcome.FAILED, *[Outcome.SUCCEEDED] * 2]) == CLOSED
+
+
+class TestByHand:
+    def test_isolated_admits_nobody_for_ever(self):
+        circuit = isolated(CLOSED, 5.0)
+
+        assert circuit == Isolated(1, 0, 5.0)
+        assert admit(RULE, circuit, 1e9, LEASE) == (circuit, None)
+
+    def test_disabled_admits_everybody_and_counts(self):
+        circuit = run(RULE, disabled(opened()), [Outcome.FAILED] * 10)
+
+        assert isinstance(circuit, Disabled)
+        assert circuit.failures == 12
+        assert run(RULE, circuit, [Outcome.SUCCEEDED]).failures == 0
+
+    def test_closed_by_hand_counts_anew(self):
+        assert closed(isolated(opened(), 5.0)) == Closed(generation=3)
+
+    def test_an_outcome_from_before_it_was_set_by_hand_counts_for_nothing(self):
+        circuit, permit = admit(RULE, CLOSED, 0, LEASE)
+        by_hand = disabled(circuit)
+
+        assert settle(RULE, by_hand, permit, Outcome.FAILED, 1) is by_hand
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ({"recovery": "5"}, "units"),
+        ({"recovery": -1}, "negative"),
+        ({"recovery": True}, "seconds"),
+        ({"recovery": ExponentialBackoff}, "brackets"),
+        ({"recovery": object()}, "recovery is"),
+        ({"window": 4}, "threshold"),
+        ({"window": 0}, "1 or more"),
+        ({"window": 5000}, "at most"),
+        ({"window": True}, "whole number"),
+        ({"slow": 0}, "greater than zero"),
+        ({"slow": float("nan")}, "finite"),
+        ({"shared": ""}, "name"),
+        ({"shared": 5}, "name"),
+    ],
+)
+def test_a_wrong_word_of_a_breaker_is_refused(words, hint):
+    with pytest.raises((InvalidType, InvalidValue), match=hint):
+        CircuitBreaker(5, **words)

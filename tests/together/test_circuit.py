@@ -1,8 +1,10 @@
+import asyncio
 import logging
 
 import pytest
 
 from leadsman import App, CircuitBreaker
+from leadsman.errors import InvalidValue
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}
@@ -142,3 +144,105 @@ def test_a_day_with_an_open_circuit_is_a_few_dozen_log_lines(harness, caplog):
         line for line in lines if "recovered after 23h58m" in line
     ]
     assert not any("/3)" in line for line in lines)
+
+
+def test_recovery_zero_polls_on_schedule_without_retries(harness):
+    sensor = Scripted(fail(99))
+
+    harness(app_with(sensor, retry=3, circuit_breaker=CircuitBreaker(1, recovery=0))).run("5m")
+
+    assert [round(call) for call in sensor.calls[4:]] == [60, 120, 180, 240, 300]
+
+
+def test_a_timed_recovery_tells_when_the_device_is_asked_next(harness):
+    app = harness(app_with(Scripted(fail(99)), circuit_breaker=CircuitBreaker(1, recovery="150s")))
+
+    app.run("90s")
+
+    assert app.status()["devices"]["d"]["next_poll_at"][14:19] == "03:00"
+
+
+def test_a_slow_call_opens_the_circuit_though_its_readings_are_told(harness):
+    async def slow():
+        await asyncio.sleep(5)
+        return READING
+
+    app = harness(app_with(slow, circuit_breaker=CircuitBreaker(2, slow="3s")))
+
+    app.run("3m")
+
+    assert len(app.states("d")) == 2
+    assert app.statuses("d") == ["starting", "ok", "circuit_open"]
+
+
+def shared_app(sensors, rule, **words):
+    app = App("app")
+    for name, sensor in sensors.items():
+        app.add_telemetry(name, sensor, interval="1m", circuit_breaker=rule, **words)
+    return app
+
+
+def test_a_shared_circuit_counts_rounds_and_opens_after_threshold_times_members(harness):
+    sensors = {f"d{n}": Scripted(fail(99)) for n in range(8)}
+
+    harness(shared_app(sensors, CircuitBreaker(3, shared="serial"))).run("170s")
+
+    assert sum(len(sensor.calls) for sensor in sensors.values()) == 24
+
+
+def test_one_dead_device_of_eight_never_opens_the_circuit_that_they_share(harness):
+    sensors = {"bad": Scripted(fail(999)), **{f"d{n}": Scripted(READING) for n in range(7)}}
+    app = harness(shared_app(sensors, CircuitBreaker(3, shared="serial")))
+
+    app.run("1h")
+
+    assert len(sensors["bad"].calls) == 61
+    assert app.availability("d0") == ["online"]
+
+
+def test_an_open_shared_circuit_sends_one_probe_for_all_and_closes_for_all(harness):
+    sensors = {f"d{n}": Outages(READING, [("0s", "210s")]) for n in range(4)}
+    app = harness(shared_app(sensors, CircuitBreaker(2, shared="serial")))
+
+    app.run("10m")
+
+    calls = sorted(round(call) for sensor in sensors.values() for call in sensor.calls if call < 230)
+    assert calls == [0] * 4 + [60] * 4 + [180]
+    assert all(app.statuses(name)[-1] == "ok" for name in sensors)
+
+
+def test_handlers_that_share_a_circuit_must_say_the_same_of_it():
+    app = shared_app({"a": Scripted(READING)}, CircuitBreaker(3, shared="serial"))
+
+    with pytest.raises(InvalidValue, match="differs from that of 'a'"):
+        app.add_telemetry("b", Scripted(READING), interval="1m", circuit_breaker=CircuitBreaker(4, shared="serial"))
+
+
+def test_tokens_of_an_adapter_bound_the_retries_of_all_its_handlers(harness):
+    class Bus:
+        retry_tokens = 5
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *exc_info): ...
+
+    app, calls, up = App("app", adapters=(Bus(),)), [], []
+
+    @app.telemetry([f"d{n}" for n in range(10)], interval="1m", retry=3)
+    async def read(bus: Bus):
+        calls.append(asyncio.get_running_loop().time())
+        if not up:
+            raise OSError("gone")
+        return READING
+
+    running = harness(app)
+    running.run("50s")
+    assert len(calls) == 10 + 5
+    running.run("60s")
+    assert len(calls) == 20 + 5
+    up.append(True)
+    running.run("60s")
+    up.clear()
+    running.run("60s")
+    assert len(calls) == 20 + 5 + 10 + 10 + 5

@@ -25,6 +25,8 @@ class Adapter(Protocol):
     It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
     of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
     not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.wedged`.
+    `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with
+    its first call brings one back.
     """
 
     async def __aenter__(self) -> Any:
@@ -61,6 +63,11 @@ class Slot:
     def transient_errors(self) -> tuple[type[Exception], ...]:
         """What the adapter declares as worth another attempt."""
         return tuple(getattr(self.adapter, "transient_errors", ()))
+
+    @property
+    def retry_tokens(self) -> int | None:
+        """How many retries its handlers may make together before one of them has succeeded; None for any number."""
+        return getattr(self.adapter, "retry_tokens", None)
 
     def fits(self, wanted: type) -> bool:
         """Whether the adapter is of a type, or follows a protocol that can be checked at run time."""
@@ -177,6 +184,11 @@ def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot,
             raise InvalidType(f"adapters holds the class {adapter.__name__}; write {adapter.__name__}(…) with brackets")
         if not (hasattr(adapter, "__aenter__") and hasattr(adapter, "__aexit__")):
             raise InvalidType(f"adapters holds {adapter!r}, which is no async context manager")
+        tokens = getattr(adapter, "retry_tokens", None)
+        if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
+            raise InvalidValue(
+                f"retry_tokens of {type(adapter).__name__} is {tokens!r}; it is 1 or more retries, or None"
+            )
     if len({id(adapter) for _, adapter in named}) < len(named):
         raise InvalidValue("adapters holds one adapter twice; give each handler the same one by its type")
     return tuple(Slot(name, adapter) for name, adapter in named)

@@ -64,7 +64,10 @@ class SerialPort:
         stopbits: float = 1,
         framer: Framer | None = None,
         timeout: Duration = 3.0,
+        retry_tokens: int | None = None,
     ) -> None:
+        self.retry_tokens = retry_tokens
+        """Retries that its handlers may make together; see `leadsman.adapters.adapter.Adapter`."""
         self.url = _checked_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
             raise InvalidType(f"baudrate is {baudrate!r}; it is a number such as 9600")

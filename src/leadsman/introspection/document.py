@@ -16,6 +16,10 @@ class BreakerTerms(TypedDict):
     """The specification of a circuit breaker."""
 
     threshold: int
+    recovery: float | str | None
+    window: int | None
+    slow: float | None
+    shared: str | None
     probes: int
     successes: int
 
@@ -72,7 +76,7 @@ class Runtime(TypedDict):
 
     status: Literal["circuit_open", "stale", "error", "starting", "ok"]
     stale: bool
-    circuit: Literal["closed", "open", "half_open"]
+    circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
     attempts: int
     """Calls of the poll under way, or of the last one that failed."""
@@ -210,7 +214,7 @@ class StatusDevice(TypedDict, total=False):
     missed_polls: int
     opened_at: str
     opens: int
-    circuit: Literal["closed", "open", "half_open"]
+    circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
     attempts: int
     failing_since: str | None

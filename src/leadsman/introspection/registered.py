@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman.adapters.adapter import Slot
 from leadsman.command import Command
 from leadsman.injection import Needs, name_of
+from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.execution import Rules
 from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
 from leadsman.resilience.predicate import IsA
@@ -60,9 +61,20 @@ def _rules(rules: Rules) -> Mapping[str, Any]:
     breaker = rules.breaker
     return {
         **_retries(rules.policy),
-        "circuit_breaker": None
-        if breaker is None
-        else {"threshold": breaker.threshold, "probes": breaker.probes, "successes": breaker.successes},
+        "circuit_breaker": None if breaker is None else _breaker(breaker),
+    }
+
+
+def _breaker(rule: CircuitBreaker) -> dict[str, Any]:
+    recovery = rule.recovery
+    return {
+        "threshold": rule.threshold,
+        "recovery": recovery if recovery is None or isinstance(recovery, float) else _shown(recovery),
+        "window": rule.window,
+        "slow": rule.slow,
+        "shared": rule.shared,
+        "probes": rule.probes,
+        "successes": rule.successes,
     }
 
 

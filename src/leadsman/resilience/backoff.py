@@ -212,17 +212,17 @@ class SequenceBackoff(Jittered):
         return self.delays[min(attempt, len(self.delays)) - 1]
 
 
-def checked(strategy: object) -> BackoffStrategy:
+def checked(strategy: object, what: str = "backoff") -> BackoffStrategy:
     """See at registration that something is a strategy, not at the first failure in production.
 
     Raises:
         InvalidType: a class, text, or an object without a ``delay(attempt)`` method.
     """
     if isinstance(strategy, type):
-        raise InvalidType(f"backoff is the class {strategy.__name__}; write {strategy.__name__}() with brackets")
+        raise InvalidType(f"{what} is the class {strategy.__name__}; write {strategy.__name__}() with brackets")
     if not callable(getattr(strategy, "delay", None)):
         raise InvalidType(
-            f"backoff is {strategy!r}; write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
+            f"{what} is {strategy!r}; write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
         )
     return strategy  # type: ignore[return-value]  # it has the one method there is
 

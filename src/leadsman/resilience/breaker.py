@@ -4,8 +4,10 @@
 state          who is admitted                                        what ends it
 =============  =====================================================  ==========================================
 `Closed`       every cycle                                            `threshold` failed cycles in a row → `Open`
-`Open`         nobody, for exactly one poll                           the next poll after it → `HalfOpen`
+`Open`         nobody, for exactly one poll, or until a time          the next poll after it → `HalfOpen`
 `HalfOpen`     up to `probes` cycles of one call each, no retries     `successes` of them → `Closed`; a failure → `Open`
+`Isolated`     nobody                                                 a person
+`Disabled`     every cycle, and only counts                           a person
 =============  =====================================================  ==========================================
 
 The breaker counts **cycles**: a poll with all its retries is one failure. A permit carries the generation of the state
@@ -18,12 +20,20 @@ something the user declared neutral. It hands the permit back.
 Pure: `now` is monotonic seconds, and asking a state never moves it.
 """
 
+import math
+from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
+from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience import backoff as backing_off
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered
 from leadsman.resilience.failure import exception_types
 from leadsman.value import Value
+
+LARGEST_WINDOW = 1000
+"""Cycles; an outcome is a bit of what is remembered per handler."""
 
 
 class CircuitBreaker(Value):
@@ -31,35 +41,90 @@ class CircuitBreaker(Value):
 
     Args:
         threshold: failed cycles in a row that open the circuit, 1 or more.
+        recovery: how long it stays open. None: for exactly one poll. A duration: until the first poll at or after it. 0: no
+            poll is skipped, but each is one call, without retries. A strategy such as ``ExponentialBackoff("5m", "2h")``:
+            as long as it says, without jitter, for the number of openings since the last success.
         probes: cycles admitted at the same time in half-open, 1 or more.
         successes: probes that must succeed before the circuit closes, 1 or more.
+        window: count `threshold` failures among so many latest cycles, at most 1,000, instead of in a row.
+        slow: a call that takes longer counts as failed here, though its reading is published.
         ignore: exception types that are neutral: neither a success nor a failure.
+        shared: a name; all handlers with a breaker of this name have one circuit. It counts rounds: each of them has failed,
+            and none succeeded. One probe is made for all.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("ignore", "probes", "successes", "threshold")
+    __slots__ = ("ignore", "probes", "recovery", "shared", "slow", "successes", "threshold", "window")
     threshold: int
+    recovery: float | BackoffStrategy | None
     probes: int
     successes: int
+    window: int | None
+    slow: float | None
     ignore: tuple[type[Exception], ...]
+    shared: str | None
 
     def __init__(
         self,
         threshold: int = 5,
         *,
+        recovery: Duration | BackoffStrategy | None = None,
         probes: int = 1,
         successes: int = 1,
+        window: int | None = None,
+        slow: Duration | None = None,
         ignore: type[Exception] | tuple[type[Exception], ...] = (),
+        shared: str | None = None,
     ) -> None:
-        for name, value in (("threshold", threshold), ("probes", probes), ("successes", successes)):
+        counts = (("threshold", threshold), ("probes", probes), ("successes", successes))
+        for name, value in counts if window is None else (*counts, ("window", window)):
             if isinstance(value, bool) or not isinstance(value, int):
                 raise InvalidType(f"{name} is {value!r}; it must be a whole number")
             if value < 1:
                 raise InvalidValue(f"{name} is {value!r}; it must be 1 or more")
-        ignored = exception_types(ignore, "ignore") if ignore != () else ()
-        self._hold(threshold=threshold, probes=probes, successes=successes, ignore=ignored)
+        if window is not None and not threshold <= window <= LARGEST_WINDOW:
+            raise InvalidValue(
+                f"window is {window}; it is threshold ({threshold}) or more, and at most {LARGEST_WINDOW}"
+            )
+        self._hold(
+            threshold=threshold,
+            recovery=_recovery(recovery),
+            probes=probes,
+            successes=successes,
+            window=window,
+            slow=None if slow is None else positive_seconds(slow, "slow"),
+            ignore=exception_types(ignore, "ignore") if ignore != () else (),
+            shared=_name(shared),
+        )
+
+    def rest(self, opens: int) -> float:
+        """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where polls are
+        counted, or none is skipped. A strategy that breaks is replaced by the default one."""
+        if self.recovery is None or self.recovery == 0:
+            return -math.inf
+        if isinstance(self.recovery, float):
+            return self.recovery
+        if isinstance(self.recovery, Jittered):
+            return self.recovery.wait(opens)
+        try:
+            delay = float(self.recovery.delay(opens))
+        except Exception:
+            delay = math.nan
+        return delay if 0 <= delay <= LONGEST else DEFAULT_BACKOFF.wait(opens)
+
+
+def _name(value: object) -> str | None:
+    if value is None or (isinstance(value, str) and value.strip()):
+        return value
+    raise InvalidType(f"shared is {value!r}; write a name such as 'serial'")
+
+
+def _recovery(value: object) -> float | BackoffStrategy | None:
+    if value is None or isinstance(value, str | int | float | timedelta):
+        return None if value is None else seconds(value, "recovery")
+    return backing_off.checked(value, "recovery")
 
 
 class Outcome(Enum):
@@ -79,20 +144,23 @@ class Permit(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """All cycles pass; `failures` failed in a row."""
+    """All cycles pass; `failures` failed in a row, or in the window, whose outcomes are the bits of `recent`."""
 
     generation: int = 0
     failures: int = 0
+    recent: int = 0
 
 
 class Open(NamedTuple):
-    """No cycle passes until `refusals` more polls were turned away. `opens`: openings since the last success."""
+    """No cycle passes before `until` and until `refusals` more polls were turned away. `opens`: openings since the last
+    success. Times are monotonic seconds."""
 
     generation: int
     failures: int
     since: float
     opens: int
     refusals: int = 1
+    until: float = -math.inf
 
 
 class HalfOpen(NamedTuple):
@@ -107,21 +175,47 @@ class HalfOpen(NamedTuple):
     succeeded: int = 0
 
 
-Circuit = Closed | Open | HalfOpen
+class Isolated(NamedTuple):
+    """No cycle passes, because somebody said so."""
+
+    generation: int
+    failures: int
+    since: float
+    opens: int = 0
+
+
+class Disabled(NamedTuple):
+    """All cycles pass, because somebody said so; `failures` failed in a row."""
+
+    generation: int
+    failures: int = 0
+
+
+Circuit = Closed | Open | HalfOpen | Isolated | Disabled
 CLOSED = Closed()
-_NAMES: dict[type, str] = {Closed: "closed", Open: "open", HalfOpen: "half_open"}
+_NAMES: dict[type, str] = {
+    Closed: "closed",
+    Open: "open",
+    HalfOpen: "half_open",
+    Isolated: "isolated",
+    Disabled: "disabled",
+}
 
 
 def name_of(circuit: Circuit) -> str:
-    """``closed``, ``open`` or ``half_open``, as the heartbeat and the logs say it."""
+    """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``, as the heartbeat and the logs say it."""
     return _NAMES[type(circuit)]
 
 
 def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> tuple[Circuit, Permit | None]:
     """Ask leave to run one cycle at `now`; `lease` seconds is how long a probe may hold its permit."""
     match circuit:
-        case Closed():
+        case Closed() | Disabled():
             return circuit, Permit(circuit.generation, 0, probe=False)
+        case Isolated():
+            return circuit, None
+        case Open(until=until) if now < until:
+            return circuit, None
         case Open(refusals=refusals) if refusals > 0:
             return circuit._replace(refusals=refusals - 1), None
         case Open():
@@ -143,25 +237,57 @@ def settle(rule: CircuitBreaker, circuit: Circuit, permit: Permit, outcome: Outc
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
-        case Closed(), Outcome.SUCCEEDED:
-            return circuit if circuit.failures == 0 else Closed(circuit.generation)
-        case Closed(), Outcome.FAILED:
-            failures = circuit.failures + 1
-            if failures < rule.threshold:
-                return Closed(circuit.generation, failures)
-            return Open(circuit.generation + 1, failures, since=now, opens=1)
+        case Closed(), Outcome.SUCCEEDED | Outcome.FAILED:
+            closed = _counted(rule, circuit, failed=outcome is Outcome.FAILED)
+            if closed.failures < rule.threshold:
+                return closed
+            return _opened(rule, circuit.generation + 1, closed.failures, now, since=now, opens=1)
+        case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
+            return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
-            return _settle_probe(rule, circuit, permit, outcome)
+            return _settle_probe(rule, circuit, permit, outcome, now)
     return circuit
 
 
-def _settle_probe(rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outcome: Outcome) -> Circuit:
+def isolated(circuit: Circuit, now: float) -> Circuit:
+    """Nobody is admitted until somebody closes or disables it."""
+    return Isolated(circuit.generation + 1, circuit.failures, now)
+
+
+def closed(circuit: Circuit) -> Circuit:
+    """As after a success."""
+    return Closed(circuit.generation + 1)
+
+
+def disabled(circuit: Circuit) -> Circuit:
+    """Everybody is admitted until somebody closes or isolates it."""
+    return Disabled(circuit.generation + 1, circuit.failures)
+
+
+def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
+    if rule.window is None:
+        return Closed(circuit.generation, circuit.failures + 1) if failed else _forgotten(circuit)
+    recent = (circuit.recent << 1 | failed) & ((1 << rule.window) - 1)
+    return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forgotten(circuit)
+
+
+def _forgotten(circuit: Closed) -> Closed:
+    return Closed(circuit.generation) if circuit.failures or circuit.recent else circuit
+
+
+def _opened(rule: CircuitBreaker, generation: int, failures: int, now: float, *, since: float, opens: int) -> Open:
+    refusals = 1 if rule.recovery is None else 0
+    return Open(generation, failures, since, opens, refusals, now + rule.rest(opens))
+
+
+def _settle_probe(rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outcome: Outcome, now: float) -> Circuit:
     out = tuple(held for held in circuit.out if held[0] != permit.number)
     match outcome:
         case Outcome.ABANDONED:
             return circuit._replace(out=out)
         case Outcome.FAILED:
-            return Open(circuit.generation + 1, circuit.failures + 1, circuit.since, circuit.opens + 1)
+            failures, opens = circuit.failures + 1, circuit.opens + 1
+            return _opened(rule, circuit.generation + 1, failures, now, since=circuit.since, opens=opens)
         case Outcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:

@@ -20,9 +20,10 @@ from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
 from leadsman.resilience import breaker
-from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Open, Outcome, Permit
+from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Disabled, Open, Outcome, Permit
 from leadsman.resilience.failure import Failure, Property, RetryRequested, matches
 from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, wait_of
+from leadsman.resilience.ties import NO_TIES, Ties
 from leadsman.resilience.words import ONCE
 from leadsman.timers import Timers
 
@@ -31,6 +32,8 @@ GRACE = 5.0
 
 Call = Callable[[], Awaitable[Any]]
 _PASS = Permit(0, 0, probe=False)
+_COUNTING = CircuitBreaker(2**31)
+"""For handlers without a breaker, while somebody has isolated or disabled their circuit: it never opens by itself."""
 
 
 class Rules(NamedTuple):
@@ -104,10 +107,12 @@ class Snapshot(NamedTuple):
     """What an execution remembers, for whoever reports. Times are monotonic seconds."""
 
     circuit: str
-    """``closed``, ``open`` or ``half_open``."""
+    """As `leadsman.resilience.breaker.name_of` says it."""
     failures: int
     """Failed cycles in a row, as the breaker counts them."""
     opened_at: float | None
+    open_until: float | None
+    """Where the circuit goes by time: no probe before it."""
     opens: int
     """Openings since the last success."""
     refusals: int
@@ -130,10 +135,11 @@ class Execution:
         world: timers, clock and events.
         turns: the bus that the call shares with others, if any.
         owner: who knows the handler.
+        ties: what it has in common with other handlers.
     """
 
     __slots__ = (
-        "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_streak", "_task",
+        "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_slow", "_streak", "_task", "_ties",
         "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "name", "rules",
     )  # fmt: skip
 
@@ -146,6 +152,7 @@ class Execution:
         *,
         turns: Turns | None = None,
         owner: Owner | None = None,
+        ties: Ties = NO_TIES,
     ) -> None:
         self.name = name
         self.rules = rules
@@ -164,9 +171,15 @@ class Execution:
         self._guarded: Call = call if rules.timeout is None else self._timed
         if turns is not None:
             self._guarded = self._in_turn
+        if rules.breaker is not None and rules.breaker.slow is not None:
+            self._guarded = self._watched
         self._streak: Streak | None = None
         self._circuit: Circuit = CLOSED
-        self._calm = True
+        self._ties = ties
+        self._calm = ties is NO_TIES
+        self._slow = False
+        if ties.shared is not None:
+            ties.shared.members.append(self)
         self._permit: Permit | None = None
         self._task: asyncio.Task[Any] | None = None
         self._slot = 0
@@ -176,13 +189,17 @@ class Execution:
     def snapshot(self) -> Snapshot:
         """What is remembered at the moment. Looking changes nothing."""
         circuit = self._circuit
-        opened_at, opens, refusals = None, 0, 0
-        if not isinstance(circuit, Closed):
+        opened_at, until, opens, refusals = None, None, 0, 0
+        if not isinstance(circuit, Closed | Disabled):
             opened_at, opens = circuit.since, circuit.opens
-            refusals = circuit.refusals if isinstance(circuit, Open) else 0
+        if isinstance(circuit, Open):
+            refusals = min(1, circuit.refusals)  # of a circuit that others share, this handler's own one
+            until = circuit.until if math.isfinite(circuit.until) else None
         name = breaker.name_of(circuit)
         deferred = self.deferred_until if self.deferred_until > self._world.clock.monotonic() else None
-        return Snapshot(name, circuit.failures, opened_at, opens, refusals, self.attempts, self.retries(), deferred)
+        return Snapshot(
+            name, circuit.failures, opened_at, until, opens, refusals, self.attempts, self.retries(), deferred
+        )
 
     def retries(self) -> int:
         """Retries since the last success."""
@@ -196,14 +213,36 @@ class Execution:
         now = self._world.clock.monotonic()
         if now < self.deferred_until:
             return False
-        rule = self.rules.breaker
-        if rule is None or self._circuit is CLOSED:
+        if self._circuit is CLOSED:
             self._permit = _PASS
             return True
         lease = (self.rules.timeout or 60.0) + GRACE
-        circuit, self._permit = breaker.admit(rule, self._circuit, now, lease)
-        self._move(circuit)
+        if self._ties.shared is not None:
+            self._permit = self._ties.shared.admit(now, lease)
+        else:
+            circuit, self._permit = breaker.admit(self.rules.breaker or _COUNTING, self._circuit, now, lease)
+            self.moved(circuit)
         return self._permit is not None
+
+    def isolate(self) -> None:
+        """Admit nobody until `close` or `disable`: somebody works at the device."""
+        self._set(breaker.isolated(self._circuit, self._world.clock.monotonic()))
+
+    def close(self) -> None:
+        """Admit everybody again, as after a success."""
+        self._streak = None
+        self.deferred_until = -math.inf
+        self._set(breaker.closed(self._circuit))
+
+    def disable(self) -> None:
+        """Admit everybody, whatever fails, until `close` or `isolate`."""
+        self._set(breaker.disabled(self._circuit))
+
+    def _set(self, circuit: Circuit) -> None:
+        if self._ties.shared is not None:
+            self._ties.shared.move(circuit)
+        else:
+            self.moved(circuit)
 
     async def run(self, horizon: float = math.inf) -> Any:
         """Make one cycle of calls and return what the call returned.
@@ -223,6 +262,8 @@ class Execution:
             self._settle(Outcome.ABANDONED)
             raise
         if not self._calm:
+            if self._ties.tokens is not None:
+                self._ties.tokens.give_back()
             self.succeed()
         return result
 
@@ -303,6 +344,9 @@ class Execution:
             self._streak = streak._replace(state=state)  # the wait is kept, so it counts
             self.deferred_until = now + asked
             return GiveUp("deferred")
+        tokens = self._ties.tokens
+        if tokens is not None and not isinstance(error, RetryRequested) and not tokens.take():
+            return GiveUp("tokens")
         self._streak = streak._replace(state=state, waits=streak.waits + 1)
         return verdict
 
@@ -323,8 +367,9 @@ class Execution:
         if not self._calm:
             self._streak = None
             self.deferred_until = -math.inf
-            self._settle(Outcome.SUCCEEDED)
-            self._calm = self._circuit is CLOSED
+            slow, self._slow = self._slow, False
+            self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
+            self._calm = self._circuit is CLOSED and self._ties is NO_TIES
 
     def _outcome(self, error: BaseException) -> Outcome:
         rule = self.rules.breaker
@@ -335,14 +380,34 @@ class Execution:
     def _settle(self, outcome: Outcome) -> None:
         permit, self._permit = self._permit, None
         rule = self.rules.breaker
-        if rule is not None and permit is not None:
-            self._move(breaker.settle(rule, self._circuit, permit, outcome, self._world.clock.monotonic()))
+        if permit is None or (rule is None and self._circuit is CLOSED):
+            return
+        now = self._world.clock.monotonic()
+        if self._ties.shared is not None:
+            self._ties.shared.settle(self, permit, outcome, now)
+        else:
+            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now))
 
-    def _move(self, circuit: Circuit) -> None:
+    def moved(self, circuit: Circuit) -> None:
+        """The circuit is now this one."""
         before, self._circuit = self._circuit, circuit
+        self._calm = self._calm and circuit is CLOSED
         if type(before) is not type(circuit):
             now, wall = self._world.clock.monotonic(), self._world.clock.wall()
             self._world.events.emit(CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures))
+
+    async def _watched(self) -> Any:
+        rule = self.rules.breaker
+        assert rule is not None  # chosen in __init__
+        began = self._world.clock.monotonic()
+        result = (
+            await (self._call() if self.rules.timeout is None else self._timed())
+            if self._turns is None
+            else await self._in_turn()
+        )
+        if rule.slow is not None and self._world.clock.monotonic() - began > rule.slow:
+            self._slow, self._calm = True, False
+        return result
 
     async def _in_turn(self) -> Any:
         assert self._turns is not None  # chosen in __init__
