@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from leadsman.settings.load import Loaded, Row
     from leadsman.settings.sources import Entry, Where
     from leadsman.source import Source
+    from leadsman.trace import Row as TraceRow
+    from leadsman.trace import Trace
     from leadsman.wedged import LastResort
 
 logger = logging.getLogger("leadsman")
@@ -95,6 +98,7 @@ class App(Registrar):
         self._lifespan = lifespan
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
+        self._trace: Trace | None = None
 
     @property
     def settings(self) -> Any:
@@ -210,6 +214,21 @@ class App(Registrar):
         finally:
             self._stopping = None
 
+    def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
+        """The latest rows of the trace of the running app, or of the last run; see `leadsman.trace`.
+
+        Args:
+            handler: only of this device.
+            since: not before this; an aware datetime.
+        """
+        if self._trace is None:
+            return []
+        handlers = None if handler is None else frozenset((handler,))
+        return self._trace.rows(handlers, 0.0 if since is None else since.timestamp())
+
+    def _traced(self, trace: "Trace") -> None:
+        self._trace = trace
+
     def _plan(self) -> "Plan":
         from leadsman.serving import Plan
 
@@ -227,6 +246,7 @@ class App(Registrar):
             commands=tuple(self.commands.values()),
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
+            traced=self._traced,
         )
 
     def _real_connect(self) -> Connect:

@@ -15,7 +15,7 @@ from leadsman.calls import Lanes, PlainCall
 from leadsman.clock import rfc3339
 from leadsman.command import Command, decode, validated
 from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError, PollRefused
-from leadsman.events import AppFault, CommandDone
+from leadsman.events import AppFault, CommandDone, Events
 from leadsman.injection import bound
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
@@ -90,7 +90,7 @@ class Line:
         self._made_for: _Waiting | None = None
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
-        world = dispatcher.mail.world
+        world = dispatcher.mail.world._replace(events=Events())  # what became of it is told by `made`
         rules = Rules(timeout=command.timeout)
         self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
 

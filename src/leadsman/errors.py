@@ -8,6 +8,7 @@ class                       whose fault                 another attempt?
 `PayloadError`              whoever sent a command      another command
 `TransientError`            the device or its wire      yes
 `PermanentError`            the device or its settings  at the next poll
+`Stopped`                   a device that must work     by whoever restarts
 `BrokerError`               the broker or its settings  made by the link
 ==========================  ==========================  ===================
 """
@@ -71,6 +72,18 @@ class GarbledData(TransientError):
 
 class Abandoned(DeviceTimeout):
     """A handler outlived its timeout and its cancellation; it is left to itself and not called again while it lives."""
+
+
+class Stopped(LeadsmanError):
+    """The app ended because a handler failed for good whose registration says ``on_failure="stop"``.
+
+    Attributes:
+        left_behind: how many calls would not end.
+    """
+
+    def __init__(self, message: str, left_behind: int = 0) -> None:
+        super().__init__(message)
+        self.left_behind = left_behind
 
 
 class BrokerError(LeadsmanError):

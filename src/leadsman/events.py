@@ -76,6 +76,22 @@ class PollDeferred(NamedTuple):
     reason: str | None
 
 
+class Held(NamedTuple):
+    """A poll failed for good, and its handler keeps still until somebody releases it."""
+
+    entity: str
+    at: float
+    wall: float
+
+
+class Released(NamedTuple):
+    """Somebody released a handler that was held."""
+
+    entity: str
+    at: float
+    wall: float
+
+
 class PollMissed(NamedTuple):
     """So many `polls` were due while an earlier one was still running, or while the process slept. They are not replayed."""
 
@@ -204,6 +220,8 @@ Event = (
     | PollFailed
     | PollSkipped
     | PollDeferred
+    | Held
+    | Released
     | PollMissed
     | CircuitMoved
     | FieldsLeftOut

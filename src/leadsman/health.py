@@ -1,7 +1,7 @@
 """Health: one record per entity, folded from events, and looked at by whoever reports.
 
 The heartbeat, the availability topics and introspection all take their answer from here, so they cannot disagree.
-Looking changes nothing. A device is, the first that applies: ``circuit_open``, ``stale``, ``error``, ``starting``, ``ok``.
+Looking changes nothing. A device is, the first that applies: ``held``, ``circuit_open``, ``stale``, ``error``, ``starting``, ``ok``.
 An open circuit wins over the error that opened it, and over staleness, so the status never flaps between them; that the
 device is stale as well is said beside it.
 """
@@ -9,11 +9,21 @@ device is stale as well is said beside it.
 import math
 from typing import NamedTuple
 
-from leadsman.events import AttemptFailed, CircuitMoved, Event, PollFailed, PollMissed, ReadingTaken, long_failing
+from leadsman.events import (
+    AttemptFailed,
+    CircuitMoved,
+    Event,
+    Held,
+    PollFailed,
+    PollMissed,
+    ReadingTaken,
+    Released,
+    long_failing,
+)
 from leadsman.wording import told
 
-CIRCUIT_OPEN, STALE, ERROR, STARTING, OK = "circuit_open", "stale", "error", "starting", "ok"
-OFFLINE = frozenset({CIRCUIT_OPEN, STALE})
+HELD, CIRCUIT_OPEN, STALE, ERROR, STARTING, OK = "held", "circuit_open", "stale", "error", "starting", "ok"
+OFFLINE = frozenset({HELD, CIRCUIT_OPEN, STALE})
 """In these a device's availability topic says ``offline``: there is no fresh reading, and none is about to come."""
 
 
@@ -38,6 +48,8 @@ class Health(NamedTuple):
     missed: int = 0
     duration: float | None = None
     """Seconds that the last successful poll took."""
+    held: bool = False
+    """Whether it keeps still until somebody releases it."""
     polled: bool = True
     """False: it only takes commands, and there is nothing to wait for."""
 
@@ -60,6 +72,8 @@ def fold(health: Health, event: Event) -> Health:
             return health._replace(
                 failing_wall=event.outage, error_type=type(event.error).__name__, error_message=told(event.error)
             )
+        case Held() | Released():
+            return health._replace(held=isinstance(event, Held))
         case CircuitMoved():
             return health._replace(circuit=event.state)
         case PollMissed():
@@ -74,6 +88,8 @@ def is_stale(health: Health, now: float) -> bool:
 
 def status(health: Health, now: float) -> str:
     """The one word about an entity at `now`."""
+    if health.held:
+        return HELD
     if health.circuit in UNASKED:
         return CIRCUIT_OPEN
     if is_stale(health, now):

@@ -16,17 +16,20 @@ from leadsman.adapters.adapter import labels_of
 from leadsman.calls import Lanes, PlainCall
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
-from leadsman.events import AppFault, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken
+from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken, Released
 from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.schedule import next_on_grid, spread_offset
-from leadsman.telemetry import Telemetry
+from leadsman.telemetry import Fallback, Telemetry
 
 CLOCK_CHECK = 30.0
 """Seconds between two looks at the wall clock while a cron handler waits: a step of the clock is noticed within them."""
+
+FALLBACK_TIMEOUT = 60.0
+"""Seconds for a fallback after a failed poll."""
 
 MOST_ASKING = 16
 """Who may wait for one poll at a time: a handler that hangs must not gather them without end."""
@@ -45,6 +48,7 @@ class Poll:
         "asked_at",
         "due",
         "execution",
+        "held",
         "last_slot",
         "outlet",
         "task",
@@ -60,6 +64,8 @@ class Poll:
         """The cron slot polled last, epoch seconds."""
         self.asked_at = -math.inf
         """When somebody last asked for a poll, monotonic seconds."""
+        self.held = False
+        """Whether it keeps still until it is released."""
         self.task: asyncio.Task[None] | None = None
         self._poller = poller
         self._plain: PlainCall | None = None
@@ -105,21 +111,35 @@ class Poll:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            self._failed(error)  # it came out of the handler by itself
+            await self._failed(error)  # it came out of the handler by itself
         except GeneratorExit:
             raise  # the loop is gone
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a handler does not end the process
-            self._failed(error)
+            await self._failed(error)
+            error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
         finally:
             self.task = None
 
-    def _failed(self, error: BaseException) -> None:
+    async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
         if isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._poller.deferred(self, error)
         else:
             self._poller.failed(self, error)
+            if not isinstance(self.telemetry.on_failure, str):
+                await self._fall_back(self.telemetry.on_failure, error)
+
+    async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
+        clock, name = self._poller.mail.world.clock, self.telemetry.name
+        try:
+            async with asyncio.timeout(FALLBACK_TIMEOUT):
+                result = await fallback(error)
+            if result is not None and not self.telemetry.job:
+                self.outlet.tell(*fields_of(result), clock.monotonic(), clock.wall())
+        except Exception as fault:
+            where = f"on_failure of {name}"
+            self._poller.mail.world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
@@ -142,9 +162,11 @@ class Poller:
     Args:
         mail: the world, the topics, and how to send.
         lanes: threads and buses, shared with whatever else calls handlers.
+        give_up: ends the app, because a device that must work does not.
     """
 
-    def __init__(self, mail: Mail, lanes: Lanes) -> None:
+    def __init__(self, mail: Mail, lanes: Lanes, give_up: Callable[[str, BaseException], None]) -> None:
+        self._give_up = give_up
         self.mail = mail
         self.lanes = lanes
         self.world = mail.world
@@ -184,6 +206,8 @@ class Poller:
                 raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
             if poll.busy:
                 raise PollRefused("the thread of an earlier poll is still busy")
+            if poll.held:
+                raise PollRefused("it is held since its last failure; release it first")
             if (until := poll.execution.deferred_until) > now:
                 raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
             if poll.execution.snapshot().circuit not in ("closed", "disabled") or not poll.execution.admit():
@@ -212,7 +236,7 @@ class Poller:
             rest = max(snapshot.deferred_until or due, snapshot.open_until or due)
             if rest > due and interval:
                 due += math.ceil((rest - due) / interval) * interval
-            if snapshot.circuit == "isolated":
+            if snapshot.circuit == "isolated" or poll.held:
                 due = math.inf
             due += self.world.clock.wall() - self.world.clock.monotonic()
         return snapshot, due if math.isfinite(due) else None
@@ -232,7 +256,7 @@ class Poller:
 
     def on_due(self, poll: Poll, now: float) -> None:
         """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
-        if not self._advance(poll, now):
+        if not self._advance(poll, now) or poll.held:
             return
         if poll.busy:
             self._missed(poll, now, 1)
@@ -285,7 +309,26 @@ class Poller:
             answer(error)
         clock = self.world.clock
         attempts = poll.execution.attempts
-        self.world.events.emit(PollFailed(poll.telemetry.name, clock.monotonic(), clock.wall(), error, attempts))
+        name, now, wall = poll.telemetry.name, clock.monotonic(), clock.wall()
+        self.world.events.emit(PollFailed(name, now, wall, error, attempts))
+        if poll.telemetry.on_failure == "hold":
+            poll.held = True
+            self.world.events.emit(Held(name, now, wall))
+        elif poll.telemetry.on_failure == "stop":
+            self._give_up(name, error)
+
+    def release(self, name: str) -> bool:
+        """Poll a held device again, from now on, as if nothing had failed. Whether it was held."""
+        poll, clock = self.polls[name], self.world.clock
+        if not poll.held:
+            return False
+        poll.held = False
+        poll.execution.close()
+        now = clock.monotonic()
+        self.world.events.emit(Released(name, now, clock.wall()))
+        if not poll.busy and poll.execution.admit():
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+        return True
 
     def _advance(self, poll: Poll, now: float) -> bool:
         """Put the next poll into the heap. Whether this one is really due: cron looks at the wall clock first."""

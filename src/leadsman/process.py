@@ -15,13 +15,13 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from leadsman.errors import ConfigurationError
+from leadsman.errors import ConfigurationError, Stopped
 from leadsman.logs import log_to_stderr
 from leadsman.stalls import StallWatch
 from leadsman.wording import clean
 from leadsman.workers import DaemonExecutor
 
-EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 70, 78, 130
+EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
 """As sysexits.h and the shell number them."""
 
 STOP_DEADLINE = 2.0
@@ -54,6 +54,11 @@ def run(
         for line in str(error).splitlines():
             sys.stderr.write(f"{name}: {clean(line)}\n")
         raise SystemExit(EX_CONFIG) from None
+    except Stopped as end:
+        logger.critical("%s ends: %s", name, end)
+        if end.left_behind:
+            _leave(EX_UNAVAILABLE)
+        raise SystemExit(EX_UNAVAILABLE) from None
     if alive:
         logger.warning("%d calls did not end and were left behind", alive)
         _leave(0)

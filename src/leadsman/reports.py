@@ -16,6 +16,7 @@ from leadsman.events import (
     CommandDone,
     Event,
     FieldsLeftOut,
+    Held,
     LinkDown,
     LinkSettled,
     LinkUp,
@@ -24,6 +25,7 @@ from leadsman.events import (
     PollDeferred,
     PollMissed,
     ReadingTaken,
+    Released,
     SubscriptionFailed,
 )
 from leadsman.mqtt.message import Message
@@ -142,6 +144,10 @@ class Log:
             case AdapterFailed():
                 wait = human(round(event.retry_in, 1))
                 logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
+            case Held(entity=entity):
+                logger.error("%s: held until it is released: leadsman release --prefix … %s", entity, entity)
+            case Released(entity=entity):
+                logger.info("%s: released", entity)
             case PollDeferred(entity=entity, seconds=rest, reason=reason):
                 why = f" ({reason})" if reason else ""
                 logger.debug("%s: asked to be left alone for %s%s", entity, human(round(rest, 1)), why)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadsman.adapters.adapter import REOPENING, Slot
 from leadsman.calls import Lanes
 from leadsman.clock import system_clock
-from leadsman.errors import ConfigurationError
-from leadsman.events import AppFault, Event, Events, LinkUp
+from leadsman.errors import ConfigurationError, Stopped
+from leadsman.events import AdapterFailed, AdapterReopened, AppFault, AttemptFailed, Event, Events, LinkUp, PollFailed
 from leadsman.health import Ledger
 from leadsman.heartbeat import Heartbeat
 from leadsman.injection import ContextOffer
@@ -29,15 +29,18 @@ from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.execution import Snapshot, World
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
+from leadsman.wording import told
 
 if TYPE_CHECKING:
     from leadsman.command import Command
     from leadsman.context import Contexts
+    from leadsman.control import Control
     from leadsman.dispatch import Dispatcher, Line
     from leadsman.feed import Feed
     from leadsman.introspection.service import Service
     from leadsman.signs import Signs
     from leadsman.source import Source
+    from leadsman.trace import Trace
     from leadsman.wedged import LastResort
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
@@ -49,6 +52,9 @@ RESTARTING = ExponentialBackoff(1.0, 60.0)
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection to the registry: first readings go first."""
+
+_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened)
+"""What the trace begins with: an app in which nothing fails has none."""
 
 logger = logging.getLogger("leadsman")
 
@@ -69,6 +75,8 @@ class Plan(NamedTuple):
     commands: "tuple[Command, ...]"
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
     last_resort: "LastResort | None"
+    traced: "Callable[[Trace], None]"
+    """Told of the trace, once there is something in it."""
 
 
 async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
@@ -78,6 +86,9 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
 
     Returns:
         How many calls would not end, and had to be left behind.
+
+    Raises:
+        Stopped: a handler with ``on_failure="stop"`` failed for good; all was ended in order before.
     """
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
@@ -99,7 +110,13 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     identity = Identity(plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol)
     link = Link(identity, connect, Outbox(), clock, events)
     mail, lanes = Mail(world, topics, link.put), Lanes()
-    poller = Poller(mail, lanes)
+    ended: list[str] = []
+
+    def give_up(name: str, error: BaseException) -> None:
+        ended.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {told(error)}")
+        stopping.set()
+
+    poller = Poller(mail, lanes, give_up)
     for telemetry in telemetries:
         poller.add(telemetry)
     feeds = _feeds(sources, mail, lanes)
@@ -109,10 +126,22 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         dispatcher().add(command)
     contexts = _contexts(plan.name, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
-    service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail))
+    traces: list[Trace] = []
+    service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail, traces))
+
+    def trace(event: Event) -> None:
+        if traces:
+            traces[0].observe(event)
+        elif isinstance(event, _TRACED):
+            traces.append(_trace(plan, read))
+            traces[0].observe(event)
+
+    control = functools.cache(lambda: _control(mail, poller, feeds))
     link.listeners[topics.introspect] = lambda received: service().on_request(received)
     if commands:
         link.listeners[topics.of("+", "set")] = lambda received: dispatcher().on_set(received)
+    if read:
+        link.listeners[topics.of("+", "+/set")] = lambda received: control().on_set(received)
     if any(not telemetry.job for telemetry in telemetries):
         link.listeners[topics.of("+", "get")] = lambda received: dispatcher().on_get(received)
 
@@ -125,7 +154,14 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
 
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
     heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
-    for observer in (ledger, heartbeat.observe, Outages(topics, link.put).observe, Log(plan.name).observe, register):
+    for observer in (
+        ledger,
+        heartbeat.observe,
+        Outages(topics, link.put).observe,
+        Log(plan.name).observe,
+        trace,
+        register,
+    ):
         events.subscribe(observer)
     if plan.slots:
         from leadsman.wedged import Wedged
@@ -171,7 +207,10 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     if not await link.flush(_FLUSH):
         logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
     await link.close()
-    return alive + await _ended(closing, _CLOSE, world)
+    alive += await _ended(closing, _CLOSE, world)
+    if ended:
+        raise Stopped(ended[0], alive)
+    return alive
 
 
 def _feeds(sources: "Sequence[Source]", mail: Mail, lanes: Lanes) -> "dict[str, Feed]":
@@ -215,12 +254,28 @@ def _service(
     feeds: "dict[str, Feed]",
     lines: "dict[str, Line]",
     mail: Mail,
+    traces: "list[Trace]",
 ) -> "Service":
     from leadsman.introspection.service import About, Parts, Service
 
     about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
-    parts = Parts(ledger, link, poller, feeds, lines, plan.slots)
+    parts = Parts(ledger, link, poller, feeds, lines, plan.slots, traces)
     return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, mail)
+
+
+def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
+    from leadsman.introspection.registered import policy_in_words
+    from leadsman.trace import Trace
+
+    trace = Trace({each.name: policy_in_words(each.rules.policy) for each in read})
+    plan.traced(trace)
+    return trace
+
+
+def _control(mail: Mail, poller: Poller, feeds: "dict[str, Feed]") -> "Control":
+    from leadsman.control import Control
+
+    return Control(mail, poller, feeds)
 
 
 def _signs(ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers) -> "Signs | None":

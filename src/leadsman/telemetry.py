@@ -5,7 +5,7 @@ in production. The words are listed once, in `Words`; the decorator and `add_tel
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
@@ -35,6 +35,10 @@ JOBLESS = frozenset({"publish", "delivery", "throttle"})
 """Words about topics, which a side job does not have."""
 
 
+Fallback = Callable[[BaseException], Awaitable[Any]]
+"""What may be done after a poll that failed for good, with its error; the reading to publish, or None."""
+
+
 class Words(TypedDict, total=False):
     """The words of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
 
@@ -59,6 +63,9 @@ class Words(TypedDict, total=False):
     """Rest a device that fails poll after poll. Default None."""
     overrun: Literal["next-poll", "finish"]
     """Whether a retry that would start at or after the next poll is dropped (default), or delays that poll."""
+    on_failure: Literal["continue", "hold", "stop"] | Fallback
+    """After a poll that failed for good. ``"continue"`` (default) polls on; ``"hold"`` keeps still until it is released; ``"stop"``
+    ends the app with exit code 69; an ``async def (error)`` is called, and what it returns is published as the state."""
     timeout: Duration | None
     """Bound on one call. Default the interval, at most 60 s; cron 60 s; None for none."""
     publish: PublishRule | None
@@ -89,6 +96,7 @@ class Telemetry(NamedTuple):
     cron: Cron | None
     rules: Rules
     overrun: bool
+    on_failure: str | Fallback
     publish: PublishRule | None
     delivery: Delivery
     group: str | None
@@ -128,6 +136,7 @@ def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer]
         cron=cron,
         rules=Rules(_policy(words, needs), breaker_of(words), timeout),
         overrun=_overrun(words),
+        on_failure=_on_failure(words),
         publish=publish_of(words),
         delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
         group=group_of(words),
@@ -220,6 +229,19 @@ def _overrun(words: Words) -> bool:
     if overrun not in ("next-poll", "finish"):
         raise InvalidValue(f"overrun is {overrun!r}; it is 'next-poll' or 'finish'")
     return overrun == "finish"
+
+
+def _on_failure(words: Words) -> str | Fallback:
+    action: object = words.get("on_failure", "continue")
+    if isinstance(action, str):
+        if action not in ("continue", "hold", "stop"):
+            raise InvalidValue(f"on_failure is {action!r}; it is 'continue', 'hold', 'stop' or an async function")
+        return action
+    if not (callable(action) and is_async(action)):
+        raise InvalidType(
+            f"on_failure is {action!r}; write 'continue', 'hold', 'stop' or an 'async def' that takes the error"
+        )
+    return action
 
 
 def group_of(words: Any) -> str | None:

@@ -8,8 +8,16 @@ from pathlib import Path
 
 from leadsman.app import App, broker_of
 from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
+from leadsman.wording import clean
+
+FOLLOWING = 1.0
+"""Seconds between two questions of ``trace --follow``."""
+FOUND = 1
+"""Exit code where something was found that should not be there."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,9 +44,7 @@ def inspect(options: argparse.Namespace) -> int:
     """Show what is registered, or how it is doing."""
     from leadsman.cli.inspect import registrations, show
 
-    if options.target is None and options.prefix is None:
-        raise LeadsmanError("say which app: MODULE:APP, or --prefix of a running one")
-    app = _loaded(options) if options.target else None
+    app = _app(options)
     if not (options.live or options.prefix):
         assert app is not None  # there is a target, as there is no prefix
         document = registrations(app)
@@ -48,12 +54,68 @@ def inspect(options: argparse.Namespace) -> int:
         return 0
     from leadsman.cli.remote import ask
 
-    where = _where(options)
-    broker = app.broker if app is not None else broker_of(load_broker(where))
-    prefix = options.prefix or (app.topics.prefix if app else "")
+    broker, prefix = _running(options, app)
     request = {"sections": options.section, "devices": options.device}
     wanted = {key: names for key, names in request.items() if names}
     show(ask(broker, f"{prefix}/introspect", wanted, options.timeout), as_json=options.json)
+    return 0
+
+
+def trace(options: argparse.Namespace) -> int:
+    """Show the trace of a running app."""
+    from leadsman.cli.remote import ask
+    from leadsman.cli.trace import Shown
+
+    broker, prefix = _running(options, _app(options))
+    request: dict[str, object] = {"sections": ["trace"], "after": 0}
+    if options.device:
+        request["devices"] = options.device
+    if options.since is not None:
+        request["since"] = time.time() - options.since
+    shown = Shown(options.outage, as_json=options.json)
+    while True:
+        rows = ask(broker, f"{prefix}/introspect", request, options.timeout)["trace"]
+        shown.show(rows)
+        if not options.follow:
+            return 0
+        request["after"] = max([0, *(row["number"] for row in rows)]) or request["after"]
+        time.sleep(FOLLOWING)
+
+
+def held(options: argparse.Namespace) -> int:
+    """List what is held."""
+    from leadsman.cli.remote import ask
+    from leadsman.cli.tables import table
+
+    broker, prefix = _running(options, _app(options))
+    found = ask(broker, f"{prefix}/introspect", {"sections": ["devices", "jobs"]}, options.timeout)
+    rows = [
+        (name, str(each["runtime"]["failing_since"]), clean(str(each["runtime"]["last_error"])))
+        for section in ("devices", "jobs")
+        for name, each in found[section].items()
+        if each.get("runtime", {}).get("held")
+    ]
+    print(table(("device", "since", "error"), rows) if rows else "nothing is held")
+    return FOUND if rows else 0
+
+
+def release(options: argparse.Namespace) -> int:
+    """Poll held devices again."""
+    return _told(options, "release", {})
+
+
+def circuit(options: argparse.Namespace) -> int:
+    """Set the circuits of devices."""
+    return _told(options, "circuit", {"action": options.action})
+
+
+def _told(options: argparse.Namespace, word: str, request: dict[str, str]) -> int:
+    from leadsman.cli.remote import ask
+
+    broker, prefix = _running(options, _app(options))
+    for device in options.device:
+        answer = ask(broker, f"{prefix}/{check_name(device)}/{word}/set", request, options.timeout)
+        print(f"{device}: {'released' if word == 'release' else answer['circuit']}")
     return 0
 
 
@@ -101,6 +163,18 @@ def demo(options: argparse.Namespace) -> int:
         raise LeadsmanError(f"the demo needs {error.name}; install leadsman[demo]") from None
     run_demo(options.broker, options.duration)
     return 0
+
+
+def _app(options: argparse.Namespace) -> App | None:
+    if options.target is None and options.prefix is None:
+        raise LeadsmanError("say which app: MODULE:APP, or --prefix of a running one")
+    return _loaded(options) if options.target else None
+
+
+def _running(options: argparse.Namespace, app: App | None) -> tuple[Broker, str]:
+    """The broker and the prefix of a running app."""
+    broker = app.broker if app is not None else broker_of(load_broker(_where(options)))
+    return broker, check_prefix(options.prefix or (app.topics.prefix if app else ""))
 
 
 def _where(options: argparse.Namespace) -> Where:

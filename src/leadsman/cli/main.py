@@ -23,6 +23,7 @@ CODES = """exit codes:
   0   done, or stopped as asked
   1   it failed; the message says why
   2   the command line is wrong
+  69  a device with on_failure="stop" failed for good
   70  stopped as asked, but something blocked the event loop until the deadline
   78  the configuration is wrong: settings, a registration, or the broker's address
   130 a second Ctrl-C
@@ -59,6 +60,10 @@ def parser() -> argparse.ArgumentParser:
     _add_run(subparsers)
     _add_check(subparsers)
     _add_inspect(subparsers)
+    _add_trace(subparsers)
+    _add_held(subparsers)
+    _add_release(subparsers)
+    _add_circuit(subparsers)
     _add_schema(subparsers)
     _add_init(subparsers)
     _add_health(subparsers)
@@ -140,6 +145,65 @@ def _add_inspect(subparsers: "_Subparsers") -> None:
     )
     parser.add_argument("--json", action="store_true", help="the document itself")
     parser.set_defaults(run=commands.inspect)
+
+
+def _add_live(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser, optional=True)
+    parser.add_argument("--prefix", metavar="PREFIX", help="of the app's topics, instead of MODULE:APP")
+    parser.add_argument(
+        "--timeout", type=_duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
+    )
+
+
+def _add_trace(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "trace", "show what was decided about each failed call of a running app",
+        "Shows the latest rows of the trace: each failed call with its verdict, each move of a circuit, each adapter that was "
+        "opened anew, and the reading that ended the outage.",
+        "examples:  leadsman trace house:app --device boiler    leadsman trace --prefix house --follow\n"
+        "           leadsman trace house:app --since 1h --json | jq -r .traceback",
+    )  # fmt: skip
+    _add_live(parser)
+    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
+    parser.add_argument("--since", type=_duration, metavar="TIME", help="only the last so long, such as 1h")
+    parser.add_argument("--outage", metavar="ID", help="only this outage, as its rows name it")
+    parser.add_argument("--follow", action="store_true", help="go on showing new rows until Ctrl-C")
+    parser.add_argument("--json", action="store_true", help="one JSON object per row, with the traceback")
+    parser.set_defaults(run=commands.trace)
+
+
+def _add_held(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "held", "list the devices that keep still since they failed",
+        "Lists the devices of a running app whose registration says on_failure=\"hold\", and that have failed.",
+        "example:  leadsman held house:app\n\nExits with 0 when there are none, 1 when there are some.",
+    )  # fmt: skip
+    _add_live(parser)
+    parser.set_defaults(run=commands.held)
+
+
+def _add_release(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "release", "poll a held device again",
+        "Releases a device that is held: it is polled at once, its counts begin anew, its circuit is closed.",
+        "examples:  leadsman release house:app --device boiler    leadsman release --prefix house --device boiler",
+    )  # fmt: skip
+    _add_live(parser)
+    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="which; again for more")
+    parser.set_defaults(run=commands.release)
+
+
+def _add_circuit(subparsers: "_Subparsers") -> None:
+    parser = _command(
+        subparsers, "circuit", "isolate, close or disable the circuit of a device",
+        "isolate: leave the device alone, while you work at it. close: poll it as if nothing had failed. disable: poll it "
+        "whatever fails. It lasts until you say otherwise, or the app restarts.",
+        "example:  leadsman circuit --prefix house --device boiler --action isolate",
+    )  # fmt: skip
+    _add_live(parser)
+    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="which; again for more")
+    parser.add_argument("--action", required=True, choices=("isolate", "close", "disable"), help="what to do")
+    parser.set_defaults(run=commands.circuit)
 
 
 def _add_schema(subparsers: "_Subparsers") -> None:

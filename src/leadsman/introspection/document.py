@@ -52,6 +52,7 @@ class Registered(TypedDict):
     circuit_breaker: NotRequired[BreakerTerms | None]
     timeout: NotRequired[float | None]
     overrun: NotRequired[Literal["next-poll", "finish"]]
+    on_failure: NotRequired[str]
     publish: NotRequired[str | None]
     delivery: NotRequired[DeliveryTerms]
     group: NotRequired[str | None]
@@ -74,7 +75,7 @@ class Commands(TypedDict):
 class Runtime(TypedDict):
     """How a device is doing."""
 
-    status: Literal["circuit_open", "stale", "error", "starting", "ok"]
+    status: Literal["held", "circuit_open", "stale", "error", "starting", "ok"]
     stale: bool
     circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
@@ -94,7 +95,7 @@ class Runtime(TypedDict):
     deferred_until: str | None
     """Polls before it are skipped, because the device asked for it."""
     held: bool
-    """Whether it keeps still until somebody releases it; False while nothing holds."""
+    """Whether it keeps still until somebody releases it."""
     missed_polls: int
     restarts: NotRequired[int]
     """Of a source: how often its generator was started again."""
@@ -155,6 +156,24 @@ class AppSection(TypedDict):
     uptime: NotRequired[float]
 
 
+class TraceRow(TypedDict):
+    """One row of the trace; see `leadsman.trace.Row`."""
+
+    number: int
+    at: str
+    handler: str
+    reason: str
+    cycle: int | None
+    attempt: int | None
+    delay: float | None
+    error_type: str | None
+    error_message: str | None
+    traceback: str | None
+    policy: str | None
+    breaker: str | None
+    outage_id: str | None
+
+
 class Introspection(TypedDict, total=False):
     """What ``{prefix}/introspect`` answers under ``data``: all sections, or those that were asked for."""
 
@@ -163,13 +182,19 @@ class Introspection(TypedDict, total=False):
     adapters: list[AdapterSection]
     devices: dict[str, DeviceSection]
     jobs: dict[str, DeviceSection]
+    trace: list[TraceRow]
+    """Only for whoever names this section."""
 
 
 class Request(TypedDict, total=False):
     """What ``{prefix}/introspect`` takes; nothing at all asks for everything."""
 
-    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs"]]
+    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace"]]
     devices: list[str]
+    after: int
+    """Rows of the trace with a higher number."""
+    since: float
+    """Rows of the trace from this on, epoch seconds."""
     transaction: Any
 
 
@@ -209,7 +234,7 @@ class Registry(TypedDict):
 class StatusDevice(TypedDict, total=False):
     """A device in the heartbeat; all but the status only where it is not ok."""
 
-    status: Literal["circuit_open", "stale", "error", "starting", "ok"]
+    status: Literal["held", "circuit_open", "stale", "error", "starting", "ok"]
     stale: bool
     missed_polls: int
     opened_at: str

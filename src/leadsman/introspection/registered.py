@@ -42,6 +42,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
                 **_rules(each.rules),
                 "timeout": each.rules.timeout,
                 "overrun": "finish" if each.overrun else "next-poll",
+                "on_failure": each.on_failure if isinstance(each.on_failure, str) else clean(name_of(each.on_failure)),
                 "group": each.group,
                 "spread": each.spread,
                 "stale_after": each.stale_after,
@@ -63,6 +64,15 @@ def _rules(rules: Rules) -> Mapping[str, Any]:
         **_retries(rules.policy),
         "circuit_breaker": None if breaker is None else _breaker(breaker),
     }
+
+
+def policy_in_words(policy: Policy) -> str:
+    """A policy for a person: in the words of the decorator where they made it, else as it is written in the algebra."""
+    words = _retries(policy)
+    if "policy" in words:
+        return str(words["policy"])
+    kinds = ", ".join(words.pop("retry_on"))
+    return ", ".join([f"{word}={value}" for word, value in words.items()] + [f"retry_on=({kinds})"])
 
 
 def _breaker(rule: CircuitBreaker) -> dict[str, Any]:

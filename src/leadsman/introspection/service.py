@@ -27,11 +27,24 @@ from leadsman.wording import clean, suggestion, told
 
 if TYPE_CHECKING:
     from leadsman.feed import Feed
-    from leadsman.introspection.document import AppSection, DeviceSection, Introspection, MqttSection, Registry, Runtime
+    from leadsman.introspection.document import (
+        AppSection,
+        DeviceSection,
+        Introspection,
+        MqttSection,
+        Registry,
+        Runtime,
+        TraceRow,
+    )
+    from leadsman.trace import Trace
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
+ASKED_FOR = ("trace",)
+"""Sections that come only to whoever names them."""
 LARGEST = 1024 * 1024 - 1024
 """Bytes of an answer; the outbox takes no more in one message."""
+KEYS = ("sections", "devices", "after", "since")
+"""Of a request."""
 EXPIRY = 10.0
 """Seconds after which nobody waits for an answer any more."""
 
@@ -56,6 +69,8 @@ class Parts(NamedTuple):
     feeds: "Mapping[str, Feed]"
     lines: Mapping[str, Line]
     slots: Sequence[Slot]
+    traces: "Sequence[Trace]"
+    """The trace, once there is something in it."""
 
 
 class Service:
@@ -85,7 +100,10 @@ class Service:
         transaction, data, error = None, None, None
         try:
             request, transaction = decode(received.payload)
-            data = self.document(*_wanted(request, self._registered))
+            wanted = _wanted(request, self._registered)
+            data = self.document(*wanted)
+            if "trace" in wanted[0]:
+                data["trace"] = self._trace(request, wanted[1])
             if len(encode(data)) > LARGEST:
                 raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
         except PayloadError as refused:
@@ -122,6 +140,12 @@ class Service:
         if "jobs" in sections:
             found["jobs"] = {name: self._device(name, now, wall) for name in names if name in self._jobs}
         return found
+
+    def _trace(self, request: dict[str, Any], devices: Sequence[str] | None) -> "list[TraceRow]":
+        after, since = (_number(request, key) for key in ("after", "since"))
+        handlers = None if devices is None else frozenset(devices)
+        rows = [row for trace in self._parts.traces for row in trace.rows(handlers, since, int(after))]
+        return [row._asdict() | {"at": rfc3339(row.at)} for row in rows]  # type: ignore[misc]  # tests hold it against its type
 
     def _mqtt(self, wall: float) -> "MqttSection":
         link, outbox = self._parts.link, self._parts.link.outbox
@@ -174,7 +198,7 @@ class Service:
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
-            "held": False,
+            "held": health.held,
             "missed_polls": health.missed,
         }
         if feed is not None:
@@ -231,10 +255,17 @@ def _wanted(request: Any, known: Mapping[str, object]) -> tuple[Sequence[str], S
     if not isinstance(request, dict):
         raise PayloadError('send nothing, or an object such as {"sections": ["devices"], "devices": ["kitchen"]}')
     for key in request:
-        if key not in ("sections", "devices"):
-            raise PayloadError(f"{key!r} is unknown; {suggestion(str(key), ('sections', 'devices', 'transaction'))}")
-    sections = _names(request, "sections", SECTIONS)
+        if key not in KEYS:
+            raise PayloadError(f"{key!r} is unknown; {suggestion(str(key), (*KEYS, 'transaction'))}")
+    sections = _names(request, "sections", (*SECTIONS, *ASKED_FOR))
     return SECTIONS if sections is None else sections, _names(request, "devices", known)
+
+
+def _number(request: dict[str, Any], key: str) -> float:
+    number = request.get(key, 0)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e12:
+        raise PayloadError(f"{key!r} is a number, 0 or more")
+    return number
 
 
 def _names(request: dict[str, Any], key: str, known: Any) -> Sequence[str] | None:

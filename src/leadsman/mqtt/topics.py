@@ -9,6 +9,8 @@ topic                              payload                                      
 ``{prefix}/{device}/set``          in: a command                                                   no, 1
 ``{prefix}/{device}/set/result``   what became of a command                                        no, 1
 ``{prefix}/{device}/get``          in: poll now                                                    no, 1
+``{prefix}/{device}/release/set``  in: poll a device that is held again                            no, 1
+``{prefix}/{device}/circuit/set``  in: ``isolate``, ``close`` or ``disable``                       no, 1
 ``{prefix}/{device}/{word}``       what a handler publishes through its `Context`                  as it says
 ``{prefix}/error``                 faults of the app itself                                        no, 1
 ``{prefix}/status``                birth, heartbeat, stop and will, one JSON                       yes, 1
@@ -23,7 +25,9 @@ from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
 
-RESERVED = frozenset({"status", "error", "introspect", "registry", "state", "availability", "set", "get"})
+RESERVED = frozenset(
+    {"status", "error", "introspect", "registry", "state", "availability", "set", "get", "release", "circuit"}
+)
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200
 """Bytes of a name; MQTT allows 65,535 for a whole topic, and nobody reads that."""

@@ -280,6 +280,9 @@ class Execution:
                 verdict = self._judge(error, horizon)
                 if isinstance(verdict, GiveUp):
                     raise error
+                error.__traceback__ = (
+                    None  # told by now; it holds the frames, and grows where one error is raised again
+                )
                 await self._world.timers.sleep(verdict.delay)
                 self.attempts += 1
                 try:

@@ -1,0 +1,158 @@
+"""What a person sees and does when a device fails for real: the trace of an unplugged port, hold and release, the end."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from leadsman.testing import PtyDevice
+
+
+@pytest.fixture
+def leadsman(mosquitto):
+    """The command line against the running app."""
+
+    def run(*arguments, check=True):
+        environment = {**os.environ, "MQTT__URL": mosquitto.url, "PYTHONWARNINGS": "error"}
+        command = [sys.executable, "-m", "leadsman", *arguments, "--prefix", "sys"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+def answering(device):
+    """Answer every request, until the device is unplugged."""
+
+    def run():
+        with contextlib.suppress(OSError):
+            while True:
+                if device.receive():
+                    device.send(b"21.5\n")
+                time.sleep(0.002)
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+METER = """
+from leadsman.adapters.serial import SerialPort
+app = App("sys", mqtt=os.environ["URL"], adapters=(SerialPort({path!r}, timeout=0.5),))
+
+@app.telemetry("meter", interval=2, retry=2, backoff=FixedBackoff(0.3), circuit_breaker=CircuitBreaker(2))
+async def read(port: SerialPort) -> dict:
+    return {{"v": float(await port.request(b"read\\n"))}}
+"""
+
+
+def test_the_trace_of_an_unplugged_port_tells_the_whole_story(mosquitto, listen, start_app, leadsman):
+    broker = listen(mosquitto.port)
+    with PtyDevice() as port:
+        answering(port)
+        app = start_app(METER.format(path=port.path), mosquitto.url)
+        broker.wait_for("sys/meter/state")
+        assert leadsman("trace").stdout == "nothing has failed\n"
+
+        port.unplug()
+        broker.wait_for("sys/meter/availability", where=lambda message: message.payload == b"offline")
+        port.plug()
+        answering(port)
+        broker.wait_for(
+            "sys/meter/error", where=lambda message: json.loads(message.payload)["event"] == "recovered", timeout=40
+        )
+
+    told = leadsman("trace", "--device", "meter").stdout
+    for part in ("retry in", "gave up: no retries left", "circuit open", "circuit closed", "recovered"):
+        assert part in told, told
+    rows = [json.loads(line) for line in leadsman("trace", "--json", "--since", "5m").stdout.splitlines()]
+    own = [row for row in rows if row["handler"] == "meter"]
+    assert len({row["outage_id"] for row in own}) == 1
+    assert "in request" in own[0]["traceback"]
+    assert own[0]["policy"].startswith("retry=2, backoff=FixedBackoff")
+    assert app.end()[0] == 0
+
+
+def test_a_held_device_is_listed_released_and_isolated_from_the_command_line(mosquitto, listen, start_app, leadsman):
+    broker = listen(mosquitto.port)
+    app = start_app(
+        """
+calls = []
+
+@app.telemetry("door", interval=1, on_failure="hold")
+async def door() -> dict:
+    calls.append(1)
+    if len(calls) == 2:
+        raise OSError("stuck")
+    return {"open": False}
+""",
+        mosquitto.url,
+    )
+    broker.wait_for("sys/door/availability", where=lambda message: message.payload == b"offline")
+
+    listed = leadsman("held", check=False)
+    assert listed.returncode == 1
+    assert "OSError: stuck" in listed.stdout
+    assert leadsman("release", "--device", "door").stdout == "door: released\n"
+    assert leadsman("held").stdout == "nothing is held\n"
+    again = leadsman("release", "--device", "door", check=False)
+    assert (again.returncode, "door is not held" in again.stderr) == (1, True)
+    assert leadsman("circuit", "--device", "door", "--action", "isolate").stdout == "door: isolated\n"
+    assert leadsman("circuit", "--device", "door", "--action", "close").stdout == "door: closed\n"
+    nobody = leadsman("release", "--device", "window", check=False)
+    assert "no device 'window'" in nobody.stderr
+    assert "Traceback" not in nobody.stderr
+    assert app.end()[0] == 0
+
+
+def test_an_app_that_must_not_run_without_a_device_ends_with_69(mosquitto, listen, start_app):
+    broker = listen(mosquitto.port)
+    app = start_app(
+        """
+
+calls = []
+
+@app.telemetry("door", interval=1, on_failure="stop")
+async def door() -> dict:
+    if calls:
+        raise OSError("gone for good")
+    calls.append(1)
+    return {}
+""",
+        mosquitto.url,
+    )
+
+    assert app.process.wait(20) == 69
+    assert "door failed for good" in app.log
+    assert broker.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
+
+
+def test_the_trace_is_followed_until_somebody_interrupts(mosquitto, listen, start_app):
+    broker = listen(mosquitto.port)
+    start_app(
+        """
+
+@app.telemetry("door", interval=1)
+async def door() -> dict:
+    raise OSError("stuck")
+""",
+        mosquitto.url,
+    )
+    broker.wait_for("sys/door/error")
+    command = [sys.executable, "-m", "leadsman", "trace", "--follow", "--prefix", "sys"]
+    environment = {**os.environ, "MQTT__URL": mosquitto.url}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as followed:
+        time.sleep(5)
+        followed.send_signal(2)
+        out, err = followed.communicate(timeout=20)
+
+    lines = out.splitlines()
+    assert len(lines) >= 3
+    assert len(set(lines)) == len(lines)
+    assert "Traceback" not in err
