@@ -18,6 +18,7 @@ from leadsman.sensor import Sensor
 if TYPE_CHECKING:
     from leadsman.buffer import Buffer
     from leadsman.context import Context
+    from leadsman.resilience.adhoc import execute_with_retry, retrying
 
 __all__ = [
     "UNTIL_NEXT_POLL",
@@ -39,9 +40,16 @@ __all__ = [
     "Router",
     "Sensor",
     "__version__",
+    "execute_with_retry",
+    "retrying",
 ]
 
-_LATER = {"Buffer": "leadsman.buffer", "Context": "leadsman.context"}
+_LATER = {
+    "Buffer": "leadsman.buffer",
+    "Context": "leadsman.context",
+    "execute_with_retry": "leadsman.resilience.adhoc",
+    "retrying": "leadsman.resilience.adhoc",
+}
 """Names that most apps do not use; their modules are loaded by those that do."""
 
 

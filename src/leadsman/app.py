@@ -20,14 +20,19 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registrar import Device, Registrar, Registration, expanded
-from leadsman.telemetry import Telemetry, register
-from leadsman.wording import told
+from leadsman.resilience.execution import Overlay
+from leadsman.resilience.policy import Policy
+from leadsman.resilience.policy import policy as checked_policy
+from leadsman.telemetry import Telemetry, decided, register
+from leadsman.wording import suggestion, told
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from leadsman.command import Command
+    from leadsman.resilience.catalogue import Catalogue, Named
     from leadsman.resilience.execution import Rules
+    from leadsman.resilience.predicate import Predicate
     from leadsman.serving import Plan
     from leadsman.settings.load import Loaded, Row
     from leadsman.settings.sources import Entry, Where
@@ -99,6 +104,9 @@ class App(Registrar):
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._trace: Trace | None = None
+        self._policies: list[Named] = []
+        self._catalogue: Catalogue | None = None
+        self._overlay: Overlay = []
 
     @property
     def settings(self) -> Any:
@@ -152,6 +160,64 @@ class App(Registrar):
         self._loaded = loaded
         for registration in waiting:
             self._expand(registration, loaded.settings)
+        self._catalogue = self._named(loaded, *self.telemetries.values())
+        if self._catalogue is not None:
+            for name, telemetry in self.telemetries.items():
+                self.telemetries[name] = decided(telemetry, self._catalogue)
+
+    def retry_policy(
+        self, name: str, policy: Policy, *, priority: int = 0, predicate: "Predicate | bool" = True
+    ) -> None:
+        """Name a policy, for ``policy="…"`` and `execute_with_retry`, and for handlers that say nothing about retries: they
+        take, for each failure, the one with the highest priority whose predicate matches. It wins over one of the same name in
+        the settings file.
+
+        Raises:
+            InvalidValue, InvalidType: something of it makes no sense, or the settings are loaded already.
+        """
+        from leadsman.resilience.catalogue import named_policy  # only apps with names for policies pay for it
+
+        if self._loaded is not None:
+            raise InvalidValue(f"policy {name!r}: the settings are loaded; name policies before the app runs")
+        self._policies.append(named_policy(name, policy, priority, predicate))
+
+    @contextmanager
+    def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> Iterator[None]:
+        """Within it, handlers go by another policy than their own: in a lifespan, or while a command is made. An outage under
+        way begins anew to count.
+
+        Args:
+            policy: of the algebra, or the name of a family or a policy.
+            devices: only these; None for all that are polled.
+
+        Raises:
+            InvalidValue: no policy has that name, or a device is unknown.
+        """
+        for name in devices or ():
+            if name not in self.telemetries:
+                raise InvalidValue(f"retrying: no device {name!r} is polled; {suggestion(name, self.telemetries)}")
+        if isinstance(policy, str):
+            from leadsman.resilience.catalogue import Catalogue
+
+            policy = (self._catalogue or Catalogue()).policy(policy)
+        entry = (None if devices is None else frozenset(devices), checked_policy(policy))
+        self._overlay.append(entry)
+        try:
+            yield
+        finally:
+            self._overlay.remove(entry)
+
+    def _named(self, loaded: "Loaded", *asking: Telemetry) -> "Catalogue | None":
+        """What can be asked for by name, where anybody asks."""
+        waiting = any(type(each.rules.policy).__name__ == "Lookup" for each in asking)
+        if not (loaded.retry or self._policies or waiting):
+            return None
+        from leadsman.resilience.catalogue import Catalogue
+
+        catalogue = Catalogue(loaded.retry, loaded.retry_origins)
+        for named in self._policies:
+            catalogue.add(named)
+        return catalogue
 
     def register(self, registration: Registration) -> None:
         """Take one registration; one whose names come of the settings waits for them."""
@@ -247,6 +313,8 @@ class App(Registrar):
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
             traced=self._traced,
+            overlay=self._overlay,
+            catalogue=self._catalogue,
         )
 
     def _real_connect(self) -> Connect:
@@ -301,6 +369,9 @@ class App(Registrar):
             telemetry = register(name, handler, words, offers, job=kind == "periodic")
             taken = taken | self.commands if telemetry.job else taken
             self._check_shared(telemetry.rules)
+            if self._loaded is not None:
+                self._catalogue = self._catalogue or self._named(self._loaded, telemetry)
+                telemetry = telemetry if self._catalogue is None else decided(telemetry, self._catalogue)
             self.telemetries[_free(name, kind, taken)] = telemetry
 
 

@@ -26,7 +26,7 @@ from leadsman.outlet import Mail
 from leadsman.poll import Poller
 from leadsman.reports import Log, Outages
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.execution import Snapshot, World
+from leadsman.resilience.execution import Overlay, Snapshot, World
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
 from leadsman.wording import told
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from leadsman.dispatch import Dispatcher, Line
     from leadsman.feed import Feed
     from leadsman.introspection.service import Service
+    from leadsman.resilience.catalogue import Catalogue
     from leadsman.signs import Signs
     from leadsman.source import Source
     from leadsman.trace import Trace
@@ -75,6 +76,9 @@ class Plan(NamedTuple):
     commands: "tuple[Command, ...]"
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
     last_resort: "LastResort | None"
+    overlay: Overlay
+    """Policies that take the place of the handlers' own for a while."""
+    catalogue: "Catalogue | None"
     traced: "Callable[[Trace], None]"
     """Told of the trace, once there is something in it."""
 
@@ -93,7 +97,11 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
     timers = Timers(loop, clock, events)
-    world = World(timers, clock, events)
+    world = World(timers, clock, events, plan.overlay)
+    if plan.catalogue is not None:
+        from leadsman.resilience.catalogue import CATALOGUE
+
+        CATALOGUE.set(plan.catalogue)
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]

@@ -6,7 +6,7 @@ in production. The words are listed once, in `Words`; the decorator and `add_tel
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
 from leadsman.adapters.adapter import Slot
@@ -26,11 +26,16 @@ from leadsman.resilience.words import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, 
 from leadsman.schedule import Cron
 from leadsman.wording import suggestion
 
+if TYPE_CHECKING:
+    from leadsman.resilience.catalogue import Catalogue
+
 LONGEST_TIMEOUT = 60.0
 """Seconds; the default timeout is the interval, but at most this: four attempts that hang must not take a morning."""
 SHORTEST_INTERVAL = 0.01
 """Seconds; below this a loop in the handler is the better tool."""
 UNSET: Any = object()
+RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
+"""Words that make a policy."""
 JOBLESS = frozenset({"publish", "delivery", "throttle"})
 """Words about topics, which a side job does not have."""
 
@@ -57,8 +62,8 @@ class Words(TypedDict, total=False):
     """At most this long for all waits of an outage together; calls do not count. Default: no bound."""
     within: Duration
     """No retry later than this after the first failure of an outage, calls included. Default: no bound."""
-    policy: Policy
-    """A policy of the algebra, in place of `retry`, `retry_on`, `backoff`, `budget` and `within`. Default None."""
+    policy: Policy | str
+    """A policy of the algebra, or the name of a family or of a policy in the settings, in place of `retry`, `retry_on`, `backoff`, `budget` and `within`. Default None."""
     circuit_breaker: CircuitBreaker | None
     """Rest a device that fails poll after poll. Default None."""
     overrun: Literal["next-poll", "finish"]
@@ -104,6 +109,8 @@ class Telemetry(NamedTuple):
     stale_after: float
     throttle: float
     enabled: bool
+    undecided: bool = False
+    """It says nothing about retries, so the policies of the settings may."""
     job: bool = False
     """A side job: it has a schedule and a health, and no topics of its own."""
 
@@ -143,6 +150,7 @@ def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer]
         spread=seconds(words.get("spread", 0.0), "spread"),
         stale_after=_stale_after(words, interval, cron, timeout or 0.0),
         throttle=seconds(words.get("throttle", 1.0), "throttle"),
+        undecided=not any(word in words for word in ("policy", *RETRYING)),
         enabled=instance_of(words, "enabled", bool, True, "True or False"),
         job=job,
     )
@@ -185,12 +193,13 @@ def publish_of(words: Any) -> PublishRule | None:
 def _policy(words: Words, needs: Needs) -> Policy:
     """What the words say about retries, as one policy."""
     if "policy" in words:
-        for word in ("retry", "retry_on", "backoff", "budget", "within"):
+        for word in RETRYING:
             if word in words:
                 raise InvalidType(
                     f"policy and {word} both say what is retried; put {word} into the policy, or leave it out"
                 )
-        return policy(words["policy"])
+        named = words["policy"]
+        return lookup(named) if isinstance(named, str) else policy(named)
     retry: object = words.get("retry", 0)
     if retry is UNTIL_NEXT_POLL and words.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
@@ -202,6 +211,32 @@ def _policy(words: Words, needs: Needs) -> Policy:
     kinds = exception_types(words["retry_on"], "retry_on") if "retry_on" in words else _transient(needs)
     bounds = [seconds(words[word], word) if word in words else math.inf for word in ("budget", "within")]
     return of_words(retry, kinds, backoff_of(words), *bounds)
+
+
+def lookup(name: str) -> Policy:
+    """A policy that is known by its name once the settings are loaded."""
+    from leadsman.resilience.catalogue import Lookup  # only apps with names for policies pay for it
+
+    return Lookup(name)
+
+
+def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
+    """The registration with its policy, where that comes of the settings.
+
+    Raises:
+        InvalidValue: no policy has that name.
+    """
+    from leadsman.resilience.catalogue import Lookup
+
+    found, rules = telemetry.rules.policy, telemetry.rules
+    if isinstance(found, Lookup):
+        declared = [kind for _, offer in telemetry.needs if isinstance(offer, Slot) for kind in offer.transient_errors]
+        try:
+            return telemetry._replace(rules=rules._replace(policy=catalogue.policy(found.name, also=declared)))
+        except ConfigurationError as error:
+            raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
+    choice = catalogue.choice() if telemetry.undecided else None
+    return telemetry if choice is None else telemetry._replace(rules=rules._replace(policy=choice))
 
 
 def _transient(needs: Needs) -> tuple[type[Exception], ...]:

@@ -65,12 +65,17 @@ class Turns:
             self._lock.release()
 
 
+Overlay = list[tuple[frozenset[str] | None, Policy]]
+"""Policies that take the place of the handlers' own for a while, the last one first; each for some names, or for all."""
+
+
 class World(NamedTuple):
     """What an execution needs from outside."""
 
     timers: Timers
     clock: Clock
     events: Events
+    overlay: Overlay = []  # noqa: RUF012  # nobody adds to this one
 
 
 class Owner(Protocol):
@@ -270,11 +275,13 @@ class Execution:
     async def _recover(self, error: Exception, horizon: float) -> Any:
         self.attempts = 1
         self._calm = False
-        clock, streak, policy = self._world.clock, self._streak, self.rules.policy
+        clock, streak, policy = self._world.clock, self._streak, self._policy()
         if streak is None:
             self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
-        else:
+        elif streak.policy is policy:
             self._streak = streak._replace(cycle=streak.cycle + 1)
+        else:
+            self._streak = streak._replace(policy=policy, state=policy.start(), cycle=streak.cycle + 1)
         try:
             while True:
                 verdict = self._judge(error, horizon)
@@ -295,6 +302,12 @@ class Execution:
         except BaseException as final:
             self._settle(self._outcome(final))
             raise
+
+    def _policy(self) -> Policy:
+        for names, policy in reversed(self._world.overlay):
+            if names is None or self.name in names:
+                return policy
+        return self.rules.policy
 
     def _judge(self, error: Exception, horizon: float) -> Verdict:
         task = asyncio.current_task()

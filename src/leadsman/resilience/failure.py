@@ -107,6 +107,14 @@ def qualified(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _bases(error: BaseException) -> tuple[str, ...]:
+    """The classes of an error by name; of a group, those that all its leaves have in common."""
+    if isinstance(error, BaseExceptionGroup):
+        first, *others = (_bases(leaf) for leaf in error.exceptions)
+        return tuple(name for name in first if all(name in other for other in others))
+    return tuple(qualified(kind) for kind in type(error).__mro__ if kind is not object)
+
+
 def _status(error: Exception) -> object:
     """As httpx and requests, aiohttp, and urllib carry it."""
     response = getattr(error, "response", None)
@@ -119,7 +127,7 @@ def _status(error: Exception) -> object:
 
 _READ: Mapping[str, Callable[[Exception], object]] = {
     "error-type": lambda error: qualified(type(error)),
-    "error-bases": lambda error: tuple(qualified(kind) for kind in type(error).__mro__ if kind is not object),
+    "error-bases": _bases,
     "error-message": lambda error: clean(str(error)),
     "errno": lambda error: getattr(error, "errno", None),
     "status-code": _status,

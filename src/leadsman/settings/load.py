@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from leadsman.errors import SettingsError
-from leadsman.settings.sources import BROKER, RANKS, Entry, Where, gathered, read_text, variable
+from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, gathered, read_text, variable
 from leadsman.wording import clean, suggestion
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ class Loaded(NamedTuple):
     broker: dict[str, Entry]
     """The entries of the section ``mqtt``, by key."""
     rows: tuple[Row, ...]
+    retry: Mapping[str, Any] = {}
+    """The section ``retry``, as it is written."""
+    retry_origins: Mapping[tuple[str, ...], str] = {}
+    """Where its values are from, by their paths."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
@@ -45,7 +49,11 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     tree: dict[str, Any] = {}
     origins: dict[tuple[str, ...], Entry] = {}
     for entry in gathered(app, where, lambda path: _knows(model, path)):
-        if model is None and entry.path[0] != BROKER and RANKS[entry.rank] in (".env", "environment", "secret"):
+        if (
+            model is None
+            and entry.path[0] not in (BROKER, RETRY)
+            and RANKS[entry.rank] in (".env", "environment", "secret")
+        ):
             continue  # without settings the app has no claim to variables that begin as its name does
         entry = entry._replace(path=_known_case(entry.path, tree, model))
         try:
@@ -60,16 +68,30 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
             origins[path] = entry
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _broker_entries(broker, origins, faults)
+    retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
+    if not isinstance(retry, dict):
+        faults.append(f"{RETRY}: it is a section; write [retry.api] or [[retry.policy]]{_from((RETRY,), origins)}")
     faults += _unknown(tree, model, (), origins)
     settings = None
     if model is not None and not faults:
         settings, faults = _validated(app, model, tree, origins)
     if faults:
         raise SettingsError("\n".join(faults))
+    retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [Row(f"{BROKER}.{key}", _shown(key, each.value), each.origin) for key, each in broker_entries.items()]
+    rows += [Row(".".join(path), _at(retry, path[1:]), origin) for path, origin in retry_origins.items()]
     if settings is not None:
         rows += _rows(settings, (), origins)
-    return Loaded(settings, broker_entries, tuple(rows))
+    return Loaded(settings, broker_entries, tuple(rows), retry, retry_origins)
+
+
+def _at(section: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    value: Any = section
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return (
+        f"{len(value)} policies" if path == ("policy",) and isinstance(value, list | dict) else _shown(path[-1], value)
+    )
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
@@ -199,7 +221,7 @@ def _unknown(tree: Any, model: Any, path: tuple[str, ...], origins: Mapping[tupl
         if key in names:
             faults += _unknown(value, _inside(model, key), here, origins)
         elif model.model_config.get("extra") != "allow":
-            known = (*names, *((BROKER,) if not path else ()))
+            known = (*names, *((BROKER, RETRY) if not path else ()))
             faults.append(f"{'.'.join(here)}: unknown{_from(here, origins)}; {suggestion(str(key), known)}")
     return faults
 

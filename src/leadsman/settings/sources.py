@@ -1,7 +1,8 @@
 """Where settings come from: each source gives entries, a path into the settings with a value and its origin.
 
 Lowest first: file, ``.env``, environment, secret files, flags. A variable is ``{APP}_SECTION__KEY``; the broker's are
-``MQTT__URL`` and its fellows. A secret is a file of that name, in either case, in ``$CREDENTIALS_DIRECTORY``
+``MQTT__URL`` and its fellows, those of retries ``RETRY__API_MAX_ATTEMPTS`` and theirs. ``[env.NAME]`` in the file is laid
+over the rest of it where ``$LEADSMAN_ENV`` is that name. A secret is a file of that name, in either case, in ``$CREDENTIALS_DIRECTORY``
 (systemd.exec(5), ``LoadCredential=``) or ``/run/secrets`` (containers), or the file that ``{VARIABLE}_FILE`` names.
 """
 
@@ -12,11 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from leadsman.errors import SettingsError
-from leadsman.wording import clean
+from leadsman.wording import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER = "mqtt"
 BROKER_PREFIX = "MQTT__"
+RETRY = "retry"
+RETRY_PREFIX = "RETRY__"
+KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
+"""What may be said of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
+ENVIRONMENT = "LEADSMAN_ENV"
 RUN_SECRETS = Path("/run/secrets")
 LARGEST = 1024 * 1024
 """Bytes of a file; settings are written by people."""
@@ -76,7 +82,7 @@ def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -
     prefix = variable_prefix(app)
     dotenv = where.directory / ".env"
     variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
-    entries = list(_from_file(_file(where)))
+    entries = list(_from_file(_file(where), where.environment.get(ENVIRONMENT) or None, known))
     entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", known)
     entries += _from_variables(where.environment, prefix, 3, "environment ", known)
     entries += _from_secrets(where, prefix)
@@ -128,13 +134,30 @@ def _file(where: Where) -> Path | None:
     return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
 
 
-def _from_file(path: Path | None) -> Iterator[Entry]:
+def _from_file(path: Path | None, environment: str | None, known: Callable[[tuple[str, ...]], bool]) -> Iterator[Entry]:
     if path is None:
+        if environment is not None:
+            raise SettingsError(
+                f"{ENVIRONMENT} is {environment!r}, and there is no settings file with [env.{environment}]"
+            )
         return
     text = read_text(path)
     document = _yaml(path, text) if path.suffix in (".yaml", ".yml") else _toml(path, text)
+    environments = {} if known(("env",)) else document.pop("env", {})
     for key, value in document.items():
         yield Entry((str(key),), value, 1, str(path), text=False)
+    if known(("env",)):
+        return
+    if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
+        raise SettingsError(f"{path}: env holds a section per environment; write [env.production]")
+    if environment is None:
+        return
+    if environment not in environments:
+        raise SettingsError(
+            f"{ENVIRONMENT} is {environment!r}; {path} has no [env.{clean(environment)}]; {suggestion(environment, environments)}"
+        )
+    for key, value in environments[environment].items():
+        yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
 
 
 def _toml(path: Path, text: str) -> dict[str, Any]:
@@ -205,9 +228,18 @@ def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
                 yield Entry(path, file, 4, f"secret {file}")
 
 
+def retry_path(name: str) -> tuple[str, ...]:
+    """Where a variable such as ``RETRY__API_MAX_ATTEMPTS`` goes."""
+    words = name.removeprefix(RETRY_PREFIX).lower()
+    knob = next((knob for knob in KNOBS if words.endswith(f"_{knob}")), None)
+    return (RETRY, words) if knob is None else (RETRY, words.removesuffix(f"_{knob}"), knob)
+
+
 def _path(name: str, prefix: str) -> tuple[str, ...] | None:
     if name.startswith(BROKER_PREFIX):
         return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
+    if name.startswith(RETRY_PREFIX):
+        return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):
         return tuple(part.lower() for part in name.removeprefix(prefix).split("__"))
     return None

@@ -1,0 +1,309 @@
+"""Named policies and families of operations: from the code, a file and the environment.
+
+A **family** says how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the longest
+wait, the jitter, and which errors pass. Each value comes from the call, else the environment
+(``RETRY__API_MAX_ATTEMPTS=6``), else the file (``[retry.api]``), else is built in; a value that is present always wins.
+
+A **named policy** has a priority and a predicate as well: it is asked for by its name, or, by handlers that say nothing about
+retries themselves, chosen for each failure: the highest priority whose predicate matches; among equals, the first name.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from leadsman.durations import Duration, seconds
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.notation import duration_of, policy_of, predicate_of
+from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict, exponential, immediate, never, policy
+from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
+from leadsman.resilience.words import DEFAULT_RETRY_ON
+from leadsman.settings.sources import KNOBS
+from leadsman.wording import suggestion
+
+_STATUS = prop("status-code")
+_PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)
+_REFUSED = _STATUS.exists() & (_STATUS >= 400) & (_STATUS < 500) & ~_STATUS.in_(408, 429)
+"""4xx but for 408 Request Timeout and 429 Too Many Requests (RFC 9110 §15.5, RFC 6585 §4): asking again changes nothing."""
+_BASES = prop("error-bases")
+_TRANSIENT = is_a(*DEFAULT_RETRY_ON)
+_HTTP = _TRANSIENT | _BASES.in_("httpx.TransportError", "aiohttp.client_exceptions.ClientConnectionError") | _PASSING
+_DAV_NEVER = is_a(PermanentError) | _BASES.in_("caldav.lib.error.AuthorizationError", "caldav.lib.error.NotFoundError")
+
+
+class Family(NamedTuple):
+    """How operations of one kind are repeated. Waits in seconds; `jitter` is a fraction, or a mode of `Jitter`."""
+
+    max_attempts: int
+    """Calls, the first one included."""
+    min_wait: float
+    max_wait: float
+    jitter: float | str
+    passing: Predicate = _TRANSIENT
+    """Which errors are worth another attempt."""
+
+
+FAMILIES: Mapping[str, Family] = {
+    "worker": Family(3, 1.0, 10.0, "equal"),
+    "storage": Family(5, 0.5, 5.0, 0.0),
+    "scheduler": Family(3, 1.0, 8.0, "equal"),
+    "api": Family(4, 1.0, 15.0, "equal"),
+    "ble": Family(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
+    "serial": Family(5, 0.5, 5.0, 0.0),
+    "http": Family(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP),
+    "caldav": Family(
+        4, 1.0, 15.0, "equal", ~_REFUSED & ~_DAV_NEVER & (_HTTP | (_BASES == "caldav.lib.error.DAVError"))
+    ),
+}
+"""Built in. A local bus has no jitter: nobody else is there to collide with, and it is easier to reason about."""
+
+
+class Named(NamedTuple):
+    """A policy with a name."""
+
+    name: str
+    policy: Policy
+    priority: int = 0
+    condition: Predicate = Constant(True)  # a value, never changed
+
+
+class Lookup(Policy):
+    """Stands for a policy that is known by its name, until the settings are loaded."""
+
+    __slots__ = ("name",)
+    name: str
+
+    def __init__(self, name: str) -> None:
+        self._hold(name=name)
+
+
+class Choice(Policy):
+    """The first of several named policies whose predicate matches the failure. State: that of each of them."""
+
+    __slots__ = ("among",)
+    among: tuple[Named, ...]
+
+    def __init__(self, among: Iterable[Named]) -> None:
+        self._hold(among=tuple(sorted(among, key=lambda each: (-each.priority, each.name))))
+
+    def start(self) -> State:
+        return tuple(each.policy.start() for each in self.among)
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        for number, each in enumerate(self.among):
+            if each.condition.answer(failure) is True:
+                inner, verdict = each.policy.step(state[number], failure, draw)
+                return (*state[:number], inner, *state[number + 1 :]), verdict
+        if failure.request is None:
+            return state, GiveUp("filtered")
+        return state, never().step(None, failure, draw)[1]
+
+    @property
+    def cap(self) -> float:
+        return max((each.policy.cap for each in self.among), default=0.0)
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
+
+
+class Catalogue:
+    """What can be asked for by name.
+
+    Args:
+        section: ``retry`` of the settings: families with their knobs, and ``policy``, a list or a mapping of named policies.
+        origin: where a value of it is from, by its path, as the end of a message.
+
+    Raises:
+        InvalidValue, InvalidType: it names the path, where it is from, and what to write.
+    """
+
+    def __init__(
+        self, section: Mapping[str, Any] | None = None, origin: Mapping[tuple[str, ...], str] | None = None
+    ) -> None:
+        self.families = dict(FAMILIES)
+        self.named: dict[str, Named] = {}
+        self._origin = origin or {}
+        for name, value in (section or {}).items():
+            if name == "policy":
+                self._read_named(value)
+            elif name in FAMILIES and isinstance(value, Mapping):
+                self.families[name] = self._family(name, value)
+            else:
+                known = (*FAMILIES, "policy")
+                words = "a section with max_attempts and the like" if name in FAMILIES else suggestion(name, known)
+                raise InvalidValue(f"retry.{name}{self._from(('retry', name))}: {words}")
+
+    def add(self, named: Named) -> None:
+        """Add a policy of the code's; it wins over one of the same name in the file."""
+        self.named[named.name] = named
+
+    def policy(
+        self,
+        name: str,
+        *,
+        also: Iterable[type[Exception]] = (),
+        max_attempts: int | None = None,
+        min_wait: Duration | None = None,
+        max_wait: Duration | None = None,
+    ) -> Policy:
+        """The policy of a name: a named one, else a family.
+
+        Args:
+            name: of either.
+            also: more errors that are worth another attempt; for families.
+            max_attempts: calls at the most, in place of the family's.
+            min_wait: the shortest wait, likewise.
+            max_wait: the longest one.
+
+        Raises:
+            InvalidValue, InvalidType: nothing has that name, or a value makes no sense.
+        """
+        given = {"max_attempts": max_attempts, "min_wait": min_wait, "max_wait": max_wait}
+        knobs = {knob: value for knob, value in given.items() if value is not None}
+        if name in self.named:
+            if knobs:
+                raise InvalidValue(f"{name!r} is a policy, no family; it takes no {', '.join(knobs)}")
+            return self.named[name].policy
+        if name not in self.families:
+            raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
+        return made_of(_changed(self.families[name], knobs), tuple(also))
+
+    def choice(self) -> Policy | None:
+        """What handlers take that say nothing about retries; None where no policy has been named."""
+        return Choice(self.named.values()) if self.named else None
+
+    def _read_named(self, value: object) -> None:
+        if isinstance(value, Mapping):
+            value = [
+                {"name": name, **(each if isinstance(each, Mapping) else {"policy": each})}
+                for name, each in value.items()
+            ]
+        if not isinstance(value, list):
+            where = self._from(("retry", "policy"))
+            raise InvalidType(f"retry.policy{where}: write a list of policies, or a mapping of them by name")
+        for number, each in enumerate(value):
+            try:
+                named = _named(each, f"retry.policy[{number}]")
+                if named.name in self.named:
+                    raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
+            except ConfigurationError as error:
+                raise type(error)(f"{error}{self._from(('retry', 'policy'))}") from None
+            self.named[named.name] = named
+
+    def _family(self, name: str, value: Mapping[str, Any]) -> Family:
+        family = FAMILIES[name]
+        for knob, given in value.items():
+            path = ("retry", name, knob)
+            if knob not in KNOBS:
+                raise InvalidValue(f"{'.'.join(path)}{self._from(path)}: unknown; {suggestion(knob, KNOBS)}")
+            try:
+                family = _changed(family, {knob: _number(given)}, ordered=False)
+            except ConfigurationError as error:
+                raise type(error)(f"retry.{name}.{error}{self._from(path)}") from None
+        try:
+            return _changed(family, {})
+        except ConfigurationError as error:
+            raise type(error)(f"retry.{name}: {error}{self._from(('retry', name))}") from None
+
+    def _from(self, path: tuple[str, ...]) -> str:
+        for length in range(len(path), 0, -1):
+            if path[:length] in self._origin:
+                return f" (from {self._origin[path[:length]]})"
+        inside = sorted({where for known, where in self._origin.items() if known[: len(path)] == path})
+        return f" (from {', '.join(inside)})" if inside else ""
+
+
+CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", default=None)
+"""That of the running app, for whatever runs in it."""
+
+
+def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
+    """The policy of a family: exponential waits from its shortest to its longest one."""
+    if family.max_wait == 0:
+        waits = immediate()
+    else:
+        base = family.min_wait or min(1.0, family.max_wait)
+        waits = exponential(base, cap=family.max_wait)
+        if isinstance(family.jitter, str):
+            waits = waits.jitter(mode=family.jitter, cap=family.max_wait)
+        elif family.jitter:
+            waits = waits.jitter(family.jitter)
+        waits = waits.clamp(family.min_wait, family.max_wait)
+    passing = family.passing | is_a(*also) if also else family.passing
+    return waits.only_when(passing).max_retries(family.max_attempts - 1)
+
+
+def _changed(family: Family, knobs: Mapping[str, Any], *, ordered: bool = True) -> Family:
+    for knob, value in knobs.items():
+        if knob == "max_attempts":
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise InvalidType(f"max_attempts: {value!r} is no number of calls; write 1 or more")
+            if value < 1:
+                raise InvalidValue(f"max_attempts: it is {value}; write 1 or more calls, 1 for no retries")
+            family = family._replace(max_attempts=value)
+        elif knob == "jitter":
+            family = family._replace(jitter=_jitter(value))
+        else:
+            wait = seconds(duration_of(value, knob), knob)
+            family = family._replace(min_wait=wait) if knob == "min_wait" else family._replace(max_wait=wait)
+    if ordered and family.min_wait > family.max_wait:
+        raise InvalidValue(
+            f"min_wait is {family.min_wait:g} s and max_wait {family.max_wait:g} s; the longer one is max_wait"
+        )
+    return family
+
+
+def _number(value: Any) -> Any:
+    """Text of the environment that is a number."""
+    if isinstance(value, str):
+        for read in (int, float):
+            try:
+                return read(value)
+            except ValueError:
+                pass
+    return value
+
+
+def _jitter(value: Any) -> float | str:
+    words: Mapping[str, float | str] = {
+        "true": "equal", "yes": "equal", "false": 0.0, "no": 0.0, "full": "full", "equal": "equal", "decorrelated": "decorrelated",
+    }  # fmt: skip
+    if isinstance(value, bool | str):
+        found = words.get(str(value).lower())
+        if found is None:
+            raise InvalidValue(
+                f"jitter: {value!r}; write true, false, a fraction such as 0.2, or {', '.join(list(words)[4:])}"
+            )
+        return found
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidValue(f"jitter: it is {value!r}; write a fraction from 0 to 1")
+    return float(value)
+
+
+def _named(value: object, path: str) -> Named:
+    if not isinstance(value, Mapping):
+        raise InvalidType(f"{path}: write a mapping with name, policy, and maybe priority and predicate")
+    for key in value:
+        if key not in ("name", "priority", "predicate", "policy"):
+            raise InvalidValue(
+                f"{path}: {key!r} is unknown; {suggestion(str(key), ('name', 'priority', 'predicate', 'policy'))}"
+            )
+    for key in ("name", "policy"):
+        if key not in value:
+            raise InvalidValue(f"{path}: it lacks {key!r}")
+    condition = predicate_of(value.get("predicate", True), f"{path}.predicate")
+    return named_policy(
+        value["name"], policy_of(value["policy"], f"{path}.policy"), value.get("priority", 0), condition
+    )
+
+
+def named_policy(name: object, what: object, priority: object = 0, condition: object = True) -> Named:
+    """See that a named policy makes sense. Raises `InvalidValue`, `InvalidType`."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
+    return Named(name, policy(what), priority, predicate(condition))

@@ -1,0 +1,287 @@
+"""Policies and predicates as they are written in TOML, YAML and JSON.
+
+::
+
+    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s, factor: 2, cap: 1m}}}}
+    {and: [{propEq: {property: adapter, value: ble}}, {not: {propEq: {property: errno, value: 19}}}]}
+
+Each node is a mapping with its name as the only key, or its name alone where it takes nothing. Keys may be written in
+camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; values plain, or as ``{text: …}``,
+``{integer: …}``, ``{boolean: …}``. Whatever is wrong is told with the path to it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leadsman.durations import Duration
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.resilience import policy as policies
+from leadsman.resilience.policy import Policy
+from leadsman.resilience.predicate import Comparison, Constant, Predicate
+from leadsman.wording import suggestion
+
+DEEPEST = 50
+"""Nodes within nodes; a file that nests deeper is no policy."""
+
+
+def policy_of(value: object, path: str) -> Policy:
+    """Read a policy; `path` is where it is written.
+
+    Raises:
+        InvalidValue, InvalidType: the message begins with the path to the node that is wrong.
+    """
+    return _policy(value, path, DEEPEST)
+
+
+def predicate_of(value: object, path: str) -> Predicate:
+    """Read a predicate; as `policy_of`."""
+    return _predicate(value, path, DEEPEST)
+
+
+def duration_of(value: object, path: str) -> Duration:
+    """Read a duration: text, seconds, or ``{secs, nanos}``. What it is worth, whoever takes it says."""
+    if isinstance(value, Mapping):
+        fields = _fields(value, path, ("secs", "nanos"))
+        parts = [fields.get("secs", 0), fields.get("nanos", 0)]
+        if any(isinstance(part, bool) or not isinstance(part, int) or part < 0 for part in parts):
+            raise InvalidType(f"{path}: secs and nanos are whole numbers, 0 or more")
+        return float(parts[0]) + float(parts[1]) / 1e9
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InvalidType(f"{path}: {value!r} is no duration; write '5m', '1h30m' or seconds")
+    return value
+
+
+class _Node:
+    """One node that is being read: its fields, with their paths."""
+
+    def __init__(self, name: str, value: Any, path: str, depth: int) -> None:
+        self.name, self.value, self.path, self.depth = name, value, path, depth
+
+    def fields(self, *names: str) -> "_Node":
+        """See that it has these fields only; those with ``?`` may be missing."""
+        if not isinstance(self.value, Mapping):
+            raise InvalidType(f"{self.path}: {self.name} takes {', '.join(names)}; write them as a mapping")
+        self.value = _fields(self.value, self.path, [name.rstrip("?") for name in names])
+        for name in names:
+            if not name.endswith("?") and name not in self.value:
+                raise InvalidValue(f"{self.path}: {self.name} lacks {name!r}")
+        return self
+
+    def at(self, name: str) -> str:
+        return f"{self.path}.{name}"
+
+    def duration(self, name: str) -> Duration:
+        return duration_of(self.value[name], self.at(name))
+
+    def inner(self) -> Policy:
+        return _policy(self.value["inner"], self.at("inner"), self.depth - 1)
+
+    def options(self, *names: str) -> dict[str, Any]:
+        """Optional fields as they are written."""
+        return {name: self.value[name] for name in names if name in self.value}
+
+    def cap(self) -> dict[str, Any]:
+        """The cap, where it is written."""
+        return {"cap": self.duration("cap")} if "cap" in self.value else {}
+
+    def pair(self, read: Callable[[object, str, int], Any], join: Callable[[Any, Any], Any]) -> Any:
+        """A list of two or more, joined from the left."""
+        if not isinstance(self.value, list) or len(self.value) < 2:
+            raise InvalidType(f"{self.path}: {self.name} takes a list of two or more")
+        parts = [read(each, f"{self.path}[{number}]", self.depth - 1) for number, each in enumerate(self.value)]
+        joined = parts[0]
+        for part in parts[1:]:
+            joined = join(joined, part)
+        return joined
+
+
+def _exponential(node: _Node) -> Policy:
+    node.fields("baseDelay", "factor?", "cap?", "scope?")
+    return policies.exponential(node.duration("baseDelay"), **node.cap(), **node.options("factor", "scope"))
+
+
+def _linear(node: _Node) -> Policy:
+    node.fields("step", "cap?", "scope?")
+    return policies.linear(node.duration("step"), **node.cap(), **node.options("scope"))
+
+
+def _fibonacci(node: _Node) -> Policy:
+    node.fields("first", "second", "cap?", "scope?")
+    return policies.fibonacci(node.duration("first"), node.duration("second"), **node.cap(), **node.options("scope"))
+
+
+def _sequence(node: _Node) -> Policy:
+    if isinstance(node.value, list):
+        node.value = {"delays": node.value}
+    node.fields("delays", "then?", "scope?")
+    delays = node.value["delays"]
+    if not isinstance(delays, list):
+        raise InvalidType(f"{node.at('delays')}: it is a list of durations")
+    waits = [duration_of(each, f"{node.at('delays')}[{number}]") for number, each in enumerate(delays)]
+    return policies.sequence(waits, **node.options("then", "scope"))
+
+
+def _periodic(node: _Node) -> Policy:
+    value = node.value
+    if isinstance(value, Mapping) and "delay" in value:
+        return policies.periodic(node.fields("delay", "scope?").duration("delay"), **node.options("scope"))
+    return policies.periodic(duration_of(value, node.path))
+
+
+def _count_box(node: _Node) -> Policy:
+    node.fields("maxRetries", "inner", "scope?")
+    return policies.CountBox(node.value["maxRetries"], node.inner(), **node.options("scope"))
+
+
+def _time_box(node: _Node) -> Policy:
+    node.fields("limit", "inner", "scope?")
+    return policies.TimeBox(node.duration("limit"), node.inner(), **node.options("scope"))
+
+
+def _budget(node: _Node) -> Policy:
+    node.fields("limit", "inner", "scope?")
+    return policies.Budget(node.duration("limit"), node.inner(), **node.options("scope"))
+
+
+def _clamp(node: _Node) -> Policy:
+    node.fields("minDelay", "maxDelay", "inner")
+    return policies.Clamp(node.duration("minDelay"), node.duration("maxDelay"), node.inner())
+
+
+def _add_delay(node: _Node) -> Policy:
+    node.fields("delay", "inner")
+    return policies.AddDelay(node.duration("delay"), node.inner())
+
+
+def _jitter(node: _Node) -> Policy:
+    node.fields("factor?", "inner", "mode?", "cap?")
+    return policies.Jitter(node.value.get("factor", 0.2), node.inner(), **node.cap(), **node.options("mode"))
+
+
+def _filtered_on(node: _Node) -> Policy:
+    node.fields("predicate", "inner")
+    condition = _predicate(node.value["predicate"], node.at("predicate"), node.depth - 1)
+    return policies.FilteredOn(condition, node.inner())
+
+
+_POLICIES: Mapping[str, Callable[[_Node], Policy]] = {
+    "immediate": lambda node: _alone(node, policies.immediate()),
+    "never": lambda node: _alone(node, policies.never()),
+    "periodic": _periodic,
+    "exponential": _exponential,
+    "linear": _linear,
+    "fibonacci": _fibonacci,
+    "sequence": _sequence,
+    "countBox": _count_box,
+    "timeBox": _time_box,
+    "budget": _budget,
+    "clamp": _clamp,
+    "addDelay": _add_delay,
+    "jitter": _jitter,
+    "filteredOn": _filtered_on,
+    "andThen": lambda node: node.pair(_policy, lambda left, right: left >> right),
+    "union": lambda node: node.pair(_policy, lambda left, right: left | right),
+    "intersect": lambda node: node.pair(_policy, lambda left, right: left & right),
+}
+_COMPARED = {
+    "propEq": ("eq", "value"),
+    "propNeq": ("neq", "value"),
+    "propGt": ("gt", "value"),
+    "propGte": ("gte", "value"),
+    "propLt": ("lt", "value"),
+    "propLte": ("lte", "value"),
+    "propIn": ("in", "values"),
+    "propMatches": ("matches", "pattern"),
+    "propRegex": ("regex", "pattern"),
+    "propStartsWith": ("starts-with", "prefix"),
+    "propContains": ("contains", "substring"),
+}
+
+
+def _compared(node: _Node) -> Predicate:
+    how, field = _COMPARED[node.name]
+    node.fields("property", field)
+    value = node.value[field]
+    if how == "in":
+        if not isinstance(value, list):
+            raise InvalidType(f"{node.at(field)}: it is a list")
+        return Comparison(node.value["property"], how, [_literal(each, node.at(field)) for each in value])
+    return Comparison(node.value["property"], how, _literal(value, node.at(field)))
+
+
+def _exists(node: _Node) -> Predicate:
+    name = node.fields("property").value["property"] if isinstance(node.value, Mapping) else node.value
+    return Comparison(name, "exists")
+
+
+_PREDICATES: Mapping[str, Callable[[_Node], Predicate]] = {
+    "true": lambda node: _alone(node, Constant(True)),
+    "false": lambda node: _alone(node, Constant(False)),
+    **dict.fromkeys(_COMPARED, _compared),
+    "propExists": _exists,
+    "and": lambda node: node.pair(_predicate, lambda left, right: left & right),
+    "or": lambda node: node.pair(_predicate, lambda left, right: left | right),
+    "not": lambda node: ~_predicate(node.value, node.path, node.depth - 1),
+}
+
+
+def _policy(value: object, path: str, depth: int) -> Policy:
+    found: Policy = _read("policy", value, path, depth, _POLICIES)
+    return found
+
+
+def _predicate(value: object, path: str, depth: int) -> Predicate:
+    found: Predicate = _read(
+        "predicate", str(value).lower() if isinstance(value, bool) else value, path, depth, _PREDICATES
+    )
+    return found
+
+
+def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, Callable[[_Node], Any]]) -> Any:
+    if depth <= 0:
+        raise InvalidValue(f"{path}: nested deeper than {DEEPEST} nodes")
+    if isinstance(value, str):
+        name, inside = _camel(value), None
+    elif isinstance(value, Mapping) and len(value) == 1:
+        (key, inside), *_ = value.items()
+        name = _camel(str(key))
+    else:
+        raise InvalidType(f"{path}: {value!r} is no {kind}; write a mapping with one key, the name of the node")
+    if name not in known:
+        raise InvalidValue(f"{path}: {name!r} is no {kind}; {suggestion(name, known)}")
+    here = f"{path}.{name}"
+    try:
+        return known[name](_Node(name, inside, here, depth))
+    except ConfigurationError as error:
+        if str(error).startswith(path):
+            raise
+        raise type(error)(f"{here}: {error}") from None
+
+
+def _alone(node: _Node, made: Any) -> Any:
+    if node.value not in (None, {}):
+        raise InvalidType(f"{node.path}: it takes nothing; write the name alone")
+    return made
+
+
+def _fields(value: Mapping[Any, Any], path: str, known: Any) -> dict[str, Any]:
+    fields = {_camel(str(key)): each for key, each in value.items()}
+    for key in fields:
+        if key not in known:
+            raise InvalidValue(f"{path}: {key!r} is unknown here; {suggestion(key, known)}")
+    return fields
+
+
+def _literal(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping):
+        kinds = {"text": str, "integer": int, "boolean": bool}
+        (kind, inside), *more = value.items() or [("", None)]
+        if more or kind not in kinds or type(inside) is not kinds[kind]:
+            raise InvalidType(f"{path}: a typed value is {{text: …}}, {{integer: …}} or {{boolean: …}}")
+        return inside
+    return value
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"[_-](\w)", lambda match: match[1].upper(), name)

@@ -1,0 +1,182 @@
+import urllib.error
+
+import pytest
+
+from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, PermanentError
+from leadsman.resilience.catalogue import FAMILIES, Catalogue, Choice, Named, named_policy
+from leadsman.resilience.failure import Failure, RetryRequested
+from leadsman.resilience.policy import GiveUp, Retry, exponential, immediate, never, periodic
+from leadsman.resilience.predicate import is_a, prop
+
+
+def waits(policy, error=None, draw=lambda: 0.5, calls=20):
+    state, said = policy.start(), []
+    for attempt in range(calls):
+        state, verdict = policy.step(state, Failure(error or OSError("gone"), attempts=attempt), draw)
+        if isinstance(verdict, GiveUp):
+            return said
+        said.append(verdict.delay)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("family", "calls", "shortest", "longest"),
+    [
+        ("worker", 3, 1, 10), ("storage", 5, 0.5, 5), ("scheduler", 3, 1, 8), ("api", 4, 1, 15),
+        ("ble", 4, 2, 60), ("serial", 5, 0.5, 5), ("http", 4, 1, 15), ("caldav", 4, 1, 15),
+    ],
+)  # fmt: skip
+def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_longest(family, calls, shortest, longest):
+    policy = Catalogue().policy(family)
+
+    for draw in (0.0, 0.5, 1 - 1e-9):
+        taken = waits(policy, draw=lambda draw=draw: draw)
+        assert len(taken) == calls - 1
+        assert all(shortest <= wait <= longest for wait in taken)
+
+
+def test_a_local_bus_waits_without_jitter():
+    assert waits(Catalogue().policy("serial"), draw=lambda: 0.9) == [0.5, 1, 2, 4]
+    assert waits(Catalogue().policy("storage"), draw=lambda: 0.1) == [0.5, 1, 2, 4]
+
+
+def test_what_is_no_passing_trouble_stops_at_once():
+    for family in FAMILIES:
+        assert waits(Catalogue().policy(family), ValueError("bug")) == []
+
+
+class Answered(Exception):
+    def __init__(self, status):
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("status", "again"), [(400, False), (401, False), (404, False), (408, True), (429, True), (500, True), (503, True)]
+)
+def test_http_stops_at_4xx_but_for_408_and_429(status, again):
+    assert bool(waits(Catalogue().policy("http"), Answered(status))) is again
+    refused = urllib.error.HTTPError("http://x", status, "no", {}, None)  # an OSError
+    assert bool(waits(Catalogue().policy("http"), refused)) is again
+    refused.close()
+
+
+def foreign(name, base=Exception):
+    module, _, kind = name.rpartition(".")
+    return type(kind, (base,), {"__module__": module})
+
+
+def test_foreign_errors_are_known_by_name_without_their_library():
+    assert waits(Catalogue().policy("ble"), foreign("x.BleakDeviceNotFound", foreign("bleak.exc.BleakError"))())
+    assert waits(Catalogue().policy("http"), foreign("httpx.TransportError")())
+    dav = foreign("caldav.lib.error.DAVError")
+    assert waits(Catalogue().policy("caldav"), dav())
+    assert not waits(Catalogue().policy("caldav"), foreign("caldav.lib.error.AuthorizationError", dav)())
+    assert not waits(Catalogue().policy("caldav"), foreign("caldav.lib.error.NotFoundError", dav)())
+    assert not waits(Catalogue().policy("caldav"), PermanentError("wrong password"))
+
+
+def test_a_group_is_matched_by_its_leaves_also_where_they_are_known_by_name():
+    bleak = foreign("bleak.exc.BleakError")
+
+    assert waits(Catalogue().policy("ble"), ExceptionGroup("two", [bleak(), bleak()]))
+    assert not waits(Catalogue().policy("ble"), ExceptionGroup("two", [bleak(), ValueError()]))
+
+
+def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
+    catalogue = Catalogue({"api": {"max_attempts": "6", "min_wait": "2", "max_wait": "30s", "jitter": "false"}})
+
+    assert waits(catalogue.policy("api")) == [2, 4, 8, 16, 30]
+    assert waits(catalogue.policy("api", max_attempts=2, min_wait="5s")) == [5]
+    assert waits(Catalogue({"api": {"min_wait": 0, "jitter": 0}}).policy("api")) == [1, 2, 4]
+    assert waits(Catalogue({"api": {"min_wait": 0, "max_wait": 0}}).policy("api")) == [0, 0, 0]
+    assert waits(Catalogue({"api": {"max_attempts": 1}}).policy("api")) == []
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"api": {"max_attempts": 0}}, "retry.api.max_attempts: it is 0"),
+        ({"api": {"max_attempts": "many"}}, "retry.api.max_attempts: 'many'"),
+        ({"api": {"max_attempts": 2.5}}, "retry.api.max_attempts: 2.5"),
+        ({"api": {"max_attempts": True}}, "retry.api.max_attempts: True"),
+        ({"api": {"min_wait": -1}}, "retry.api.min_wait is -1"),
+        ({"api": {"min_wait": "nan"}}, "retry.api.min_wait is nan"),
+        ({"api": {"max_wait": "soon"}}, "retry.api.max_wait is 'soon'"),
+        ({"api": {"min_wait": 20}}, "the longer one is max_wait"),
+        ({"api": {"jitter": "a lot"}}, "retry.api.jitter: 'a lot'"),
+        ({"api": {"jitter": 3}}, "retry.api.jitter"),
+        ({"api": {"attempts": 3}}, "did you mean 'max_attempts'"),
+        ({"apis": {}}, "did you mean 'api'"),
+        ({"api": 5}, "a section with max_attempts"),
+        ({"policy": 5}, "a list of policies"),
+        ({"policy": [5]}, "retry.policy[0]: write a mapping"),
+        ({"policy": [{"name": "a"}]}, "retry.policy[0]: it lacks 'policy'"),
+        ({"policy": [{"policy": "never"}]}, "retry.policy[0]: it lacks 'name'"),
+        ({"policy": [{"name": "a", "policy": "never", "prio": 1}]}, "did you mean 'priority'"),
+        ({"policy": [{"name": "a", "policy": "never", "priority": True}]}, "the priority of 'a'"),
+        ({"policy": [{"name": "", "policy": "never"}]}, "the name of a policy"),
+        ({"policy": [{"name": "a", "policy": "nevr"}]}, "retry.policy[0].policy: 'nevr' is no policy"),
+        ({"policy": [{"name": "a", "policy": "never"}] * 2}, "another policy called 'a'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_where_it_is_from(section, message):
+    origins = {("retry", key): "file x.toml" for key in section}
+
+    with pytest.raises((InvalidType, InvalidValue)) as caught:
+        Catalogue(section, origins)
+
+    assert message in str(caught.value)
+    assert "(from file x.toml)" in str(caught.value)
+
+
+def test_policies_come_as_a_list_or_by_name():
+    listed = Catalogue({"policy": [{"name": "a", "priority": 3, "predicate": "true", "policy": "immediate"}]})
+    mapped = Catalogue({"policy": {"a": {"priority": 3, "policy": "immediate"}}})
+
+    assert listed.named == mapped.named == {"a": Named("a", immediate(), 3)}
+    assert listed.policy("a") == immediate()
+
+
+def test_a_policy_of_the_code_wins_over_one_of_the_file():
+    catalogue = Catalogue({"policy": {"a": {"policy": "never"}}})
+    catalogue.add(named_policy("a", immediate()))
+
+    assert catalogue.policy("a") == immediate()
+
+
+def test_an_unknown_name_is_told_with_what_it_may_have_been():
+    with pytest.raises(InvalidValue, match="did you mean 'serial'"):
+        Catalogue().policy("serail")
+    with pytest.raises(InvalidValue, match="takes no max_attempts"):
+        Catalogue({"policy": {"a": {"policy": "never"}}}).policy("a", max_attempts=3)
+
+
+def test_the_highest_priority_whose_predicate_matches_decides_and_the_first_name_among_equals():
+    choice = Choice(
+        [
+            Named("b", periodic(2)),
+            Named("c", periodic(3)),
+            Named("timeouts", periodic(1), 10, is_a(TimeoutError)),
+            Named("unknown", periodic(9), 20, prop("gatt-code") == 1),
+            Named("never", never(), 30, prop("errno") == 19),
+        ]
+    )
+    state = choice.start()
+
+    assert choice.step(state, Failure(DeviceTimeout("x")), None)[1] == Retry(1)
+    assert choice.step(state, Failure(ValueError()), None)[1] == Retry(2)
+    assert choice.step(state, Failure(OSError(19, "gone")), None)[1] == GiveUp("never")
+    assert Choice([]).step((), Failure(OSError()), None)[1] == GiveUp("filtered")
+    assert Choice([]).step((), Failure(RetryRequested(5)), lambda: 0.5)[1] == Retry(5)
+
+
+def test_errors_that_take_turns_do_not_begin_anew_to_count():
+    choice = Choice(
+        [Named("a", exponential(1).max_retries(2), 1, is_a(TimeoutError)), Named("b", exponential(1).max_retries(2))]
+    )
+    state, said = choice.start(), []
+    for error in [TimeoutError(), OSError()] * 3:
+        state, verdict = choice.step(state, Failure(error), lambda: 0.5)
+        said.append(verdict)
+
+    assert said == [Retry(1), Retry(1), Retry(2), Retry(2), GiveUp("count"), GiveUp("count")]

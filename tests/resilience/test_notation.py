@@ -1,0 +1,166 @@
+import contextlib
+import tomllib
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.notation import policy_of, predicate_of
+from leadsman.resilience.policy import (
+    Jitter,
+    exponential,
+    fibonacci,
+    immediate,
+    linear,
+    never,
+    periodic,
+    sequence,
+)
+from leadsman.resilience.predicate import Constant, prop
+
+POLICIES = {
+    "immediate": immediate(),
+    "never": never(),
+    "periodic: {secs: 5, nanos: 500000000}": periodic(5.5),
+    "periodic: 5s": periodic(5),
+    "exponential: {baseDelay: {secs: 1, nanos: 0}, factor: 2.0}": exponential(1),
+    "exponential: {base_delay: 1s, factor: 3, cap: 5m, scope: cycle}": exponential(1, 3, 300, "cycle"),
+    "linear: {step: 2s, cap: 10s}": linear(2, 10),
+    "fibonacci: {first: 1s, second: 2s}": fibonacci(1, 2),
+    "sequence: [1s, 5s]": sequence([1, 5]),
+    "sequence: {delays: [1s, 5s], then: stop}": sequence([1, 5], then="stop"),
+    "countBox: {maxRetries: 3, inner: immediate}": immediate().max_retries(3),
+    "count_box: {max_retries: 3, inner: immediate, scope: outage}": immediate().max_retries(3, "outage"),
+    "timeBox: {limit: 1m, inner: immediate}": immediate().within(60),
+    "budget: {limit: 5m, inner: immediate}": immediate().budget(300),
+    "clamp: {minDelay: 100ms, maxDelay: 2s, inner: immediate}": immediate().clamp(0.1, 2),
+    "addDelay: {delay: 1s, inner: immediate}": immediate().plus(1),
+    "jitter: {factor: 0.15, inner: immediate}": immediate().jitter(0.15),
+    "jitter: {inner: {periodic: 5s}, mode: full, cap: 9s}": Jitter(0.2, periodic(5), "full", 9),
+    "filteredOn: {predicate: false, inner: immediate}": immediate().only_when(False),
+    "andThen: [immediate, never]": immediate() >> never(),
+    "union: [immediate, never, {periodic: 1s}]": immediate() | never() | periodic(1),
+    "intersect: [immediate, never]": immediate() & never(),
+}
+
+
+@pytest.mark.parametrize(("text", "policy"), POLICIES.items(), ids=POLICIES.keys())
+def test_every_node_can_be_written_in_a_file(text, policy):
+    assert policy_of(yaml.safe_load(text), "x") == policy
+
+
+PREDICATES = {
+    '"true"': Constant(True),
+    "true": Constant(True),
+    "false": Constant(False),
+    "propEq: {property: errno, value: {integer: 19}}": prop("errno") == 19,
+    "propEq: {property: handler, value: {text: boiler}}": prop("handler") == "boiler",
+    "propNeq: {property: x-dry, value: {boolean: true}}": prop("x-dry") != True,  # noqa: E712  # a question
+    "propGt: {property: attempts, value: 2}": prop("attempts") > 2,
+    "propGte: {property: attempts, value: 2}": prop("attempts") >= 2,
+    "propLt: {property: status-code, value: 500}": prop("status-code") < 500,
+    "propLte: {property: interval, value: 60.5}": prop("interval") <= 60.5,
+    "propExists: gatt-code": prop("gatt-code").exists(),
+    "propExists: {property: gatt-code}": prop("gatt-code").exists(),
+    "propIn: {property: adapter, values: [ble, {text: serial}]}": prop("adapter").in_("ble", "serial"),
+    "propMatches: {property: handler, pattern: 'k*'}": prop("handler").matches("k*"),
+    "propRegex: {property: handler, pattern: '^k'}": prop("handler").regex("^k"),
+    "propStartsWith: {property: handler, prefix: k}": prop("handler").starts_with("k"),
+    "propContains: {property: error-message, substring: busy}": prop("error-message").contains("busy"),
+    "and: [true, false]": Constant(True) & Constant(False),
+    "or: [true, false, true]": Constant(True) | Constant(False) | Constant(True),
+    "not: {propExists: errno}": ~prop("errno").exists(),
+}
+
+
+@pytest.mark.parametrize(("text", "predicate"), PREDICATES.items(), ids=PREDICATES.keys())
+def test_every_predicate_can_be_written_in_a_file(text, predicate):
+    assert predicate_of(yaml.safe_load(text), "x") == predicate
+
+
+def test_a_tree_may_be_written_in_toml_too():
+    written = tomllib.loads(
+        """
+        [policy.countBox]
+        maxRetries = 3
+        inner.exponential = {baseDelay = "2s", factor = 2.0}
+        """
+    )
+
+    assert policy_of(written["policy"], "policy") == exponential(2).max_retries(3)
+
+
+WRONG = {
+    "exponentiel: {baseDelay: 1s}": "x: 'exponentiel' is no policy; did you mean 'exponential'",
+    "countBox: {maxRetries: 3}": "x.countBox: countBox lacks 'inner'",
+    "countBox: {maxRetries: -1, inner: immediate}": "x.countBox: max_retries is -1",
+    "countBox: {maxRetries: true, inner: immediate}": "x.countBox: max_retries is True",
+    "countBox: {maxRetries: 3, inner: {periodic: soon}}": "x.countBox.inner.periodic: delay is 'soon'",
+    "countBox: {maxRetries: 3, inner: immediate, scope: poll}": "x.countBox: scope is 'poll'",
+    "countBox: {maxretries: 3, inner: immediate}": "x.countBox: 'maxretries' is unknown here; did you mean 'maxRetries'",
+    "countBox: 3": "x.countBox: countBox takes maxRetries",
+    "clamp: {minDelay: 5s, maxDelay: 1s, inner: immediate}": "x.clamp: clamp goes from",
+    "periodic: {secs: 1.5}": "x.periodic: secs and nanos are whole numbers",
+    "periodic: {secs: -1}": "x.periodic: secs and nanos",
+    "periodic: .nan": "x.periodic: delay is nan",
+    "periodic: true": "x.periodic: True is no duration",
+    "periodic: [1s]": "no duration",
+    "immediate: 5s": "x.immediate: it takes nothing",
+    "union: [immediate]": "x.union: union takes a list of two or more",
+    "union: [immediate, {linear: {}}]": r"x.union[1].linear: linear lacks 'step'",
+    "jitter: {factor: 2, inner: immediate}": "x.jitter: jitter is 2",
+    "sequence: []": "x.sequence: delays is empty",
+    "sequence: [1s, x]": "x.sequence: delays[1]",
+    "filteredOn: {predicate: {propEq: {property: errnum, value: 1}}, inner: immediate}": "x.filteredOn.predicate.propEq: 'errnum' is no property",
+    "filteredOn: {predicate: maybe, inner: immediate}": "x.filteredOn.predicate: 'maybe' is no predicate",
+    "filteredOn: {predicate: {propIn: {property: errno, values: 5}}, inner: immediate}": "propIn.values: it is a list",
+    "filteredOn: {predicate: {propEq: {property: errno, value: {integer: x}}}, inner: immediate}": "a typed value",
+    "filteredOn: {predicate: {propRegex: {property: handler, pattern: '('}}, inner: immediate}": "regex of 'handler'",
+    "{immediate: , never: }": "one key",
+    "5": "5 is no policy",
+    "[]": "is no policy",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items(), ids=WRONG.keys())
+def test_what_is_wrong_is_told_with_the_path_to_it(text, message):
+    with pytest.raises((InvalidType, InvalidValue)) as caught:
+        policy_of(yaml.safe_load(text), "x")
+
+    assert message in str(caught.value)
+
+
+def test_a_bomb_of_nested_nodes_is_refused():
+    bomb = "immediate"
+    for _ in range(5000):
+        bomb = {"countBox": {"maxRetries": 1, "inner": bomb}}
+
+    with pytest.raises(InvalidValue, match="nested deeper than 50"):
+        policy_of(bomb, "x")
+
+
+JSON = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.sampled_from(list(POLICIES))
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                ["countBox", "inner", "maxRetries", "union", "periodic", "secs", "not", "predicate", "propEq"]
+            ),
+            inner,
+            max_size=3,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON)
+def test_whatever_a_file_holds_is_a_policy_or_a_named_error(value):
+    for read in (policy_of, predicate_of):
+        with contextlib.suppress(InvalidType, InvalidValue):
+            read(value, "x")

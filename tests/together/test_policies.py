@@ -1,0 +1,238 @@
+"""Policies with names: from the code, the settings and the environment, and for a while."""
+
+import itertools
+
+import pytest
+
+from leadsman import App, execute_with_retry
+from leadsman.errors import InvalidType, InvalidValue, SettingsError
+from leadsman.resilience.policy import immediate, never, periodic
+from leadsman.resilience.predicate import is_a, prop
+from leadsman.settings.sources import Where
+from leadsman.testing import Scripted, fail
+
+READING = {"t": 21.5}
+
+
+def app_with(handler, **words):
+    app = App("app", mqtt="mqtt://nowhere")
+    app.add_telemetry("d", handler, **{"interval": "25m", **words})
+    return app
+
+
+def gaps(calls):
+    return [round(after - before, 1) for before, after in itertools.pairwise(calls)]
+
+
+@pytest.fixture
+def where(tmp_path):
+    """Where settings are, with a file and variables."""
+
+    def make(text="", name="leadsman.toml", **variables):
+        if text:
+            (tmp_path / name).write_text(text)
+        return Where(variables, tmp_path, secrets=tmp_path / "none")
+
+    return make
+
+
+GENTLE = """
+[[retry.policy]]
+name = "gentle"
+policy.countBox = {maxRetries = 2, inner = {periodic = "10s"}}
+
+[[retry.policy]]
+name = "gone"
+priority = 10
+predicate.propEq = {property = "errno", value = 19}
+policy = "never"
+"""
+
+
+def test_a_handler_takes_a_policy_of_the_file_by_its_name(harness, where):
+    sensor = Scripted(fail(99))
+    app = app_with(sensor, policy="gentle")
+    app.load(where(GENTLE))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == [10, 10]
+
+
+def test_a_handler_that_says_nothing_takes_the_first_policy_whose_predicate_matches(harness, where):
+    for error, expected in ((OSError(5, "io"), [10, 10]), (OSError(19, "gone"), [])):
+        sensor = Scripted(fail(99, error))
+        app = app_with(sensor)
+        app.load(where(GENTLE))
+        harness(app).run("24m")
+        assert gaps(sensor.calls) == expected
+
+
+def test_a_handler_that_says_something_goes_by_that(harness, where):
+    sensor = Scripted(fail(99))
+    app = app_with(sensor, retry=0)
+    app.load(where(GENTLE))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == []
+
+
+def test_yaml_says_the_same(harness, where):
+    sensor = Scripted(fail(99))
+    app = app_with(sensor, policy="gentle")
+    text = "retry:\n  policy:\n    gentle:\n      policy: {countBox: {maxRetries: 2, inner: {periodic: {secs: 10, nanos: 0}}}}\n"
+    app.load(where(text, "leadsman.yaml"))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == [10, 10]
+
+
+def test_a_policy_of_the_code_wins_over_one_of_the_file(harness, where):
+    sensor = Scripted(fail(99))
+    app = app_with(sensor, policy="gentle")
+    app.retry_policy("gentle", periodic("1s").max_retries(1))
+    app.load(where(GENTLE))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == [1]
+
+
+def test_policies_of_the_code_are_chosen_by_priority_and_predicate(harness):
+    sensor = Scripted(fail(1, TimeoutError()), fail(99))
+    app = app_with(sensor)
+    app.retry_policy("all", periodic("9s").max_retries(1))
+    app.retry_policy("timeouts", periodic("1s"), priority=5, predicate=is_a(TimeoutError) & (prop("handler") == "d"))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == [1, 9]
+
+
+def test_a_family_may_be_retuned_by_the_environment_over_the_file(harness, where):
+    sensor = Scripted(fail(99))
+    app = app_with(sensor, policy="serial")
+    app.load(where("[retry.serial]\nmax_attempts = 9\nmin_wait = '1s'\n", RETRY__SERIAL_MAX_ATTEMPTS="3"))
+
+    harness(app).run("24m")
+
+    assert gaps(sensor.calls) == [1, 2]
+    shown = {row.path: (row.value, row.origin) for row in app.rows}
+    assert shown["retry.serial.max_attempts"] == ("'3'", "environment RETRY__SERIAL_MAX_ATTEMPTS")
+
+
+def test_the_transient_errors_of_an_adapter_join_a_family(harness):
+    class BusError(Exception): ...
+
+    class Bus:
+        transient_errors = (BusError,)
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *exc_info): ...
+
+    app, calls = App("app", adapters=(Bus(),)), []
+
+    @app.telemetry("d", interval="25m", policy="serial")
+    async def read(bus: Bus):
+        calls.append(1)
+        raise BusError
+
+    harness(app).run("24m")
+
+    assert len(calls) == 5
+
+
+def test_a_section_of_the_environment_lies_over_the_rest_of_the_file(harness, where):
+    text = "[retry.serial]\nmax_attempts = 9\n[env.lab.retry.serial]\nmax_attempts = 2\n[env.farm]\n"
+    for variables, calls in (({"LEADSMAN_ENV": "lab"}, 2), ({"LEADSMAN_ENV": "farm"}, 9), ({}, 9)):
+        sensor = Scripted(fail(99))
+        app = app_with(sensor, policy="serial")
+        app.load(where(text, **variables))
+        harness(app).run("24m")
+        assert len(sensor.calls) == calls
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "message"),
+    [
+        ("[env.lab]\n", {"LEADSMAN_ENV": "lba"}, "did you mean 'lab'"),
+        ("", {"LEADSMAN_ENV": "lab"}, "no settings file"),
+        ("env = 5\n", {}, "env.production"),
+        ("retry = 5\n", {}, "retry: it is a section"),
+        ("[retry.api]\nmax_attempts = 0\n", {}, "retry.api.max_attempts: it is 0"),
+        ("", {"RETRY__API_MAX_ATTEMPTS": "many"}, "RETRY__API_MAX_ATTEMPTS"),
+        ("", {"RETRY__API_ATTEMPTS": "3"}, "RETRY__API_ATTEMPTS"),
+        ("[[retry.policy]]\nname = 'a'\npolicy = 'nevr'\n", {}, "did you mean 'never'"),
+        ("retyr = 1\n", {}, "retyr"),
+    ],
+)
+def test_a_mistake_in_the_settings_is_a_start_up_error_that_names_it(where, text, variables, message):
+    app = app_with(Scripted(READING))
+
+    with pytest.raises((SettingsError, InvalidValue, InvalidType), match=message):
+        app.load(where(text, **variables))
+
+
+def test_a_name_that_nobody_has_is_a_start_up_error_that_names_the_handler(where):
+    app = app_with(Scripted(READING), policy="gentel")
+
+    with pytest.raises(InvalidValue, match="telemetry 'd': no policy is called 'gentel'; did you mean 'gentle'"):
+        app.load(where(GENTLE))
+
+
+def test_a_handler_that_is_registered_late_finds_its_policy_too(harness, where):
+    sensor, app = Scripted(fail(99)), App("app", mqtt="mqtt://nowhere")
+    app.load(where())
+    app.add_telemetry("d", sensor, interval="25m", policy="serial")
+
+    harness(app).run("24m")
+
+    assert len(sensor.calls) == 5
+    with pytest.raises(InvalidValue, match="before the app runs"):
+        app.retry_policy("late", never())
+
+
+def test_for_a_while_all_handlers_go_by_another_policy(harness):
+    sensor, other = Scripted(fail(99)), Scripted(fail(99))
+    app = app_with(sensor, interval="1m", retry=3)
+    app.add_telemetry("other", other, interval="1m")
+    running = harness(app)
+    running.run("30s")
+    before = len(sensor.calls)
+    assert before == 4
+
+    with app.retrying(never()), app.retrying(immediate().max_retries(4), ["other"]):
+        running.run("60s")
+    assert len(sensor.calls) == before + 1
+    assert len(other.calls) == 1 + 5
+    running.run("60s")
+    assert len(sensor.calls) > before + 2
+    assert len(other.calls) == 7
+
+    with pytest.raises(InvalidValue, match="no device 'othr'"), app.retrying(never(), ["othr"]):
+        pass
+    with pytest.raises(InvalidValue, match="no policy is called 'x'"), app.retrying("x"):
+        pass
+    with pytest.raises(InvalidType), app.retrying(5):
+        pass
+
+
+def test_a_call_inside_a_running_app_knows_its_policies(harness, where):
+    calls, app = [], App("app", mqtt="mqtt://nowhere")
+
+    async def fetch():
+        calls.append(1)
+        raise OSError("gone")
+
+    @app.telemetry("d", interval="25m", retry=0)
+    async def read():
+        await execute_with_retry(fetch, retry="gentle")
+
+    app.load(where(GENTLE))
+    harness(app).run("24m")
+
+    assert len(calls) == 3
