@@ -63,6 +63,8 @@ class App(Registrar):
         settings: a pydantic model to fill from flags, secrets, environment, ``.env`` and file when the app runs; or an
             instance of one, filled already.
         lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
+        keep_state: remember over a restart how devices fail: streaks, budgets, circuits, deferrals, holds and the trace. In one
+            file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see `leadsman.state`.
 
     Raises:
         ConfigurationError: something of it is wrong; the message says what to write.
@@ -80,6 +82,7 @@ class App(Registrar):
         instance: str | None = None,
         settings: "type[BaseModel] | BaseModel | None" = None,
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
+        keep_state: bool = False,
     ) -> None:
         self.name = check_name(name)
         self.version = _text(version, "version")
@@ -101,6 +104,9 @@ class App(Registrar):
         self._loaded: Loaded | None = None
         self._waiting: list[Registration] = []
         self._lifespan = lifespan
+        if not isinstance(keep_state, bool):
+            raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
+        self._keep_state = keep_state
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._trace: Trace | None = None
@@ -313,6 +319,7 @@ class App(Registrar):
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
             traced=self._traced,
+            keep_state=self._keep_state,
             overlay=self._overlay,
             catalogue=self._catalogue,
         )

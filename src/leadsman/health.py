@@ -7,7 +7,7 @@ device is stale as well is said beside it.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leadsman.events import (
     AttemptFailed,
@@ -120,6 +120,10 @@ class Ledger:
         entity = getattr(event, "entity", None)
         if entity is not None:
             self.entities[entity] = fold(self.entities[entity], event)
+
+    def restore(self, entity: str, **known: Any) -> None:
+        """Begin with what was known of an entity before a restart; names as the fields of `Health`."""
+        self.entities[entity] = self.entities[entity]._replace(**known)
 
     def status(self, entity: str, now: float) -> str:
         """The one word about an entity."""

@@ -181,8 +181,9 @@ class Poller:
         poll = self.polls[telemetry.name] = Poll(telemetry, self, outlet)
         return poll
 
-    def start(self) -> None:
-        """Poll every handler for the first time now, or within its `spread`, or at its cron schedule."""
+    def start(self, pending: Mapping[str, float]) -> None:
+        """Poll every handler for the first time now, or within its `spread`, or at its cron schedule; or in `pending` seconds,
+        where an attempt was waited for when the app ended."""
         for poll in self.polls.values():
             telemetry = poll.telemetry
             if telemetry.cron is not None:
@@ -190,7 +191,8 @@ class Poller:
             else:
                 # Members of a group spread together, so that they stay on common ticks.
                 offset = spread_offset(telemetry.group or telemetry.name, telemetry.spread)
-                poll.due = self.world.timers.first_slot(offset)
+                wait = min(pending.get(telemetry.name, 0.0), telemetry.interval or 0.0)
+                poll.due = self.world.timers.first_slot(max(offset, wait))
                 self.world.timers.add(poll.due, poll)
 
     def ask(self, name: str, answer: Answer) -> None:

@@ -47,6 +47,10 @@ class Outages:
         self._send = send
         self._outages: dict[str, Outage] = {}
 
+    def restore(self, entity: str, outage: Outage) -> None:
+        """Go on with an outage that began before a restart: it has been told."""
+        self._outages[entity] = outage
+
     def observe(self, event: Event) -> None:
         """Take one event."""
         if type(event) is ReadingTaken and event.entity not in self._outages:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.signs import Signs
     from leadsman.source import Source
+    from leadsman.state import Memory
     from leadsman.trace import Trace
     from leadsman.wedged import LastResort
 
@@ -76,6 +77,8 @@ class Plan(NamedTuple):
     commands: "tuple[Command, ...]"
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
     last_resort: "LastResort | None"
+    keep_state: bool
+    """Whether resilience remembers over a restart."""
     overlay: Overlay
     """Policies that take the place of the handlers' own for a while."""
     catalogue: "Catalogue | None"
@@ -160,17 +163,22 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         if isinstance(event, LinkUp):
             loop.call_later(REGISTRY_DELAY, lambda: None if stopping.is_set() else service().register())
 
+    outages = Outages(topics, link.put)
+    memory = _memory(plan, poller, feeds, world, traces) if plan.keep_state else None
+    pending = {} if memory is None else memory.restore(ledger, outages)
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
     heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
     for observer in (
         ledger,
         heartbeat.observe,
-        Outages(topics, link.put).observe,
+        outages.observe,
         Log(plan.name).observe,
         trace,
         register,
     ):
         events.subscribe(observer)
+    if memory is not None:
+        events.subscribe(memory.observe)
     if plan.slots:
         from leadsman.wedged import Wedged
 
@@ -193,7 +201,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     if not stopping.is_set():
         tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
-        poller.start()
+        poller.start(pending)
         if signs is not None:
             signs.start()
         await stopping.wait()
@@ -212,6 +220,8 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     closing.append(loop.create_task(lifespan.leave()))
     if contexts is not None:
         closing.append(loop.create_task(contexts.finish()))
+    if memory is not None:
+        closing.append(loop.create_task(memory.finish()))
     if not await link.flush(_FLUSH):
         logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
     await link.close()
@@ -278,6 +288,14 @@ def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
     trace = Trace({each.name: policy_in_words(each.rules.policy) for each in read})
     plan.traced(trace)
     return trace
+
+
+def _memory(plan: Plan, poller: Poller, feeds: "dict[str, Feed]", world: World, traces: "Sequence[Trace]") -> "Memory":
+    from leadsman.state import FILE, Memory, StateFile
+    from leadsman.store import state_directory
+
+    file = StateFile(state_directory(plan.name) / FILE)
+    return Memory(file, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
 
 
 def _control(mail: Mail, poller: Poller, feeds: "dict[str, Feed]") -> "Control":

@@ -156,3 +156,38 @@ async def door() -> dict:
     assert len(lines) >= 3
     assert len(set(lines)) == len(lines)
     assert "Traceback" not in err
+
+
+DEAD = """
+import itertools
+app = App("sys", mqtt=os.environ["URL"], keep_state=True)
+
+@app.telemetry("door", interval=60, retry=UNTIL_NEXT_POLL, backoff=FixedBackoff(1.5, jitter=0))
+async def door() -> dict:
+    raise OSError("stuck")
+"""
+
+
+def test_an_outage_goes_on_where_it_was_after_a_kill(mosquitto, start_app, tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+    file = tmp_path / "state" / "resilience.db"
+    for _ in range(3):
+        app = start_app(DEAD, mosquitto.url)
+        deadline = time.monotonic() + 15
+        while not (file.exists() and file.stat().st_size) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(3)
+        app.process.kill()
+        app.process.wait()
+
+    command = [sys.executable, "-m", "leadsman", "trace", "--file", str(file), "--json"]
+    rows = [
+        json.loads(line)
+        for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    ]
+    assert len(rows) >= 3
+    assert len({row["outage_id"] for row in rows}) == 1
+    assert [row["cycle"] for row in rows][-1] >= 1
+
+    broken = subprocess.run([*command[:-2], str(tmp_path / "none")], capture_output=True, text=True, check=False)
+    assert (broken.returncode, "does not exist" in broken.stderr) == (1, True)

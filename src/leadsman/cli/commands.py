@@ -5,14 +5,16 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from leadsman.app import App, broker_of
+from leadsman.clock import rfc3339
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
-from leadsman.wording import clean
+from leadsman.wording import clean, told
 
 FOLLOWING = 1.0
 """Seconds between two questions of ``trace --follow``."""
@@ -66,13 +68,16 @@ def trace(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import ask
     from leadsman.cli.trace import Shown
 
+    shown = Shown(options.outage, as_json=options.json)
+    if options.file is not None:
+        shown.show(_kept(options))
+        return 0
     broker, prefix = _running(options, _app(options))
     request: dict[str, object] = {"sections": ["trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
     if options.since is not None:
         request["since"] = time.time() - options.since
-    shown = Shown(options.outage, as_json=options.json)
     while True:
         rows = ask(broker, f"{prefix}/introspect", request, options.timeout)["trace"]
         shown.show(rows)
@@ -80,6 +85,23 @@ def trace(options: argparse.Namespace) -> int:
             return 0
         request["after"] = max([0, *(row["number"] for row in rows)]) or request["after"]
         time.sleep(FOLLOWING)
+
+
+def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    import sqlite3
+
+    from leadsman.state import StateFile
+
+    if not options.file.is_file():
+        raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes it")
+    since = 0.0 if options.since is None else time.time() - options.since
+    try:
+        rows = list(StateFile(options.file).trace())
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise LeadsmanError(f"{options.file} cannot be read: {told(error)}") from None
+    wanted = [row for row in rows if row["at"] >= since and row["handler"] in (options.device or [row["handler"]])]
+    return [row | {"at": rfc3339(row["at"])} for row in wanted]
 
 
 def held(options: argparse.Namespace) -> int:

@@ -166,6 +166,9 @@ def _add_trace(subparsers: "_Subparsers") -> None:
     _add_live(parser)
     parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
     parser.add_argument("--since", type=_duration, metavar="TIME", help="only the last so long, such as 1h")
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="the file of an app with keep_state, instead of asking it"
+    )
     parser.add_argument("--outage", metavar="ID", help="only this outage, as its rows name it")
     parser.add_argument("--follow", action="store_true", help="go on showing new rows until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="one JSON object per row, with the traceback")
@@ -197,7 +200,7 @@ def _add_circuit(subparsers: "_Subparsers") -> None:
     parser = _command(
         subparsers, "circuit", "isolate, close or disable the circuit of a device",
         "isolate: leave the device alone, while you work at it. close: poll it as if nothing had failed. disable: poll it "
-        "whatever fails. It lasts until you say otherwise, or the app restarts.",
+        "whatever fails. It lasts until you say otherwise, or until the app restarts, unless it keeps its state.",
         "example:  leadsman circuit --prefix house --device boiler --action isolate",
     )  # fmt: skip
     _add_live(parser)

@@ -23,7 +23,7 @@ Pure: `now` is monotonic seconds, and asking a state never moves it.
 import math
 from datetime import timedelta
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
@@ -262,6 +262,37 @@ def closed(circuit: Circuit) -> Circuit:
 def disabled(circuit: Circuit) -> Circuit:
     """Everybody is admitted until somebody closes or isolates it."""
     return Disabled(circuit.generation + 1, circuit.failures)
+
+
+def frozen(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
+    """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen nothing."""
+    match circuit:
+        case Closed(failures=failures, recent=recent):
+            return ("closed", failures, recent) if failures or recent else None
+        case Open():
+            rest = circuit.until - now if math.isfinite(circuit.until) else None
+            return ("open", circuit.failures, now - circuit.since, circuit.opens, circuit.refusals, rest)
+        case HalfOpen():  # its probes end with the process
+            return ("open", circuit.failures, now - circuit.since, circuit.opens, 0, None)
+        case Isolated():
+            return ("isolated", circuit.failures, now - circuit.since)
+        case Disabled():
+            return ("disabled", circuit.failures)
+
+
+def thawed(value: Any, now: float, away: float) -> Circuit:
+    """What `frozen` made, `away` seconds later. Raises `ValueError` or `TypeError` for anything else."""
+    match value:
+        case ["closed", int(failures), int(recent)]:
+            return Closed(1, failures, recent)
+        case ["open", int(failures), float(age), int(opens), int(refusals), rest]:
+            until = -math.inf if rest is None else now + float(rest) - away
+            return Open(1, failures, now - age - away, opens, refusals, until)
+        case ["isolated", int(failures), float(age)]:
+            return Isolated(1, failures, now - age - away)
+        case ["disabled", int(failures)]:
+            return Disabled(1, failures)
+    raise ValueError("it is no circuit")
 
 
 def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:

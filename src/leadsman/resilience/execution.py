@@ -22,7 +22,7 @@ from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Disabled, Open, Outcome, Permit
 from leadsman.resilience.failure import Failure, Property, RetryRequested, matches
-from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, wait_of
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, as_state, wait_of
 from leadsman.resilience.ties import NO_TIES, Ties
 from leadsman.resilience.words import ONCE
 from leadsman.timers import Timers
@@ -145,7 +145,8 @@ class Execution:
 
     __slots__ = (
         "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_slow", "_streak", "_task", "_ties",
-        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "name", "rules",
+        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "name",
+        "resumes_at", "rules",
     )  # fmt: skip
 
     def __init__(
@@ -167,6 +168,8 @@ class Execution:
         """Whether the timeout of the call under way has struck."""
         self.deferred_until = -math.inf
         """No cycle is admitted before it, because the device asked for that; monotonic seconds."""
+        self.resumes_at = -math.inf
+        """When the attempt comes that is waited for, monotonic seconds."""
         self.gave_up = ""
         """Why the last cycle that failed was not repeated."""
         self._call = call
@@ -229,6 +232,56 @@ class Execution:
             self.moved(circuit)
         return self._permit is not None
 
+    def frozen(self) -> dict[str, Any]:
+        """What is remembered, as JSON can carry it, for `thaw` after a restart; empty when there is nothing."""
+        now, streak, found = self._world.clock.monotonic(), self._streak, dict[str, Any]()
+        if streak is not None:
+            found["streak"] = {
+                "policy": repr(streak.policy),
+                "state": streak.state,
+                "waits": streak.waits,
+                "cycle": streak.cycle,
+                "elapsed": now - streak.began,
+                "wall": streak.wall,
+            }
+            found["pending"] = max(0.0, self.resumes_at - now)
+        if (circuit := breaker.frozen(self._circuit, now)) is not None:
+            found["circuit"] = circuit
+        if self.deferred_until > now:
+            found["deferred"] = self.deferred_until - now
+        return found
+
+    def thaw(self, found: Mapping[str, Any], away: float) -> float:
+        """Remember again what was frozen `away` seconds ago.
+
+        Returns:
+            Seconds until the attempt that was waited for.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not what `frozen` made.
+        """
+        now, policy, streak = self._world.clock.monotonic(), self.rules.policy, found.get("streak")
+        if streak is not None:
+            state, elapsed = policy.start(), float(streak["elapsed"]) + away
+            if streak["policy"] == repr(policy):
+                state = as_state(streak["state"])
+                policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
+            self._streak = Streak(
+                policy,
+                state,
+                int(streak["waits"]),
+                int(streak["cycle"]),
+                now - elapsed,
+                float(streak["wall"]),
+                resumed=True,
+            )
+        if "circuit" in found:
+            self._set(breaker.thawed(found["circuit"], now, away))
+        if "deferred" in found:
+            self.deferred_until = now + float(found["deferred"]) - away
+        self._calm = self._calm and not found
+        return max(0.0, float(found.get("pending", 0.0)) - away)
+
     def isolate(self) -> None:
         """Admit nobody until `close` or `disable`: somebody works at the device."""
         self._set(breaker.isolated(self._circuit, self._world.clock.monotonic()))
@@ -290,6 +343,7 @@ class Execution:
                 error.__traceback__ = (
                     None  # told by now; it holds the frames, and grows where one error is raised again
                 )
+                self.resumes_at = self._world.clock.monotonic() + verdict.delay
                 await self._world.timers.sleep(verdict.delay)
                 self.attempts += 1
                 try:
