@@ -25,6 +25,7 @@ check: ## formatting, lint, types, the rule that imports go down, and the genera
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/reference.py --check
+	@$(BIN)/python scripts/pictures.py --check
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
 	@scripts/debian-packages mosquitto

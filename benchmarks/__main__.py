@@ -1,11 +1,12 @@
 """``make bench``: measure everything and print the table that stands in `benchmarks/README.md`."""
 
 import argparse
+import logging
 import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, measures
+from benchmarks import calls, measures, recovery
 from benchmarks.measures import medians, note
 
 Row = tuple[str, str, str, str, str]
@@ -115,8 +116,9 @@ def ends(times: int) -> list[Row]:
 
 
 def per_call() -> list[Row]:
-    note("retry and breaker per successful call")
+    note("retry and breaker per successful call, and a step of a policy")
     taken = calls.measure()
+    step = calls.step_of_ten()
     bare, ours = taken["bare await"], taken["leadsman"]
     rows: list[Row] = [
         ratio_row("retry + breaker per successful call, no timeout", "µs", bare, ours, "≤ 4"),
@@ -133,7 +135,7 @@ def per_call() -> list[Row]:
         rows.append(
             (f"… {name}", f"{bare:.3g} µs", f"{taken[name]:.3g} µs", f"{taken[name] / ours:.1f} × ours", target)
         )
-    return rows
+    return [*rows, ratio_row("a step of a policy of ten nodes", "µs", bare, step, "≤ 50")]
 
 
 PARTS: dict[str, Callable[[int], list[Row]]] = {
@@ -159,9 +161,15 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description="Compare leadsman with a bare aiomqtt loop.")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="only these")
+    parser.add_argument(
+        "parts", nargs="*", choices=[*PARTS, "recovery", []], help="only these; recovery prints its own tables"
+    )
     parser.add_argument("--times", type=int, default=5, help="repetitions; medians are taken (default 5)")
     options = parser.parse_args()
+    if options.parts == ["recovery"]:
+        logging.disable()
+        print(recovery.report())
+        return
     print(
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {options.times} repetitions\n"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,9 @@ from leadsman import CircuitBreaker
 from leadsman.clock import system_clock
 from leadsman.events import Events
 from leadsman.resilience.execution import Execution, Rules, World
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import exponential, immediate, periodic
+from leadsman.resilience.predicate import prop
 from leadsman.resilience.words import of_words
 from leadsman.timers import Timers
 
@@ -85,3 +89,18 @@ async def _measure() -> dict[str, float]:
 def measure() -> dict[str, float]:
     """Microseconds per call, medians of interleaved repeats."""
     return asyncio.run(_measure())
+
+
+def step_of_ten() -> float:
+    """Microseconds for one decision of a policy of ten nodes; the median of the repeats."""
+    tree = (immediate().max_retries(2) >> periodic("1s").max_retries(3)) | (
+        exponential("2s").jitter(0.2).only_when(prop("errno") == 5).budget("1h")
+    )
+    failure, draw, taken = Failure(OSError(5, "io"), cycle=1, elapsed=3.0), random.random, []
+    state = tree.step(tree.start(), failure, draw)[0]
+    for _ in range(REPEATS):
+        before = time.perf_counter()
+        for _ in range(CALLS):
+            tree.step(state, failure, draw)
+        taken.append((time.perf_counter() - before) / CALLS * 1e6)
+    return statistics.median(taken)

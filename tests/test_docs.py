@@ -18,7 +18,7 @@ BLOCKS = [
 
 
 def test_there_is_code_in_the_documentation():
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 12
 
 
 @pytest.mark.parametrize("block", BLOCKS)
@@ -38,9 +38,17 @@ def test_links_lead_somewhere(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
-def test_the_reference_is_what_the_code_says():
-    spec = importlib.util.spec_from_file_location("reference", "scripts/reference.py")
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, f"scripts/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
 
-    assert Path("docs/reference.md").read_text() == module.reference(), "run: python scripts/reference.py"
+
+def test_the_reference_is_what_the_code_says():
+    assert Path("docs/reference.md").read_text() == script("reference").reference(), "run: python scripts/reference.py"
+
+
+def test_the_pictures_are_what_the_policies_say():
+    for name, text in script("pictures").pictures().items():
+        assert (Path("docs/pictures") / name).read_text() == text, "run: python scripts/pictures.py"

@@ -43,7 +43,7 @@ from leadsman.resilience.backoff import (
     SequenceBackoff,
     jittered,
 )
-from leadsman.resilience.failure import SHORTEST_REQUEST, Failure
+from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested
 from leadsman.resilience.predicate import Predicate, predicate
 from leadsman.value import Value
 
@@ -148,7 +148,7 @@ class Immediate(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        return state, _requested(failure, 0.0) if failure.request else Retry(0.0)
+        return state, _requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else Retry(0.0)
 
     @property
     def cap(self) -> float:
@@ -165,7 +165,7 @@ class Never(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        if failure.request is None:
+        if not isinstance(failure.error, RetryRequested):
             return state, _NEVER
         return state, _requested(failure, DEFAULT_BACKOFF.delay(failure.attempts + 1, draw()))
 
@@ -192,7 +192,7 @@ class Waits(Policy):
         return (0, 0)
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        request = failure.request
+        request = failure.error if isinstance(failure.error, RetryRequested) else None
         if request is not None and request.delay is not None:
             return state, Retry(request.delay)
         key = failure.cycle if self.scope == "cycle" else 0
@@ -241,7 +241,7 @@ class CountBox(_Wrapper):
         return ((0, 0), self.inner.start())
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        if failure.request is not None:
+        if isinstance(failure.error, RetryRequested):
             inner, verdict = self.inner.step(state[1], failure, draw)
             return (state[0], inner), verdict
         (began, granted), inner = state
@@ -331,7 +331,7 @@ class Clamp(_Wrapper):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         state, verdict = self.inner.step(state, failure, draw)
-        if type(verdict) is Retry and failure.request is None:
+        if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
             if verdict.delay < self.low:
                 return state, Retry(self.low)
             if verdict.delay > self.high:
@@ -357,7 +357,7 @@ class AddDelay(_Wrapper):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         state, verdict = self.inner.step(state, failure, draw)
-        if type(verdict) is Retry and failure.request is None:
+        if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
             return state, Retry(min(verdict.delay + self.delay, LONGEST))
         return state, verdict
 
@@ -402,7 +402,7 @@ class Jitter(_Wrapper):
         if self.mode == "decorrelated":
             return self._decorrelated(state, failure, draw)
         state, verdict = self.inner.step(state, failure, draw)
-        if type(verdict) is not Retry or failure.request is not None:
+        if type(verdict) is not Retry or isinstance(failure.error, RetryRequested):
             return state, verdict
         wait, ceiling, u = verdict.delay, self.ceiling, draw()
         match self.mode:
@@ -419,7 +419,7 @@ class Jitter(_Wrapper):
     def _decorrelated(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         before, inner = state
         inner, verdict = self.inner.step(inner, failure, draw)
-        if type(verdict) is not Retry or failure.request is not None:
+        if type(verdict) is not Retry or isinstance(failure.error, RetryRequested):
             return (before, inner), verdict
         low = min(verdict.delay, self.ceiling)
         wait = low + max(0.0, min(3 * before, self.ceiling) - low) * draw()
@@ -446,7 +446,7 @@ class FilteredOn(_Wrapper):
         return self.inner.start()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        if failure.request is None and self.condition.answer(failure) is not True:
+        if not isinstance(failure.error, RetryRequested) and self.condition.answer(failure) is not True:
             return state, _FILTERED
         return self.inner.step(state, failure, draw)
 
