@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadsman import App
+from leadsman.settings.sources import Where
 
 PAGES = sorted(Path("docs").rglob("*.md"))
 GUIDES = [page for page in PAGES if "adr" not in page.parts and page.name != "reference.md"]
@@ -30,6 +31,17 @@ def test_the_code_of_the_documentation_works(block, tmp_path, monkeypatch):
 
     for app in [each for each in names.values() if isinstance(each, App)]:
         app.load()
+
+
+def test_the_settings_of_the_documentation_work(tmp_path):
+    pages = "".join(page.read_text() for page in GUIDES)
+    (block,) = re.findall(r"```toml\n(# leadsman.toml\n.*?)```", pages, re.DOTALL)
+    (tmp_path / "leadsman.toml").write_text(block)
+    app = App("house")
+    app.add_telemetry("a", lambda: None, interval=1, policy="radio")
+    app.add_telemetry("b", lambda: None, interval=1, policy="serial")
+
+    app.load(Where({"LEADSMAN_ENV": "lab"}, tmp_path, secrets=tmp_path))
 
 
 @pytest.mark.parametrize("page", [Path("README.md"), Path("CONTRIBUTING.md"), *PAGES], ids=str)

@@ -167,7 +167,7 @@ def _rule(rule: object) -> PublishRule:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _deadband(value: object, what: str) -> float:

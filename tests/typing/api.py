@@ -9,6 +9,7 @@ from typing import Annotated, assert_type
 from pydantic import BaseModel
 
 from leadsman import (
+    UNTIL_NEXT_POLL,
     App,
     BackoffStrategy,
     Broker,
@@ -23,11 +24,16 @@ from leadsman import (
     FixedBackoff,
     LinearBackoff,
     OnChange,
+    RetryRequested,
     Router,
     Sensor,
+    execute_with_retry,
+    retrying,
 )
 from leadsman.adapters.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer
 from leadsman.adapters.serial import SerialPort
+from leadsman.resilience.policy import exponential, immediate, sequence
+from leadsman.resilience.predicate import is_a, prop
 from leadsman.testing import Harness, Outages, Scripted, fail, hang
 
 
@@ -53,6 +59,7 @@ app = App(
     adapters={"boiler": SerialPort("/dev/boiler", 4800, parity="E"), "meter": SerialPort("socket://gateway:2000")},
     heartbeat="1m",
     instance="a",
+    keep_state=True,
     settings=Settings,
     lifespan=lifespan,
 )
@@ -146,6 +153,34 @@ def cleanup() -> None: ...
 
 @app.on_wedged_adapter
 async def power_cycle(adapter: str, failures: int) -> None: ...
+
+
+async def last_known(error: BaseException) -> dict[str, float] | None:
+    return {"t": 20.0}
+
+
+rate_limited = exponential("2s", 3, "5m").jitter(0.1, "add").only_when(prop("status-code") == 429)
+app.retry_policy("limited", rate_limited | sequence(["1s", 5], then="stop"), priority=5, predicate=is_a(OSError))
+
+
+@app.telemetry(
+    "forecast",
+    interval="1h",
+    retry=UNTIL_NEXT_POLL,
+    budget="10m",
+    within=1800,
+    on_failure=last_known,
+    circuit_breaker=CircuitBreaker(3, recovery="10m", window=10, slow="5s", shared="web"),
+)
+async def forecast(context: Context) -> dict[str, int]:
+    raise RetryRequested(delay="30s", reason="asked too soon")
+
+
+@app.telemetry("rain", interval="1h", policy=immediate().max_retries(1) >> rate_limited, on_failure="hold")
+@retrying("http", max_attempts=3, min_wait="1s")
+async def rain() -> dict[str, int]:
+    with app.retrying("serial", ["rain"]):
+        return await execute_with_retry(forecast, Context, retry="api")
 
 
 app.include(upstairs)

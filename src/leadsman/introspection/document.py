@@ -198,6 +198,19 @@ class Request(TypedDict, total=False):
     transaction: Any
 
 
+class Plain(TypedDict, total=False):
+    """What ``get`` and ``release/set`` of a device take; nothing at all will do."""
+
+    transaction: Any
+
+
+class CircuitRequest(TypedDict):
+    """What ``circuit/set`` of a device takes; the bare word of the action will do."""
+
+    action: Literal["isolate", "close", "disable"]
+    transaction: NotRequired[Any]
+
+
 class Answer(TypedDict):
     """The answer to a request."""
 

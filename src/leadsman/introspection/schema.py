@@ -34,6 +34,10 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
             found[topics.state(name)] = _returned(each.handler)
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.device_error(name)] = _of(document.DeviceError)
+            found[topics.of(name, "circuit/set")] = _of(document.CircuitRequest) | {"direction": "in"}
+            if isinstance(each, Telemetry):
+                for word in ("get", "release/set"):
+                    found[topics.of(name, word)] = _of(document.Plain) | {"direction": "in"}
     for name, command in commands.items():
         found.setdefault(topics.state(name), _returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})

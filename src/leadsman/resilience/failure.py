@@ -61,6 +61,9 @@ SHORTEST_REQUEST = 0.1
 """Seconds; a handler that asks for a retry at once, again and again, must not take the whole processor."""
 
 
+_PLAIN = (str, int, float, tuple)
+
+
 def _nobody(strategy: object, error: Exception) -> None:
     pass
 
@@ -99,7 +102,7 @@ class Failure(NamedTuple):
         if found is None:
             carried = getattr(self.error, "retry_properties", None)
             found = carried.get(name) if isinstance(carried, Mapping) else None
-        return found if isinstance(found, str | int | float | tuple) else None
+        return found if isinstance(found, _PLAIN) else None  # a union would be made anew at each call
 
 
 def qualified(kind: type) -> str:

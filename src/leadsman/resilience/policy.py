@@ -68,6 +68,7 @@ class GiveUp(NamedTuple):
 
 Verdict = Retry | GiveUp
 
+_AT_ONCE = Retry(0.0)
 _COUNT, _TIME, _BUDGET, _FILTERED, _NEVER = (GiveUp(why) for why in ("count", "time", "budget", "filtered", "never"))
 
 
@@ -148,7 +149,7 @@ class Immediate(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        return state, _requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else Retry(0.0)
+        return state, _requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
 
     @property
     def cap(self) -> float:
