@@ -137,7 +137,10 @@ class Poll:
                 result = await fallback(error)
             if result is not None and not self.telemetry.job:
                 self.outlet.tell(*fields_of(result), clock.monotonic(), clock.wall())
-        except Exception as fault:
+        except BaseException as fault:  # as the handler itself, it does not end the process
+            task = asyncio.current_task()
+            if isinstance(fault, GeneratorExit) or (task is not None and task.cancelling()):
+                raise
             where = f"on_failure of {name}"
             self._poller.mail.world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
 

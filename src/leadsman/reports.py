@@ -101,8 +101,9 @@ class Outages:
 class Log:
     """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, prefix: str) -> None:
         self._name = name
+        self._prefix = prefix
         self._link_down_at: float | None = None
         self._link_reason: str | None = None
         self._link_clash = False
@@ -149,7 +150,12 @@ class Log:
                 wait = human(round(event.retry_in, 1))
                 logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
             case Held(entity=entity):
-                logger.error("%s: held until it is released: leadsman release --prefix … %s", entity, entity)
+                logger.error(
+                    "%s: held until it is released: leadsman release --prefix %s --device %s",
+                    entity,
+                    self._prefix,
+                    entity,
+                )
             case Released(entity=entity):
                 logger.info("%s: released", entity)
             case PollDeferred(entity=entity, seconds=rest, reason=reason):

@@ -166,13 +166,16 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     outages = Outages(topics, link.put)
     memory = _memory(plan, poller, feeds, world, traces) if plan.keep_state else None
     pending = {} if memory is None else memory.restore(ledger, outages)
+    if memory is not None and memory.outages:
+        traces.append(_trace(plan, read))
+        traces[0].resume(memory.outages)
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
     heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
     for observer in (
         ledger,
         heartbeat.observe,
         outages.observe,
-        Log(plan.name).observe,
+        Log(plan.name, topics.prefix).observe,
         trace,
         register,
     ):

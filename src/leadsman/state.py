@@ -167,6 +167,8 @@ class Memory:
         self._successes_at = world.clock.monotonic()
         self._traced = 0
         self._told = False
+        self.outages: dict[str, float] = {}
+        """Handlers that were failing when the app ended, and since when, epoch seconds."""
         self.commits = 0
         """Writes so far."""
 
@@ -198,6 +200,8 @@ class Memory:
     ) -> float:
         pending = self._executions[name].thaw(document["execution"], away)
         ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
+        if "streak" in document["execution"]:
+            self.outages[name] = float(document["execution"]["streak"]["wall"])
         if document.get("success") is not None:
             self._successes[name] = float(document["success"])
             ledger.restore(name, success_wall=self._successes[name])

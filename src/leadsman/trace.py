@@ -68,6 +68,11 @@ class Trace:
         self._outages: dict[str, str] = {}
         self._number = 0
 
+    def resume(self, outages: Mapping[str, float]) -> None:
+        """Go on with outages that began in an earlier life of the app, by device; epoch seconds."""
+        for name, wall in outages.items():
+            self._outages[name] = f"{name}/{rfc3339(wall)}"
+
     def observe(self, event: Event) -> None:
         """Take one event."""
         match event:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 
 import pytest
 
@@ -25,7 +26,7 @@ def answered(running, topic, payload=b""):
     return running.broker.messages("app/answers")[-1].json
 
 
-def test_a_held_device_keeps_still_and_says_so(harness):
+def test_a_held_device_keeps_still_and_says_so(harness, caplog):
     sensor = Scripted(READING, fail(99))
     app = harness(app_with(sensor, retry=1, on_failure="hold"))
 
@@ -36,6 +37,7 @@ def test_a_held_device_keeps_still_and_says_so(harness):
     assert app.availability("d")[-1] == "offline"
     assert app.status()["devices"]["d"]["next_poll_at"] is None
     assert [error["event"] for error in app.errors("d")] == ["onset"]
+    assert "leadsman release --prefix app --device d" in caplog.text
 
 
 def test_a_held_device_is_polled_at_once_when_it_is_released_with_all_counts_anew(harness):
@@ -147,7 +149,14 @@ def test_a_fallback_that_fails_or_hangs_costs_no_poll(harness):
     async def breaks(error):
         raise KeyError("mine")
 
-    for fallback, kind in ((hangs, "TimeoutError"), (breaks, "KeyError")):
+    async def exits(error):
+        sys.exit(3)
+
+    async def gives_in(error):
+        raise asyncio.CancelledError
+
+    cases = ((hangs, "TimeoutError"), (breaks, "KeyError"), (exits, "SystemExit"), (gives_in, "CancelledError"))
+    for fallback, kind in cases:
         sensor = Scripted(fail(99))
         app = harness(app_with(sensor, interval="2m", on_failure=fallback))
         app.run("9m")
