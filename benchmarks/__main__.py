@@ -6,7 +6,7 @@ import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, measures, recovery
+from benchmarks import calls, frames, measures, recovery
 from benchmarks.measures import medians, note
 
 Row = tuple[str, str, str, str, str]
@@ -138,6 +138,16 @@ def per_call() -> list[Row]:
     return [*rows, ratio_row("a step of a policy of ten nodes", "µs", bare, step, "≤ 50")]
 
 
+def framers(times: int) -> list[Row]:
+    note("framers")
+    rows: list[Row] = []
+    for group, wanted in ((frames.PLAIN, "≥ 20 MB/s, lines ≥ 50,000/s"), (frames.CHECKED, "≥ 2 MB/s")):
+        for name, framer, frame in group:
+            megabytes, messages = frames.through(framer, frame, times)
+            rows.append((f"framer: {name}", "–", f"{megabytes:.0f} MB/s, {messages:,.0f}/s", "–", wanted))
+    return rows
+
+
 PARTS: dict[str, Callable[[int], list[Row]]] = {
     "imports": imports,
     "starts": starts,
@@ -146,6 +156,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "limits": limits,
     "ends": ends,
     "calls": lambda _: per_call(),
+    "frames": framers,
     "day": lambda times: [
         (
             "a virtual day of ten devices at 60 s",

@@ -11,8 +11,12 @@ from types import ModuleType
 TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
 ADAPTERS = {
     "leadsman.adapters.adapter": ("Adapter",),
-    "leadsman.adapters.serial": ("SerialPort",),
+    "leadsman.adapters.serial": ("SerialPort", "Session"),
     "leadsman.adapters.framing": ("LineFramer", "DelimiterFramer", "FixedFramer", "LengthPrefixedFramer"),
+    "leadsman.adapters.stuffing": ("SlipFramer", "CobsFramer", "HdlcFramer", "slip", "cobs", "hdlc"),
+    "leadsman.adapters.metering": ("P1Framer", "SmlFramer", "MBusFramer", "ModbusRtuFramer", "modbus_request"),
+    "leadsman.adapters.checksums": ("crc16_x25", "crc16_arc", "crc16_modbus", "sum8"),
+    "leadsman.adapters.optolink": ("Optolink",),
 }
 WORDS = {
     "@app.telemetry and @app.periodic": ("leadsman.telemetry", "Words"),

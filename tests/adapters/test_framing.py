@@ -3,6 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.adapters.framing import DelimiterFramer, FixedFramer, LengthPrefixedFramer, LineFramer, Stream
+from leadsman.adapters.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer
+from leadsman.adapters.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 from leadsman.errors import InvalidType, InvalidValue
 
 FRAMERS = [
@@ -14,12 +16,23 @@ FRAMERS = [
     FixedFramer(6, begin=b"\xaa\xbb", check=lambda message: sum(message[:-1]) % 256 == message[-1]),
     LengthPrefixedFramer(max_size=16),
     LengthPrefixedFramer(b"\x68", length_size=2, byteorder="little", extra=1, max_size=32),
+    SlipFramer(max_size=24),
+    CobsFramer(max_size=24),
+    HdlcFramer(max_size=24),
+    P1Framer(max_size=40),
+    SmlFramer(max_size=40),
+    MBusFramer(),
+    ModbusRtuFramer(),
 ]
+MODBUS = bytes.fromhex("010306002200000000d972")  # read holding registers: 0x22, 0, 0
+MBUS = bytes.fromhex("68030368080500 0d16")
 framers = st.sampled_from(FRAMERS)
 streams = st.lists(
     st.one_of(
         st.binary(max_size=30),
         st.sampled_from([b"\n", b"\r\n", b"<", b">", b"/*", b"*/", b"\xaa\xbb", b"\x68", b"\x00" * 40]),
+        st.sampled_from([slip(b"\xc0\xdba"), cobs(b"a\x00b"), hdlc(b"\x7e\x7d"), b"\xc0\xdb", b"\x7e", b"\x7d"]),
+        st.sampled_from([b"/a\r\n\r\n!\r\n", b"\n!12AB\r\n", b"\x1b" * 4, b"\x01" * 4, b"\x1a\x00", MODBUS, MBUS]),
     ),
     max_size=20,
 ).map(b"".join)
@@ -110,6 +123,13 @@ def test_whatever_comes_in_memory_is_bounded_and_every_byte_accounted_for(framer
         (FRAMERS[3], b"*/" * 20 + b"/*good*/cc"),
         (FRAMERS[5], b"\x00" * 10 + b"\xaa\xbb\x01\x02\x03\x6b"),
         (FRAMERS[7], b"\x00" * 40 + b"\x68\x02\x00ab\xff"),
+        (FRAMERS[8], slip(b"good")),
+        (FRAMERS[9], b"\x00" + cobs(b"good")),
+        (FRAMERS[10], hdlc(b"good")),
+        (FRAMERS[11], b"\n" * 40 + b"/good\r\n\r\n!\r\n"),
+        (FRAMERS[12], bytes(40) + bytes.fromhex("1b1b1b1b01010101") + b"good" + bytes.fromhex("1b1b1b1b1a007d3d")),
+        (FRAMERS[13], b"\x00" * 300 + MBUS),
+        (FRAMERS[14], b"\x00" * 300 + MODBUS),
     ],
 )
 @given(noise=st.binary(max_size=200))

@@ -10,12 +10,15 @@ import threading
 import time
 
 import pytest
+import serial
+from serial.rfc2217 import PortManager
 
 from leadsman import App, CircuitBreaker, FixedBackoff
-from leadsman.adapters.framing import LengthPrefixedFramer
+from leadsman.adapters.framing import FixedFramer, LengthPrefixedFramer
+from leadsman.adapters.optolink import Optolink
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.testing import PtyDevice, garbage
+from leadsman.testing import Boiler, PtyDevice, garbage
 
 
 def on_port(url, scenario, **options):
@@ -270,6 +273,132 @@ def test_a_gateway_that_does_not_answer_times_out_without_blocking_the_loop(monk
             filler.close()
 
 
+class Gateway:
+    """A gateway that speaks RFC 2217, over pyserial's own server side; the device behind it echoes."""
+
+    def __enter__(self):
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"rfc2217://127.0.0.1:{self.server.getsockname()[1]}"
+        self.settings, self.connection = None, None
+        threading.Thread(target=self.run, daemon=True).start()
+        return self
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                self.connection, _ = self.server.accept()
+                with self.connection as connection, serial.serial_for_url("loop://", timeout=0.05) as device:
+                    self.serve(connection, device)
+
+    def serve(self, connection, device):
+        manager = PortManager(device, Locked(connection))
+
+        def forward():
+            with contextlib.suppress(OSError, serial.SerialException):
+                while True:
+                    if data := device.read(device.in_waiting or 1):
+                        connection.sendall(b"".join(manager.escape(data)))
+
+        threading.Thread(target=forward, daemon=True).start()
+        while data := connection.recv(1024):
+            device.write(b"".join(manager.filter(data)))
+            self.settings = device.baudrate, device.parity
+
+    def cut(self):
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def __exit__(self, *exc_info):
+        self.server.close()
+
+
+class Locked:
+    def __init__(self, connection):
+        self.connection = connection
+
+    def write(self, data):
+        self.connection.sendall(data)
+
+
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")  # pyserial's client
+def test_a_gateway_that_speaks_rfc_2217_is_a_port_too_and_takes_its_settings():
+    async def scenario(port):
+        assert await port.request(b"hello\xff\n") == b"hello\xff"
+        assert gateway.settings == (115_200, "E")
+        await asyncio.to_thread(gateway.cut)
+        with pytest.raises(DeviceUnavailable, match="went away"):
+            await port.read("5s")
+        assert await port.request(b"back\n") == b"back"
+
+    with Gateway() as gateway:
+        on_port(gateway.url, scenario, parity="E", timeout=3.0)
+
+
+async def first(messages, count):
+    async with contextlib.aclosing(messages):
+        for _ in range(count):
+            yield await anext(messages)
+
+
+@pytest.mark.filterwarnings("ignore:set(Daemon|Name):DeprecationWarning")
+def test_a_gateway_that_does_not_speak_rfc_2217_is_a_named_error():
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="cannot be opened|did not open"):
+            await port.read()
+
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        on_port(f"rfc2217://127.0.0.1:{mute.getsockname()[1]}", scenario)
+
+
+@pytest.mark.parametrize("protocol", ["P300", "KW"])
+def test_a_boiler_is_read_over_a_real_port(pty_device, protocol):
+    boiler = Boiler({0x0800: b"\x7b\x00", 0x6300: b"\x32"}, protocol)
+
+    def beat():
+        while pty_device._master is not None:
+            with contextlib.suppress(OSError):
+                pty_device.send(boiler.beat())
+            time.sleep(0.3)
+
+    async def read():
+        port = SerialPort(pty_device.path, 4800, framer=FixedFramer(1))  # a pty takes no parity
+        async with Optolink(port, protocol) as optolink:
+            assert await optolink.read(0x0800, 2) == b"\x7b\x00"
+            await optolink.write(0x6300, b"\x37")
+            assert await optolink.read(0x6300, 1) == b"\x37"
+            await optolink.probe()
+
+    echo(pty_device, boiler.receive)
+    threading.Thread(target=beat, daemon=True).start()
+    asyncio.run(read())
+
+
+def test_messages_come_one_after_the_other_through_an_unplugged_cable(pty_device):
+    async def scenario(port):
+        await port.probe()
+        pty_device.send(b"1\n2\n")
+        assert [message async for message in first(port.messages(), 2)] == [b"1", b"2"]
+        pty_device.unplug()
+        with pytest.raises(DeviceUnavailable):
+            await anext(port.messages())
+        pty_device.plug()
+        late = asyncio.create_task(anext(port.messages("5s")))
+        await asyncio.sleep(0.1)
+        pty_device.send(b"3\n")
+        assert await late == b"3"
+        with pytest.raises(DeviceTimeout):
+            await anext(port.messages("100ms"))
+
+    on_port(pty_device.path, scenario)
+
+
+def test_settings_that_the_port_does_not_take_are_a_named_error(pty_device):
+    async def scenario(port):
+        with pytest.raises(DeviceUnavailable, match="check baudrate, bytesize, parity"):
+            await port.read()
+
+    on_port(pty_device.path, scenario, parity="E")
+
+
 def test_a_missing_port_says_what_to_look_at(tmp_path):
     async def scenario(port):
         with pytest.raises(DeviceUnavailable, match="it is not there; is it plugged in"):
@@ -317,7 +446,7 @@ def test_nothing_stays_open_after_many_replugs(pty_device):
     assert on_port(pty_device.path, scenario) <= 1
 
 
-@pytest.mark.parametrize("url", ["", " ", "http://x", "socket://host", "socket://:5", "rfc2217://h:1", "/dev/\0"])
+@pytest.mark.parametrize("url", ["", " ", "http://x", "socket://host", "socket://:5", "telnet://h:1", "/dev/\0"])
 def test_a_wrong_port_is_refused(url):
     with pytest.raises(InvalidValue, match="the port is"):
         SerialPort(url)

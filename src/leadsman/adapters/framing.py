@@ -87,7 +87,7 @@ class LineFramer(Value):
 
     def __init__(self, end: bytes = b"\n", *, max_size: int = MAX_SIZE) -> None:
         self._hold(end=_some_bytes(end, "end"))
-        self._hold(max_size=_size(max_size, "max_size"))
+        self._hold(max_size=size_of(max_size, "max_size"))
 
     def find(self, buffer: bytearray, start: int) -> Found:
         end = buffer.find(self.end, start)
@@ -130,12 +130,12 @@ class DelimiterFramer(Value):
     ) -> None:
         self._hold(begin=_some_bytes(begin, "begin"))
         self._hold(end=_some_bytes(end, "end"))
-        self._hold(trailer=_size(trailer, "trailer", least=0))
+        self._hold(trailer=size_of(trailer, "trailer", least=0))
         self._hold(check=check)
-        self._hold(max_size=_size(max_size, "max_size", least=len(begin) + len(end) + trailer))
+        self._hold(max_size=size_of(max_size, "max_size", least=len(begin) + len(end) + trailer))
 
     def find(self, buffer: bytearray, start: int) -> Found:
-        begin = _sync(buffer, start, self.begin)
+        begin = sync(buffer, start, self.begin)
         if begin > start:
             return None, begin
         if not buffer.startswith(self.begin, start):
@@ -164,7 +164,7 @@ class FixedFramer(Value):
     check: Callable[[bytes], bool] | None
 
     def __init__(self, length: int, *, begin: bytes = b"", check: Callable[[bytes], bool] | None = None) -> None:
-        self._hold(length=_size(length, "length", least=max(1, len(begin))))
+        self._hold(length=size_of(length, "length", least=max(1, len(begin))))
         self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
         self._hold(check=check)
 
@@ -173,7 +173,7 @@ class FixedFramer(Value):
         return self.length
 
     def find(self, buffer: bytearray, start: int) -> Found:
-        begin = _sync(buffer, start, self.begin)
+        begin = sync(buffer, start, self.begin)
         if begin > start:
             return None, begin
         behind = start + self.length
@@ -222,10 +222,10 @@ class LengthPrefixedFramer(Value):
         self._hold(byteorder=byteorder)
         self._hold(extra=extra)
         self._hold(check=check)
-        self._hold(max_size=_size(max_size, "max_size", least=len(begin) + length_size))
+        self._hold(max_size=size_of(max_size, "max_size", least=len(begin) + length_size))
 
     def find(self, buffer: bytearray, start: int) -> Found:
-        begin = _sync(buffer, start, self.begin)
+        begin = sync(buffer, start, self.begin)
         if begin > start:
             return None, begin
         field = start + len(self.begin)
@@ -240,7 +240,7 @@ class LengthPrefixedFramer(Value):
         return _checked(bytes(buffer[start : start + size]), start, start + size, self.check)
 
 
-def _sync(buffer: bytearray, start: int, begin: bytes) -> int:
+def sync(buffer: bytearray, start: int, begin: bytes) -> int:
     """Where the next beginning is, or may be once more bytes come; `start` when it is there, or there is none to look for."""
     if not begin:
         return start
@@ -267,7 +267,7 @@ def _some_bytes(value: object, what: str) -> bytes:
     return value
 
 
-def _size(value: object, what: str, least: int = 1) -> int:
+def size_of(value: object, what: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidType(f"{what} is {value!r}; it is a number of bytes")
     if value < least:

@@ -3,7 +3,8 @@
 Over pyserial-asyncio, or its maintained fork pyserial-asyncio-fast where that is installed. Two things they do on the
 event loop are done elsewhere here, because they can block it: opening (in a thread), and waiting at the close for bytes
 that a stuck device does not take (they are thrown away). ``socket://host:port`` reaches a port through a network
-gateway, over asyncio's own streams.
+gateway, over asyncio's own streams, and ``rfc2217://host:port`` one that takes the settings of the port as well, over
+threads; see `leadsman.adapters.rfc2217`.
 
 The port opens with the first read or request, and again after it was lost: a device that is away fails the call, which
 the retry of the handler repeats.
@@ -16,12 +17,14 @@ import logging
 import os
 import re
 from collections import deque
+from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from leadsman.adapters.framing import Framer, LineFramer, Stream
+from leadsman.adapters.rfc2217 import ThreadedTransport
 from leadsman.durations import Duration, human, positive_seconds
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue, LeadsmanError
 from leadsman.workers import Worker
@@ -30,6 +33,8 @@ OPEN_TIMEOUT = 5.0
 """Seconds; a USB adapter that is wedged can take for ever."""
 MOST_UNREAD = 64
 """Messages kept for a reader that comes late; the oldest go first."""
+MOST_UNREAD_BYTES = 4096
+"""Where messages are short, more of them are kept, up to so many bytes."""
 _PARITIES = ("N", "E", "O", "M", "S")
 
 logger = logging.getLogger("leadsman")
@@ -39,7 +44,7 @@ class SerialPort:
     """A serial port or a network gateway to one. Several handlers may share it; its calls take turns.
 
     Args:
-        url: a path such as ``/dev/serial/by-id/usb-…``, or ``socket://host:port``.
+        url: a path such as ``/dev/serial/by-id/usb-…``, ``socket://host:port`` or ``rfc2217://host:port``.
         baudrate: bits per second.
         bytesize: data bits, 5 to 8.
         parity: ``N``\\ one, ``E``\\ ven, ``O``\\ dd, ``M``\\ ark or ``S``\\ pace.
@@ -87,7 +92,7 @@ class SerialPort:
         self._timeout = positive_seconds(timeout, "timeout")
         self._lock = asyncio.Lock()
         self._worker = Worker(f"serial {self.url}")
-        self._line: _Line | None = None
+        self._line: Line | None = None
 
     async def __aenter__(self) -> Self:
         """Say which port would be the better name. Opening waits for the first call."""
@@ -113,7 +118,7 @@ class SerialPort:
             DeviceUnavailable: the port is not there, or went away. Worth another attempt.
         """
         async with self._lock:
-            return await self._next(await self._opened(), self._timeout_of(timeout))
+            return await self.next_of(await self._opened(), self.timeout_of(timeout))
 
     async def latest(self, timeout: Duration | None = None) -> bytes:
         """The newest message that nobody has read, without the older ones, or the next to come. Raises as `read`."""
@@ -121,7 +126,7 @@ class SerialPort:
             line = await self._opened()
             while len(line.unread) > 1:
                 line.unread.popleft()
-            return await self._next(line, self._timeout_of(timeout))
+            return await self.next_of(line, self.timeout_of(timeout))
 
     async def request(self, data: bytes, timeout: Duration | None = None) -> bytes:
         """Throw away what came unasked, send `data`, and give the message that follows. Raises as `read`."""
@@ -132,11 +137,29 @@ class SerialPort:
             line.stream.reset()
             line.write(data)
             try:
-                return await self._next(line, self._timeout_of(timeout))
+                return await self.next_of(line, self.timeout_of(timeout))
             except DeviceTimeout:
                 if line.unsent:  # the device takes no bytes: they must not reach it after this request is forgotten
                     await self._closed()
                 raise
+
+    async def messages(self, silence: Duration = 60.0) -> AsyncIterator[bytes]:
+        """All messages as they come, for a device that talks unasked; for `@app.source`.
+
+        Args:
+            silence: how long nothing may come.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable: as `read`. The source begins anew, and the port is opened again if need be.
+        """
+        while True:
+            yield await self.read(silence)
+
+    @contextlib.asynccontextmanager
+    async def session(self) -> "AsyncIterator[Session]":
+        """The port for several exchanges that nobody else may come between. Raises `DeviceUnavailable`."""
+        async with self._lock:
+            yield Session(self, await self._opened())
 
     async def write(self, data: bytes) -> None:
         """Send `data` and expect nothing. Raises `DeviceUnavailable`."""
@@ -158,14 +181,15 @@ class SerialPort:
         async with self._lock:
             await self._closed()
 
-    def _timeout_of(self, timeout: Duration | None) -> float:
+    def timeout_of(self, timeout: Duration | None) -> float:
+        """`timeout` in seconds; for None that of the port."""
         return self._timeout if timeout is None else positive_seconds(timeout, "timeout")
 
-    async def _opened(self) -> "_Line":
+    async def _opened(self) -> "Line":
         if self._line is not None and self._line.lost is None:
             return self._line
         await self._closed()
-        line = _Line(self._framer)
+        line = Line(self._framer)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await self._open(line)
@@ -173,18 +197,18 @@ class SerialPort:
             raise DeviceUnavailable(f"{self.url} did not open within {human(OPEN_TIMEOUT)}") from error
         except LeadsmanError:
             raise
-        except (OSError, ValueError) as error:
+        except Exception as error:  # OSError, ValueError, termios.error: whatever pyserial lets through
             raise DeviceUnavailable(f"{self.url} cannot be opened: {_advice(error)}") from error
         self._line = line
         return line
 
-    async def _open(self, line: "_Line") -> None:
+    async def _open(self, line: "Line") -> None:
         loop = asyncio.get_running_loop()
         if self.url.startswith("socket://"):
             parts = urlsplit(self.url)
             await loop.create_connection(lambda: line, parts.hostname or "", parts.port or 0)  # checked in __init__
             return
-        module = _library()
+        module, remote = _library(), self.url.startswith("rfc2217://")
         future = self._worker.submit(_open_device, self.url, self._options)
         try:
             device = await asyncio.wrap_future(future)
@@ -192,7 +216,10 @@ class SerialPort:
             future.add_done_callback(_close_late)
             self._worker.give_up(future)  # the next attempt gets a thread that is not stuck
             raise
-        module.SerialTransport(loop, line, device)
+        if remote:
+            ThreadedTransport(line, device, self.url)
+        else:
+            module.SerialTransport(loop, line, device)
         await line.made.wait()
 
     async def _closed(self) -> None:
@@ -203,7 +230,8 @@ class SerialPort:
                 async with asyncio.timeout(1.0):
                     await line.ended.wait()
 
-    async def _next(self, line: "_Line", timeout: float) -> bytes:
+    async def next_of(self, line: "Line", timeout: float) -> bytes:
+        """The next message of an opened line; for `Session`."""
         noise = line.stream.discarded
         try:
             async with asyncio.timeout(timeout):
@@ -219,12 +247,45 @@ class SerialPort:
         return line.unread.popleft()
 
 
-class _Line(asyncio.Protocol):
+class Session:
+    """A port that nobody else uses meanwhile. Comes from `SerialPort.session`."""
+
+    def __init__(self, port: SerialPort, line: "Line") -> None:
+        self._port = port
+        self._line = line
+
+    async def discard(self) -> None:
+        """Throw away what came unasked."""
+        await asyncio.sleep(0)  # let bytes that wait in the kernel arrive
+        self._line.unread.clear()
+        self._line.stream.reset()
+
+    def send(self, data: bytes) -> None:
+        """Send `data`."""
+        self._line.write(data)
+
+    async def receive(self, count: int = 1, timeout: Duration | None = None) -> bytes:
+        """The next `count` messages, joined.
+
+        Raises:
+            DeviceTimeout: they were not there in time. Worth another attempt.
+            DeviceUnavailable: the port went away. Worth another attempt.
+        """
+        limit = self._port.timeout_of(timeout)
+        deadline = asyncio.get_running_loop().time() + limit
+        found = []
+        for _ in range(count):
+            rest = deadline - asyncio.get_running_loop().time()
+            found.append(await self._port.next_of(self._line, max(rest, 0.0)))
+        return b"".join(found)
+
+
+class Line(asyncio.Protocol):
     """One opened port."""
 
     def __init__(self, framer: Framer) -> None:
         self.stream = Stream(framer)
-        self.unread: deque[bytes] = deque(maxlen=MOST_UNREAD)
+        self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
         self.news = asyncio.Event()
         self.made = asyncio.Event()
         self.ended = asyncio.Event()
@@ -276,6 +337,8 @@ def _library() -> Any:
 def _open_device(url: str, options: dict[str, Any]) -> Any:
     import serial
 
+    if url.startswith("rfc2217://"):
+        return serial.serial_for_url(url, **options)
     return serial.Serial(url, exclusive=True, **options)
 
 
@@ -297,6 +360,8 @@ def _advice(error: Exception) -> str:
             return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
         case errno.EAGAIN | errno.EBUSY:
             return "another program has it open; stop that one first"
+    if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
+        return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
     return str(error)
 
 
@@ -309,11 +374,13 @@ def _checked_url(url: object) -> str:
         return url
     try:
         parts = urlsplit(url)
-        complete = parts.scheme == "socket" and parts.hostname and parts.port
+        complete = parts.scheme in ("socket", "rfc2217") and parts.hostname and parts.port
     except ValueError:
         complete = None
     if not complete:
-        raise InvalidValue(f"the port is {url!r}; write a path, or 'socket://host:port' for a network gateway")
+        raise InvalidValue(
+            f"the port is {url!r}; write a path, or 'socket://host:port' or 'rfc2217://host:port' for a network gateway"
+        )
     return url
 
 

@@ -19,9 +19,12 @@ from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
 from leadsman.testing.harness import Harness
 from leadsman.testing.loop import VirtualLoop
 from leadsman.testing.mosquitto import Mosquitto
+from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
+from leadsman.testing.twins import SerialTwin
 
 __all__ = [
+    "Boiler",
     "Delivered",
     "Harness",
     "MemoryBroker",
@@ -29,6 +32,7 @@ __all__ = [
     "Outages",
     "PtyDevice",
     "Scripted",
+    "SerialTwin",
     "VirtualLoop",
     "fail",
     "garbage",
