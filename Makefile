@@ -14,7 +14,7 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 	@$(BIN)/leadsman demo $(ARGS)
 
 test: ## run all tests, those against real brokers and ports included
-	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd
+	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 

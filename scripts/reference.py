@@ -17,6 +17,9 @@ ADAPTERS = {
     "leadsman.adapters.metering": ("P1Framer", "SmlFramer", "MBusFramer", "ModbusRtuFramer", "modbus_request"),
     "leadsman.adapters.checksums": ("crc16_x25", "crc16_arc", "crc16_modbus", "sum8"),
     "leadsman.adapters.optolink": ("Optolink",),
+    "leadsman.adapters.ble": ("BleRadio", "BleDevice", "Advertisement", "checked_address"),
+    "leadsman.adapters.gatt": ("uuid_of", "unpack", "scaled", "sfloat", "float32"),
+    "leadsman.adapters.bthome": ("decode",),
 }
 WORDS = {
     "@app.telemetry and @app.periodic": ("leadsman.telemetry", "Words"),

@@ -21,9 +21,10 @@ from leadsman.testing.loop import VirtualLoop
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
-from leadsman.testing.twins import SerialTwin
+from leadsman.testing.twins import BleTwin, SerialTwin, TwinDevice
 
 __all__ = [
+    "BleTwin",
     "Boiler",
     "Delivered",
     "Harness",
@@ -33,6 +34,7 @@ __all__ = [
     "PtyDevice",
     "Scripted",
     "SerialTwin",
+    "TwinDevice",
     "VirtualLoop",
     "fail",
     "garbage",

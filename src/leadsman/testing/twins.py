@@ -5,11 +5,16 @@ around it (locks, timeouts, framing, errors) is that of the real one. One suite 
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Self
 
+from leadsman.adapters.ble import Advertisement, Backend, BleRadio, Heard, Link, checked_address
+from leadsman.adapters.gatt import uuid_of
 from leadsman.adapters.serial import Line, SerialPort
-from leadsman.errors import DeviceUnavailable
+from leadsman.errors import DeviceUnavailable, PermanentError
+
+ADVERTISING_INTERVAL = 0.2
+"""Seconds between two advertisements of a device in memory."""
 
 
 def _mute(data: bytes) -> bytes:
@@ -72,3 +77,144 @@ class _Wire(asyncio.Transport):
     def _heard(self, data: bytes) -> None:
         if self._line.lost is None:
             self._line.data_received(data)
+
+
+class TwinDevice:
+    """A Bluetooth device in memory. Its attributes may be changed at any time.
+
+    Args:
+        address: such as ``AA:BB:CC:DD:EE:FF``.
+        values: what its characteristics hold, by UUID: bytes, a function that gives them, or an exception to be raised.
+        name: that it advertises.
+        manufacturer: data by company identifier.
+        service_data: data by UUID.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        values: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        manufacturer: Mapping[int, bytes] | None = None,
+        service_data: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.address = checked_address(address)
+        self.values = {uuid_of(uuid): value for uuid, value in (values or {}).items()}
+        self.name = name
+        self.manufacturer = dict(manufacturer or {})
+        self.service_data = {uuid_of(uuid): data for uuid, data in (service_data or {}).items()}
+        self.silent = False
+        """Whether it is out of range: it neither advertises nor answers."""
+        self.refuses: Exception | None = None
+        """What connecting ends with."""
+        self.written: list[tuple[str, bytes]] = []
+        """What was written, in order."""
+        self.connections = 0
+        """How often somebody connected."""
+        self._heard: dict[str, Callable[[bytes], None]] = {}
+        self._lost: Callable[[], None] | None = None
+
+    def notify(self, characteristic: str, data: bytes) -> None:
+        """Tell whoever has subscribed."""
+        heard = self._heard.get(uuid_of(characteristic))
+        if heard is not None:
+            heard(data)
+
+    def hang_up(self) -> None:
+        """End the connection."""
+        lost, self._lost = self._lost, None
+        self._heard.clear()
+        if lost is not None:
+            lost()
+
+    def advertisement(self) -> Advertisement:
+        """What it says to everybody."""
+        return Advertisement(
+            self.address, self.name, -60, tuple(self.service_data), dict(self.manufacturer), dict(self.service_data)
+        )
+
+    async def connect(self, lost: Callable[[], None]) -> Self:
+        """Connect. This, and what follows, is called by the radio."""
+        if self.silent:
+            await asyncio.Event().wait()
+        if self.refuses is not None:
+            raise self.refuses
+        self.connections += 1
+        self._lost = lost
+        return self
+
+    async def read(self, uuid: str) -> bytes:
+        """What a characteristic holds."""
+        value = self._value(uuid, "reading")
+        value = value() if callable(value) else value
+        if self.silent:
+            await asyncio.Event().wait()
+        if isinstance(value, Exception):
+            raise value
+        return bytes(value)
+
+    async def write(self, uuid: str, data: bytes, response: bool | None) -> None:
+        """Remember what was written."""
+        self._value(uuid, "writing")
+        self.written.append((uuid, data))
+
+    async def subscribe(self, uuid: str, heard: Callable[[bytes], None]) -> None:
+        """Tell `heard` what `notify` is given."""
+        self._value(uuid, "subscribing to")
+        self._heard[uuid] = heard
+
+    async def unsubscribe(self, uuid: str) -> None:
+        """Tell it no longer."""
+        self._heard.pop(uuid, None)
+
+    async def disconnect(self) -> None:
+        """The radio hangs up."""
+        self._lost = None
+        self._heard.clear()
+
+    def _value(self, uuid: str, what: str) -> Any:
+        if uuid not in self.values:
+            raise PermanentError(f"{what} {uuid} of {self.address}: the device has no such characteristic")
+        return self.values[uuid]
+
+
+class BleTwin(BleRadio):
+    """A `BleRadio` with devices in memory.
+
+    Args:
+        devices: who is in the air.
+        options: as of `BleRadio`, such as ``find=``.
+    """
+
+    def __init__(self, *devices: TwinDevice, **options: Any) -> None:
+        super().__init__(**options)
+        self.devices = {device.address: device for device in devices}
+
+    def _made(self) -> Backend:
+        return _TwinBackend(self.devices)
+
+
+class _TwinBackend:
+    def __init__(self, devices: Mapping[str, TwinDevice]) -> None:
+        self._devices = devices
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self, heard: Heard) -> None:
+        async def advertise() -> None:
+            while True:
+                for device in self._devices.values():
+                    if not device.silent:
+                        heard(device.advertisement(), device)
+                await asyncio.sleep(ADVERTISING_INTERVAL)
+
+        self._task = asyncio.create_task(advertise())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> Link:
+        link: Link = await handle.connect(lost)
+        return link

@@ -1,0 +1,443 @@
+"""Real bleak over a real D-Bus, with GATT servers in the air; and the twin, which must do the same."""
+
+import asyncio
+import contextlib
+import time
+from types import SimpleNamespace
+
+import pytest
+from bumble.att import ATT_Error, ErrorCode
+from tests.system.bluez import Air, GattServer, Scripted
+
+from leadsman.adapters import bthome
+from leadsman.adapters.ble import BleRadio
+from leadsman.adapters.gatt import STANDARD, uuid_of
+from leadsman.errors import (
+    DeviceTimeout,
+    DeviceUnavailable,
+    InvalidType,
+    InvalidValue,
+    PermanentError,
+    TransientError,
+)
+from leadsman.resilience.failure import Failure
+from leadsman.testing import BleTwin, TwinDevice
+
+ADDRESS, OTHER = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
+RADON = "b42e01aa-ade7-11e4-89d3-123b93f75cba"
+VALUES = {"2a6e": b"\x66\x08", "2a6f": b"\x94\x11", RADON: b"\x2a\x00", "2a19": b"\x63"}
+
+
+@pytest.fixture(scope="module")
+def air():
+    with Air() as air:
+        yield air
+
+
+@pytest.fixture(autouse=True)
+def nobody_stays(air):
+    yield
+    for peer in list(air.peers.values()):
+        if isinstance(peer, GattServer):
+            air.call(peer.leave())
+    air.peers.clear()
+    air.call(air.daemon.forget_all())
+
+
+def on(radio, scenario):
+    """Run ``scenario(radio)``, and see that the loop was never blocked."""
+
+    async def run():
+        longest = 0.0
+
+        async def watch():
+            nonlocal longest
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0.005)
+                longest = max(longest, time.perf_counter() - before - 0.005)
+
+        async with radio:
+            watcher = asyncio.create_task(watch())
+            try:
+                return await scenario(radio)
+            finally:
+                watcher.cancel()
+                assert longest < 0.5, f"the event loop was blocked for {longest:.3f} s"
+
+    return asyncio.run(run())
+
+
+class TestBoth:
+    """What a real radio and its twin both do."""
+
+    @pytest.fixture(params=["real", "twin"])
+    def place(self, request, air):
+        """Put a device into the air: the radio that hears it, and how to make it do something."""
+
+        def put(values=VALUES, **said):
+            options = {"find": "2s", "connect": "2s", "timeout": "300ms"}
+            if request.param == "twin":
+                device = TwinDevice(ADDRESS, values, name="sensor", **said)
+
+                def refuse():
+                    device.refuses = DeviceUnavailable("busy")
+
+                def away():
+                    device.silent = True
+
+                return SimpleNamespace(
+                    radio=BleTwin(device, **options), notify=device.notify, hang_up=device.hang_up, refuse=refuse, away=away
+                )  # fmt: skip
+            device = air.place(Scripted(ADDRESS, "sensor", {"181a": values}, **said))
+
+            def notify(uuid, data):
+                air.loop.call_soon_threadsafe(device.record.notify, uuid, data)
+
+            def hang_up():
+                asyncio.run_coroutine_threadsafe(device.record.hang_up(), air.loop)
+
+            def refuse():
+                device.refuses = "Software caused connection abort"
+
+            def away():
+                device.silent = True
+                air.call(air.daemon.forget_all())
+
+            return SimpleNamespace(radio=BleRadio(**options), notify=notify, hang_up=hang_up, refuse=refuse, away=away)
+
+        return put
+
+    def test_characteristics_are_read_and_the_device_left(self, place):
+        async def scenario(radio):
+            first = await radio.read(ADDRESS, "2a6e", "2a6f", RADON)
+            assert [STANDARD["2a6e"].decode(first[0]), STANDARD["2a6f"].decode(first[1])] == [21.5, 45.0]
+            assert await radio.read(ADDRESS.lower(), "2a6e") == [b"\x66\x08"]
+
+        on(place().radio, scenario)
+
+    def test_a_characteristic_that_is_not_there_is_a_permanent_error(self, place):
+        async def scenario(radio):
+            with pytest.raises(PermanentError, match="no such characteristic"):
+                await radio.read(ADDRESS, "2a6d")
+
+        on(place().radio, scenario)
+
+    def test_notifications_come_in_order_until_the_device_hangs_up(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                got = []
+                heard = device.notifications("2a6e")
+                while not got or got[-1] != b"\x03":
+                    got.append(await anext(heard))
+                there.hang_up()
+                with pytest.raises(DeviceUnavailable, match="hung up"):
+                    await anext(heard)
+                with pytest.raises(DeviceUnavailable, match="hung up"):
+                    await device.read("2a6e")
+            return got
+
+        async def spoken(radio):
+            async def speak():
+                await asyncio.sleep(1.2)
+                for number in range(4):
+                    there.notify("2a6e", bytes((number,)))
+                    await asyncio.sleep(0.01)
+
+            speaking = asyncio.create_task(speak())
+            try:
+                return await scenario(radio)
+            finally:
+                await speaking
+
+        there = place()
+        assert on(there.radio, spoken) == [bytes((number,)) for number in range(4)]
+
+    def test_silence_is_a_timeout(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                with pytest.raises(DeviceTimeout, match="silent for 200ms"):
+                    await anext(device.notifications("2a6e", silence="200ms"))
+
+        on(place().radio, scenario)
+
+    def test_a_device_that_is_away_is_a_timeout_that_says_what_to_look_at(self, place):
+        async def scenario(radio):
+            await radio.read(ADDRESS, "2a6e")
+            there.away()
+            radio._known.clear()
+            with pytest.raises(DeviceTimeout, match="was not heard within 2s; is it in range, awake"):
+                await radio.read(ADDRESS, "2a6e")
+
+        there = place()
+        on(there.radio, scenario)
+
+    def test_a_device_that_refuses_is_unavailable(self, place):
+        async def scenario(radio):
+            there.refuse()
+            with pytest.raises((DeviceUnavailable, DeviceTimeout)):
+                await radio.read(ADDRESS, "2a6e")
+
+        there = place()
+        on(there.radio, scenario)
+
+    def test_advertisements_are_filtered(self, place):
+        async def scenario(radio):
+            for wanted in (
+                {"address": ADDRESS},
+                {"name": "sens*"},
+                {"service": "fcd2"},
+                {"manufacturer": 0x0334},
+                {"name": "sensor", "service": bthome.SERVICE, "every": "1m", "changed": True},
+            ):
+                advert = await asyncio.wait_for(anext(radio.advertisements(**wanted)), 2)
+                assert bthome.decode(advert.service_data[bthome.SERVICE]) == {"temperature": 25.06, "humidity": 50.55}
+            for unwanted in ({"name": "other"}, {"service": "181b"}, {"manufacturer": 1}, {"address": OTHER}):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(radio.advertisements(**unwanted)), 0.15)
+
+        said = {"manufacturer": {0x0334: b"abc"}, "service_data": {"fcd2": bytes.fromhex("4002ca0903bf13")}}
+        on(place(**said).radio, scenario)
+
+    def test_it_may_be_probed_reset_and_entered_again(self, place):
+        async def scenario(radio):
+            await radio.probe()
+            await radio.reset()
+            assert await radio.read(ADDRESS, "2a19") == [b"c"]
+
+        there = place()
+        on(there.radio, scenario)
+        on(there.radio, scenario)
+
+    def test_a_cancelled_session_gives_its_slot_back(self, place):
+        async def scenario(radio):
+            async def stay():
+                async with radio.session(ADDRESS):
+                    await asyncio.sleep(60)
+
+            for _ in range(2):
+                staying = asyncio.create_task(stay())
+                await asyncio.sleep(0.3)
+                staying.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await staying
+            assert await radio.read(ADDRESS, "2a19") == [b"c"]
+
+        on(place().radio, scenario)
+
+
+def test_a_real_gatt_server_is_read_within_a_third_of_a_second(air):
+    air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+
+    async def scenario(radio):
+        await radio.probe()
+        before = time.perf_counter()
+        assert len(await radio.read(ADDRESS, *VALUES)) == 4
+        return time.perf_counter() - before
+
+    assert on(BleRadio(), scenario) < 3  # benchmarks/ has the figure
+
+
+def test_two_hundred_notifications_over_the_air_come_in_order(air):
+    server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device, contextlib.aclosing(device.notifications("2a6e")) as heard:
+            first = asyncio.create_task(anext(heard))
+            await asyncio.sleep(0.3)
+
+            async def speak():
+                for number in range(200):
+                    await server.notify("2a6e", number.to_bytes(2, "little"))
+
+            await asyncio.to_thread(air.call, speak())
+            return [await first] + [await anext(heard) for _ in range(199)]
+
+    assert on(BleRadio(), scenario) == [number.to_bytes(2, "little") for number in range(200)]
+
+
+def test_att_errors_say_whether_another_attempt_is_worth_it(air):
+    def denied():
+        raise ATT_Error(ErrorCode.READ_NOT_PERMITTED)
+
+    def unlikely():
+        raise ATT_Error(ErrorCode.UNLIKELY_ERROR)
+
+    air.place(GattServer(ADDRESS, "wave", {"181a": {"2a6e": denied, "2a6f": unlikely}}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device:
+            with pytest.raises(PermanentError) as permanent:
+                await device.read("2a6e")
+            with pytest.raises(TransientError) as passing:
+                await device.read("2a6f")
+        assert Failure(permanent.value).get("gatt-code") == 2
+        assert Failure(passing.value).get("gatt-code") == 14
+
+    on(BleRadio(), scenario)
+
+
+def test_what_is_written_arrives(air):
+    server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device:
+            await device.write("2a6e", b"\x01\x02", response=True)
+
+    on(BleRadio(), scenario)
+    assert server.written == [("2a6e", b"\x01\x02")]
+
+
+def test_a_device_that_hangs_up_or_walks_away_is_read_again_when_it_is_back(air):
+    server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device:
+            await device.read("2a6e")
+            await asyncio.to_thread(air.call, server.hang_up())
+            await asyncio.sleep(0.1)
+            with pytest.raises(DeviceUnavailable):
+                await device.read("2a6e")
+        assert await radio.read(ADDRESS, "2a6e") == [b"\x66\x08"]
+
+    on(BleRadio(find="3s"), scenario)
+
+
+def test_a_slow_answer_is_a_timeout_and_the_next_session_unharmed(air):
+    peer = air.place(Scripted(ADDRESS, "slow", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device:
+            peer.delay = 2.0
+            with pytest.raises(DeviceTimeout, match="reading 2a6e of F0:11:22:33:44:55 took longer than 200ms"):
+                await device.read("2a6e", "200ms")
+            peer.delay = 0.0
+        assert await radio.read(ADDRESS, "2a6e") == [b"\x66\x08"]
+
+    on(BleRadio(), scenario)
+
+
+@pytest.mark.parametrize("fault", ["hangs", "aborts", "never resolves"])
+def test_a_connection_that_does_not_come_about_ends_in_time(air, fault):
+    peer = air.place(Scripted(ADDRESS, "stubborn", {"181a": VALUES}))
+    peer.delay = 30.0 if fault == "hangs" else 0.0
+    peer.refuses = "le-connection-abort-by-local" if fault == "aborts" else None
+    peer.resolves = fault != "never resolves"
+
+    async def scenario(radio):
+        before = time.perf_counter()
+        with pytest.raises((DeviceTimeout, DeviceUnavailable)):
+            await radio.read(ADDRESS, "2a6e")
+        assert time.perf_counter() - before < 6
+        peer.delay, peer.refuses, peer.resolves = 0.0, None, True
+        assert await radio.read(ADDRESS, "2a6e") == [b"\x66\x08"]
+
+    on(BleRadio(connect="1s"), scenario)
+
+
+def test_a_bluetooth_service_that_dies_is_noticed_and_used_again_once_it_is_back(air):
+    air.place(Scripted(ADDRESS, "sensor", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as device:
+            listening = asyncio.create_task(anext(device.notifications("2a6e", silence="500ms")))
+            await asyncio.sleep(0.2)
+            await asyncio.to_thread(air.call, air.daemon.stop())
+            with pytest.raises((DeviceTimeout, DeviceUnavailable)):
+                await listening
+            with pytest.raises((DeviceTimeout, DeviceUnavailable)):
+                await device.read("2a6e", "500ms")
+        with pytest.raises((DeviceTimeout, DeviceUnavailable)):
+            await radio.read(ADDRESS, "2a6e")
+        await asyncio.to_thread(air.restart_daemon)
+        assert await radio.read(ADDRESS, "2a6e") == [b"\x66\x08"]
+
+    on(BleRadio(find="1s", connect="1s"), scenario)
+
+
+def test_a_scanner_that_went_deaf_is_started_anew(air):
+    peer = air.place(Scripted(ADDRESS, "sensor", {"181a": VALUES}))
+
+    async def scenario(radio):
+        async with contextlib.aclosing(radio.advertisements()) as adverts:
+            await anext(adverts)
+            await asyncio.to_thread(air.call, air.daemon.stop())
+            await asyncio.to_thread(air.restart_daemon)
+            while True:
+                advert = await asyncio.wait_for(anext(adverts), 3)
+                if advert.rssi == peer.rssi:
+                    return
+
+    peer.rssi = -42
+    on(BleRadio(silence="300ms", find="1s"), scenario)
+
+
+def test_an_adapter_that_is_off_says_how_to_switch_it_on(air):
+    async def scenario(radio):
+        for step in (radio.probe(), radio.read(ADDRESS, "2a6e"), anext(radio.advertisements())):
+            with pytest.raises(DeviceUnavailable, match="bluetoothctl power on"):
+                await step
+
+    air.call(air.daemon.power(False))
+    try:
+        on(BleRadio(), scenario)
+    finally:
+        air.call(air.daemon.power(True))
+
+
+def test_without_a_bus_it_says_so(monkeypatch):
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere/bus")
+
+    async def scenario(radio):
+        with pytest.raises(DeviceUnavailable, match="is bluetoothd running"):
+            await radio.probe()
+
+    on(BleRadio(), scenario)
+
+
+def test_a_passive_scan_hears_too(air):
+    air.place(Scripted(ADDRESS, "sensor", {"181a": VALUES}))
+
+    async def scenario(radio):
+        assert (await asyncio.wait_for(anext(radio.advertisements()), 3)).address == ADDRESS
+
+    on(BleRadio(passive=True), scenario)
+
+
+def test_devices_take_turns_and_none_is_left_out(air):
+    for number in range(4):
+        air.place(Scripted(f"F0:11:22:33:44:5{number}", f"s{number}", {"181a": {"2a6e": bytes((number, 0))}}))
+
+    async def scenario(radio):
+        read = [radio.read(f"F0:11:22:33:44:5{number}", "2a6e") for number in range(4)]
+        return [data for (data,) in await asyncio.gather(*read)]
+
+    assert on(BleRadio(connections=2), scenario) == [bytes((number, 0)) for number in range(4)]
+
+
+@pytest.mark.parametrize("address", ["AA:BB", "", "ZZ:BB:CC:DD:EE:FF", "AABBCCDDEEFF", "AA:BB:CC:DD:EE\n\x1b[31m:FF"])
+def test_what_is_no_address_is_a_named_error(address):
+    async def scenario(radio):
+        with pytest.raises(InvalidValue, match="no Bluetooth address"):
+            await radio.read(address, "2a6e")
+
+    on(BleTwin(), scenario)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: BleRadio(5), InvalidType),
+        (lambda: BleRadio(connections=0), InvalidValue),
+        (lambda: BleRadio(connections=True), InvalidType),
+        (lambda: BleRadio(find="soon"), InvalidValue),
+        (lambda: BleRadio(timeout=-1), InvalidValue),
+        (lambda: TwinDevice("x"), InvalidValue),
+        (lambda: TwinDevice(5), InvalidType),
+        (lambda: uuid_of("2a6"), InvalidValue),
+        (lambda: uuid_of(None), InvalidType),
+    ],
+)
+def test_a_wrong_argument_is_refused(make, error):
+    with pytest.raises(error):
+        make()
