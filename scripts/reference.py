@@ -20,6 +20,8 @@ ADAPTERS = {
     "leadsman.adapters.ble": ("BleRadio", "BleDevice", "Advertisement", "checked_address"),
     "leadsman.adapters.gatt": ("uuid_of", "unpack", "scaled", "sfloat", "float32"),
     "leadsman.adapters.bthome": ("decode",),
+    "leadsman.adapters.caldav": ("CalDav",),
+    "leadsman.adapters.occurrences": ("Event",),
 }
 WORDS = {
     "@app.telemetry and @app.periodic": ("leadsman.telemetry", "Words"),

@@ -14,6 +14,8 @@ Public, and what leadsman's own tests stand on. Nothing of it is imported when a
 Fixtures come with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from leadsman.testing.broker import Delivered, MemoryBroker
 from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
 from leadsman.testing.harness import Harness
@@ -23,9 +25,13 @@ from leadsman.testing.optolink import Boiler
 from leadsman.testing.pty import PtyDevice
 from leadsman.testing.twins import BleTwin, SerialTwin, TwinDevice
 
+if TYPE_CHECKING:
+    from leadsman.testing.calendars import CalDavTwin
+
 __all__ = [
     "BleTwin",
     "Boiler",
+    "CalDavTwin",
     "Delivered",
     "Harness",
     "MemoryBroker",
@@ -40,3 +46,11 @@ __all__ = [
     "garbage",
     "hang",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "CalDavTwin":
+        raise AttributeError(f"module 'leadsman.testing' has no attribute {name!r}")
+    from leadsman.testing.calendars import CalDavTwin  # needs leadsman[caldav]
+
+    return CalDavTwin

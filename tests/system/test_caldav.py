@@ -1,0 +1,326 @@
+"""The real client on a real server, with faults in between; and the twin, which must do the same."""
+
+import asyncio
+import contextlib
+import time
+from datetime import date, datetime
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import pytest
+from tests.system.dav import Proxy, Radicale, event
+
+from leadsman.adapters.caldav import CalDav
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue, PermanentError
+from leadsman.resilience.failure import RetryRequested
+from leadsman.testing import CalDavTwin
+
+BERLIN = ZoneInfo("Europe/Berlin")
+FIRST = date(2026, 10, 23)
+EVENTS = {
+    "meeting": [
+        "SUMMARY:Meeting",
+        "DTSTART;TZID=Europe/Berlin:20261023T090000",
+        "DTEND;TZID=Europe/Berlin:20261023T100000",
+    ],
+    "bins": ["SUMMARY:Paper bin ", "DTSTART;VALUE=DATE:20261026", "DTEND;VALUE=DATE:20261027"],
+    "heating": [
+        "SUMMARY:Heating",
+        "DTSTART;TZID=Europe/Berlin:20261019T063000",
+        "RRULE:FREQ=DAILY;COUNT=12",
+        "EXDATE;TZID=Europe/Berlin:20261024T063000",
+    ],
+    "utc": ["SUMMARY:Call", "DTSTART:20261024T220000Z", "DURATION:PT30M", "LOCATION:Lisbon"],
+    "floating": ["SUMMARY:Lunch", "DTSTART:20261024T120000", "DTEND:20261024T130000"],
+    "off": ["SUMMARY:Called off", "DTSTART;VALUE=DATE:20261024", "STATUS:CANCELLED"],
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with Radicale() as radicale:
+        radicale.calendar("home", "Home & bins")
+        for uid, lines in EVENTS.items():
+            radicale.add("home", uid, *lines)
+        yield radicale
+
+
+@pytest.fixture
+def proxy(server):
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+def on(calendars, scenario, longest_block=0.25):
+    """Run ``scenario(calendars)``, and see that the loop was never blocked."""
+
+    async def run():
+        longest = 0.0
+
+        async def watch():
+            nonlocal longest
+            while True:
+                before = time.perf_counter()
+                await asyncio.sleep(0.002)
+                longest = max(longest, time.perf_counter() - before - 0.002)
+
+        async with calendars:
+            watcher = asyncio.create_task(watch())
+            try:
+                return await scenario(calendars)
+            finally:
+                watcher.cancel()
+                assert longest < longest_block, f"the event loop was blocked for {longest:.3f} s"
+
+    return asyncio.run(run())
+
+
+class TestBoth:
+    """What the real adapter and its twin both do."""
+
+    @pytest.fixture(params=["real", "twin"])
+    def there(self, request, server):
+        if request.param == "twin":
+            texts = {"Home & bins": [event(uid, *lines) for uid, lines in EVENTS.items()]}
+            twin = CalDavTwin(texts, zone="Europe/Berlin")
+            yield SimpleNamespace(
+                adapter=twin,
+                add=lambda uid, *lines: texts_of(twin).append(event(uid, *lines)),
+                remove=lambda uid: texts_of(twin).pop(),
+                asked=lambda: twin._store.searches,
+            )
+        else:
+            with Proxy(server.port) as proxy:
+                adapter = CalDav(proxy.url, "ann", "secret", zone="Europe/Berlin", timeout=5)
+                yield SimpleNamespace(
+                    adapter=adapter,
+                    add=lambda uid, *lines: server.add("home", uid, *lines),
+                    remove=lambda uid: server.remove("home", uid),
+                    asked=lambda: proxy.asked.count("REPORT"),
+                )
+
+    def test_what_takes_place_comes_in_order_with_days_moments_and_floating_times_apart(self, there):
+        found = on(there.adapter, lambda calendars: calendars.events("Home & bins", start=FIRST, days=5))
+
+        assert [(each.summary, each.start, each.all_day) for each in found] == [
+            ("Heating", datetime(2026, 10, 23, 6, 30, tzinfo=BERLIN), False),
+            ("Meeting", datetime(2026, 10, 23, 9, 0, tzinfo=BERLIN), False),
+            ("Lunch", datetime(2026, 10, 24, 12, 0), False),
+            ("Call", datetime(2026, 10, 25, 0, 0, tzinfo=BERLIN), False),
+            ("Heating", datetime(2026, 10, 25, 6, 30, tzinfo=BERLIN), False),
+            ("Paper bin", date(2026, 10, 26), True),
+            ("Heating", datetime(2026, 10, 26, 6, 30, tzinfo=BERLIN), False),
+            ("Heating", datetime(2026, 10, 27, 6, 30, tzinfo=BERLIN), False),
+        ]
+        assert found[2].start.tzinfo is None
+        assert found[3].location == "Lisbon"
+        assert found[5].end == date(2026, 10, 27)
+        assert found[4].start.utcoffset().total_seconds() == 3600  # after the clocks went back
+
+    def test_only_what_changed_is_asked_for_again(self, there):
+        async def scenario(calendars):
+            async def titles():
+                return {each.summary for each in await calendars.events("Home & bins", start=FIRST, days=5)}
+
+            assert "New" not in await titles()
+            before = there.asked()
+            assert "New" not in await titles()
+            assert there.asked() - before <= 1
+            await asyncio.to_thread(there.add, "new", "SUMMARY:New", "DTSTART;VALUE=DATE:20261025")
+            assert "New" in await titles()
+            await asyncio.to_thread(there.remove, "new")
+            assert "New" not in await titles()
+
+        on(there.adapter, scenario)
+
+    def test_calendars_have_names(self, there):
+        assert on(there.adapter, lambda calendars: calendars.calendars()) == ["Home & bins"]
+
+    def test_a_calendar_that_is_not_there_is_a_permanent_error(self, there):
+        with pytest.raises(PermanentError, match="no calendar 'Hom & bins'; did you mean 'Home & bins'"):
+            on(there.adapter, lambda calendars: calendars.events("Hom & bins"))
+
+    def test_it_may_be_probed_reset_and_entered_again(self, there):
+        async def scenario(calendars):
+            await calendars.probe()
+            await calendars.reset()
+            return await calendars.events("Home & bins", start=FIRST, days=1)
+
+        assert len(on(there.adapter, scenario)) == len(on(there.adapter, scenario)) == 2
+
+    def test_a_wrong_question_is_refused(self, there):
+        for words in ({"days": 0}, {"days": True}, {"days": 10**6}, {"zone": "Europe/Berln"}):
+            with pytest.raises(InvalidValue):
+                on(there.adapter, lambda calendars, words=words: calendars.events("Home & bins", **words))
+
+
+def texts_of(twin):
+    return twin.texts["Home & bins"]
+
+
+def client(url, **options):
+    return CalDav(url, "ann", "secret", **{"zone": "Europe/Berlin", "timeout": 1.0, **options})
+
+
+def ask(calendars):
+    return calendars.events("ann/home/", start=FIRST, days=5)
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (401, PermanentError, "check username, password"),
+        (404, PermanentError, "check url and calendar"),
+        (500, DeviceUnavailable, "asking for"),
+        (429, RetryRequested, "asks for a rest"),
+        (503, RetryRequested, "asks for a rest"),
+        ("html", GarbledData, "maybe a web page"),
+        ("cut", DeviceUnavailable, "asking for"),
+        ("hang", DeviceTimeout, "no answer in time|took longer"),
+        ("drip", DeviceTimeout, "took longer than 3s"),
+        (b"\x00\xff not XML", GarbledData, "no calendar"),
+        (b"<?xml version='1.0'?><a>" + b"x" * 20_000_000 + b"</a>", GarbledData, "longer than 16 MiB"),
+    ],
+    ids=["401", "404", "500", "429", "503", "html", "cut", "hang", "drip", "noise", "endless"],
+)
+def test_what_a_server_does_wrong_is_a_named_error_and_the_next_call_unharmed(proxy, fault, error, message):
+    async def scenario(calendars):
+        proxy.fault = fault
+        before = time.perf_counter()
+        with pytest.raises(error, match=message) as raised:
+            await ask(calendars)
+        assert time.perf_counter() - before < 6
+        if error is RetryRequested:
+            assert raised.value.delay == 120
+        assert "secret" not in str(raised.value)
+        proxy.fault = None
+        assert len(await ask(calendars)) == 8
+
+    on(client(proxy.url), scenario)
+
+
+def test_an_xml_bomb_costs_neither_time_nor_memory(proxy):
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+    bomb = f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY l0 "ha">{laughs}]><multistatus xmlns="DAV:">&l9;</multistatus>'
+
+    async def scenario(calendars):
+        proxy.fault = bomb.encode()
+        before = time.perf_counter()
+        with contextlib.suppress(GarbledData, DeviceUnavailable):
+            await ask(calendars)
+        assert time.perf_counter() - before < 3
+
+    on(client(proxy.url), scenario)
+
+
+def multistatus(*texts):
+    answers = "".join(
+        f"<response><href>/ann/home/{n}.ics</href><propstat><prop><getetag>1</getetag>"
+        f"<C:calendar-data><![CDATA[{text}]]></C:calendar-data></prop><status>HTTP/1.1 200 OK</status></propstat></response>"
+        for n, text in enumerate(texts)
+    )
+    return f'<?xml version="1.0"?><multistatus xmlns="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">{answers}</multistatus>'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("DTSTART:20260101T000000Z", "RRULE:FREQ=SECONDLY;UNTIL=21260101T000000Z"),
+        ("DTSTART:20260101T000000Z", "RRULE:FREQ=HOURLY;BYMINUTE=" + ",".join(map(str, range(60)))),
+        ("DTSTART:20260101T000000Z", "RRULE:FREQ=EVERSO"),
+        ("DTSTART:not a date",),
+        ("SUMMARY:no start",),
+    ],
+    ids=["every second", "every minute by the hour", "no frequency", "no date", "no start"],
+)
+def test_an_event_that_is_a_bomb_or_makes_no_sense_costs_only_itself(proxy, caplog, lines):
+    good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261025")
+
+    async def scenario(calendars):
+        proxy.fault = multistatus(event("bad", *lines), good).encode()
+        before = time.perf_counter()
+        found = await ask(calendars)
+        assert time.perf_counter() - before < 3
+        return [each.summary for each in found]
+
+    assert on(client(proxy.url), scenario) == ["Good"]
+
+
+def test_three_hundred_weekly_series_are_expanded_beside_the_loop(proxy):
+    texts = [
+        event(
+            f"s{n}",
+            f"SUMMARY:{n}",
+            f"DTSTART:2026{1 + n % 9:02d}{1 + n % 28:02d}T100000Z",
+            "RRULE:FREQ=WEEKLY;COUNT=60",
+        )
+        for n in range(300)
+    ]
+
+    async def scenario(calendars):
+        proxy.fault = multistatus(*texts).encode()
+        return await ask(calendars)
+
+    assert len(on(client(proxy.url, timeout=10), scenario)) > 150  # benchmarks/ has how long the loop was blocked
+
+
+def test_a_password_may_be_in_a_file_and_is_read_anew(server, tmp_path):
+    file = tmp_path / "password"
+    file.write_text("wrong\n")
+
+    async def scenario(calendars):
+        with pytest.raises(PermanentError, match="check username, password"):
+            await ask(calendars)
+        file.write_text("secret\n")
+        return await ask(calendars)
+
+    calendars = CalDav(f"http://127.0.0.1:{server.port}", "ann", password_file=file, zone="Europe/Berlin")
+    assert len(on(calendars, scenario)) == 8
+
+
+def test_a_bearer_token_is_sent(proxy):
+    seen = []
+    answer = proxy.answer
+    proxy.answer = lambda handler, body: (seen.append(handler.headers["Authorization"]), answer(handler, body))
+
+    async def scenario(calendars):
+        with pytest.raises(PermanentError):
+            await ask(calendars)
+
+    on(CalDav(proxy.url, token="abc"), scenario)
+    assert "Bearer abc" in seen
+
+
+def test_a_server_that_is_not_there_is_unavailable():
+    with pytest.raises(DeviceUnavailable, match="asking for"):
+        on(client("http://127.0.0.1:9"), ask)
+
+
+def test_a_cancelled_call_leaves_the_next_one_unharmed(proxy):
+    async def scenario(calendars):
+        proxy.fault = "hang"
+        asking = asyncio.create_task(ask(calendars))
+        await asyncio.sleep(0.2)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        proxy.fault = None
+        assert len(await ask(calendars)) == 8
+
+    on(client(proxy.url), scenario)
+
+
+@pytest.mark.parametrize(
+    ("make", "error"),
+    [
+        (lambda: CalDav("cloud.example"), InvalidValue),
+        (lambda: CalDav("ftp://cloud.example"), InvalidValue),
+        (lambda: CalDav(5), InvalidType),
+        (lambda: CalDav("https://c.example", password="a", token="b"), InvalidValue),
+        (lambda: CalDav("https://c.example", zone="Berlin"), InvalidValue),
+        (lambda: CalDav("https://c.example", timeout="soon"), InvalidValue),
+    ],
+)
+def test_a_wrong_argument_is_refused(make, error):
+    with pytest.raises(error):
+        make()
