@@ -36,6 +36,8 @@ class AttemptFailed(NamedTuple):
     since: float
     outage: float
     circuit: str
+    requested: bool = False
+    """Whether the handler asked for another attempt itself, which is no failure."""
 
 
 LONG = 60.0
@@ -45,7 +47,7 @@ one would else hide an outage of hours."""
 
 def long_failing(event: AttemptFailed) -> bool:
     """Whether a call is repeated that has failed for so long that it is told."""
-    return event.delay is not None and event.at - event.since >= LONG
+    return event.delay is not None and not event.requested and event.at - event.since >= LONG
 
 
 class PollFailed(NamedTuple):

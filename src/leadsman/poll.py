@@ -265,6 +265,7 @@ class Poller:
             return
         if poll.busy:
             self._missed(poll, now, 1)
+            poll.execution.horizon = self._horizon(poll, now)  # retries of the poll under way go on in its place
         elif not poll.execution.admit():
             if now >= poll.execution.deferred_until:
                 self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))

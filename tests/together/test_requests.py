@@ -67,6 +67,15 @@ def test_a_request_beyond_the_next_poll_defers_the_polls_until_then(harness):
     assert app.statuses("d") == ["starting", "ok"]
 
 
+def test_requests_that_go_on_for_minutes_are_no_outage_either(harness):
+    app = harness(app_with(Scripted(fail(20, RetryRequested("30s")), {"t": 21.5})))
+
+    app.run("20m")
+
+    assert app.errors("d") == []
+    assert app.states("d") == [{"t": 21.5}]
+
+
 def test_requests_are_neutral_for_the_breaker(harness):
     sensor = Scripted(asked(20, "2m"), READING)
     app = harness(app_with(sensor, interval="1m", stale_after="10h", circuit_breaker=CircuitBreaker(1)))

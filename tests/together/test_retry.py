@@ -212,6 +212,16 @@ def test_a_handler_that_hangs_is_failed_at_its_timeout_and_retried(harness):
     assert app.states("d") == [READING]
 
 
+def test_a_call_that_runs_past_the_next_poll_is_retried_in_its_place(harness):
+    """Else the poll that it swallowed would cost a whole interval more."""
+    sensor = Scripted(hang(), READING)
+    app = harness(app_with(sensor, interval="10m", timeout="10m", retry=1))
+
+    app.run("11m")
+
+    assert app.states("d") == [READING]
+
+
 def test_a_hang_is_visible_after_its_timeout_not_after_hours(harness):
     app = harness(app_with(Scripted(READING, hang()), interval="25m"))
 

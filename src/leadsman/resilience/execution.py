@@ -145,7 +145,7 @@ class Execution:
 
     __slots__ = (
         "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_slow", "_streak", "_task", "_ties",
-        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "name",
+        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "horizon", "name",
         "resumes_at", "rules",
     )  # fmt: skip
 
@@ -170,6 +170,9 @@ class Execution:
         """No cycle is admitted before it, because the device asked for that; monotonic seconds."""
         self.resumes_at = -math.inf
         """When the attempt comes that is waited for, monotonic seconds."""
+        self.horizon = math.inf
+        """When the next poll is due, monotonic seconds: a retry at or after it is dropped. Later, if that poll was missed because
+        a call of this one was under way."""
         self.gave_up = ""
         """Why the last cycle that failed was not repeated."""
         self._call = call
@@ -312,10 +315,11 @@ class Execution:
             Exception: what the last call raised, once no more retries are due.
             CancelledError: passed through, also when the handler's clean-up turned it into something else.
         """
+        self.horizon = horizon
         try:
             result = await self._guarded()
         except Exception as error:
-            return await self._recover(error, horizon)
+            return await self._recover(error)
         except BaseException:
             self._settle(Outcome.ABANDONED)
             raise
@@ -325,7 +329,7 @@ class Execution:
             self.succeed()
         return result
 
-    async def _recover(self, error: Exception, horizon: float) -> Any:
+    async def _recover(self, error: Exception) -> Any:
         self.attempts = 1
         self._calm = False
         clock, streak, policy = self._world.clock, self._streak, self._policy()
@@ -337,7 +341,7 @@ class Execution:
             self._streak = streak._replace(policy=policy, state=policy.start(), cycle=streak.cycle + 1)
         try:
             while True:
-                verdict = self._judge(error, horizon)
+                verdict = self._judge(error)
                 if isinstance(verdict, GiveUp):
                     raise error
                 error.__traceback__ = (
@@ -363,7 +367,7 @@ class Execution:
                 return policy
         return self.rules.policy
 
-    def _judge(self, error: Exception, horizon: float) -> Verdict:
+    def _judge(self, error: Exception) -> Verdict:
         task = asyncio.current_task()
         if task is not None and task.cancelling():  # clean-up in the handler must not turn a cancellation into a retry
             raise asyncio.CancelledError from error
@@ -371,19 +375,20 @@ class Execution:
             self._abandoned = False
             raise Abandoned("it ended at last, after it was abandoned") from error
         clock, now = self._world.clock, self._world.clock.monotonic()
-        verdict = self._verdict(error, now, horizon)
+        verdict = self._verdict(error, now)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up = reason
         streak = self._streak
         assert streak is not None  # made by _recover
         circuit = breaker.name_of(self._circuit)
         event = AttemptFailed(
-            self.name, now, clock.wall(), error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit
+            self.name, now, clock.wall(), error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit,
+            isinstance(error, RetryRequested),
         )  # fmt: skip
         self._world.events.emit(event)
         return verdict
 
-    def _verdict(self, error: Exception, now: float, horizon: float) -> Verdict:
+    def _verdict(self, error: Exception, now: float) -> Verdict:
         streak = self._streak
         assert streak is not None  # made by _recover
         asked = error.delay if isinstance(error, RetryRequested) else None
@@ -408,7 +413,7 @@ class Execution:
         if isinstance(verdict, GiveUp):
             self._streak = streak._replace(state=state)
             return verdict
-        if now + verdict.delay >= horizon:
+        if now + verdict.delay >= self.horizon:
             if asked is None:
                 return GiveUp("next-poll")
             self._streak = streak._replace(state=state)  # the wait is kept, so it counts
