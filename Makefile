@@ -16,7 +16,7 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 test: ## run all tests, those against real brokers and ports included
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 check: ## formatting, lint, types, the rule that imports go down, and the generated reference
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench

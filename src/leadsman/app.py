@@ -65,6 +65,8 @@ class App(Registrar):
         lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
         keep_state: remember over a restart how devices fail: streaks, budgets, circuits, deferrals, holds and the trace. In one
             file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see `leadsman.state`.
+        twins: makes, of the settings, adapters without hardware, such as `leadsman.testing.SerialTwin`, for `rehearse` and
+            ``--dry-run``: one for each adapter, of its type, and under its name where they have names.
 
     Raises:
         ConfigurationError: something of it is wrong; the message says what to write.
@@ -83,6 +85,7 @@ class App(Registrar):
         settings: "type[BaseModel] | BaseModel | None" = None,
         lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
         keep_state: bool = False,
+        twins: Callable[[Any], Adapters] | None = None,
     ) -> None:
         self.name = check_name(name)
         self.version = _text(version, "version")
@@ -107,6 +110,9 @@ class App(Registrar):
         if not isinstance(keep_state, bool):
             raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
         self._keep_state = keep_state
+        if not (twins is None or callable(twins)):
+            raise InvalidType(f"twins is {twins!r}; write a function of the settings that makes them")
+        self._twins = twins
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._trace: Trace | None = None
@@ -170,6 +176,26 @@ class App(Registrar):
         if self._catalogue is not None:
             for name, telemetry in self.telemetries.items():
                 self.telemetries[name] = decided(telemetry, self._catalogue)
+
+    def rehearse(self) -> None:
+        """Take twins instead of the adapters, from now on. Loads the settings, if nobody has before.
+
+        Raises:
+            InvalidValue: the app has no twins, or not one for each adapter.
+        """
+        if self._twins is None:
+            raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
+        self.load()
+        settings = None if self._loaded is None else self._loaded.settings
+        left = list(slots_of(_asked("twins", self._twins, settings)))
+        for slot in self._slots:
+            twin = next((each for each in left if each.name == slot.name and each.fits(type(slot.adapter))), None)
+            if twin is None:
+                raise InvalidValue(
+                    f"twins has none for {slot.label}; it is of its type, and has its name if it has one"
+                )
+            slot.adapter = twin.adapter
+            left.remove(twin)
 
     def retry_policy(
         self, name: str, policy: Policy, *, priority: int = 0, predicate: "Predicate | bool" = True

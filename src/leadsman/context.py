@@ -45,6 +45,19 @@ class Context:
         """A dict that survives a restart; see `leadsman.store`."""
         return self._stores.of(self.name)
 
+    def now(self, zone: str | tzinfo | None = None) -> datetime:
+        """The time that it is, aware, by the app's clock: in tests the virtual one.
+
+        Args:
+            zone: such as ``"Europe/Berlin"``; None for the host's.
+
+        Raises:
+            InvalidValue, InvalidType: there is no such zone.
+        """
+        return datetime.fromtimestamp(
+            self._mail.world.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
+        )
+
     async def sleep(self, duration: Duration) -> None:
         """Sleep. The end of the app, and the handler's timeout, cut it short with `CancelledError`: let it pass."""
         await self._mail.world.timers.sleep(seconds(duration))

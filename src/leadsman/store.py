@@ -48,6 +48,7 @@ class Store(MutableMapping[str, Any]):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()  # plain handlers live in threads
+        self._writing = threading.Lock()
         self._values: dict[str, Any] = _read(path)
         self._written = _encoded(self._values)
         self._told = False
@@ -80,8 +81,12 @@ class Store(MutableMapping[str, Any]):
         return f"Store({self._values!r})"
 
     def save(self) -> None:
-        """Write it, if it differs from what is written. Blocks; never raises, neither for want of a disk nor for what a
-        handler put into a value: it is told once, and tried again the next time."""
+        """Write it now, if it differs from what is written. Blocks: ``await asyncio.to_thread(context.store.save)``. Never raises,
+        neither for want of a disk nor for what a handler put into a value: it is told once, and tried again the next time."""
+        with self._writing:
+            self._save()
+
+    def _save(self) -> None:
         try:
             with self._lock:
                 self.changed = False

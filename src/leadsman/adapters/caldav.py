@@ -126,6 +126,10 @@ class CalDav:
         self._known.clear()
         self._renew()
 
+    def today(self) -> date:
+        """The day that it is, in the adapter's zone."""
+        return _day(self._local())
+
     async def calendars(self) -> list[str]:
         """The names of the user's calendars. Raises as `events`."""
         async with self._lock:
@@ -150,8 +154,7 @@ class CalDav:
         if type(days) is not int or not 1 <= days <= MOST_DAYS:
             raise InvalidValue(f"days is {days!r}; it is 1 to {MOST_DAYS}")
         where = self._local() if zone is None else _checked_zone(zone)
-        now = system_clock(asyncio.get_running_loop()).wall()
-        first = datetime.fromtimestamp(now, where).date() if start is None else start
+        first = _day(where) if start is None else start
         async with self._lock:
             known = await self._in_thread(lambda: self._looked(calendar, first, first + timedelta(days=days), where))
             return await self._in_thread(lambda: occurrences(known.texts, first, first + timedelta(days=days), where))
@@ -197,6 +200,10 @@ class CalDav:
 
     def _made(self) -> Asked:
         return Client(self._access)
+
+
+def _day(zone: tzinfo) -> date:
+    return datetime.fromtimestamp(system_clock(asyncio.get_running_loop()).wall(), zone).date()
 
 
 def _checked_url(url: object) -> str:

@@ -24,7 +24,10 @@ FOUND = 1
 
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
-    _loaded(options).run(log_level=options.log_level, log_format=options.log_format)
+    app = _loaded(options)
+    if options.dry_run:
+        app.rehearse()
+    app.run(log_level=options.log_level, log_format=options.log_format)
     return 0
 
 
@@ -200,7 +203,7 @@ def _running(options: argparse.Namespace, app: App | None) -> tuple[Broker, str]
 
 
 def _where(options: argparse.Namespace) -> Where:
-    flags = {}
+    flags = dict(getattr(options, "given", {}))
     for assignment in options.set:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
@@ -212,8 +215,12 @@ def _where(options: argparse.Namespace) -> Where:
 
 
 def _loaded(options: argparse.Namespace) -> App:
-    from leadsman.cli.target import load_target
+    app: App
+    if isinstance(options.target, App):
+        app = options.target
+    else:
+        from leadsman.cli.target import load_target
 
-    app = load_target(options.target)
+        app = load_target(options.target)
     app.load(_where(options))
     return app

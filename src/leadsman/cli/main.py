@@ -32,13 +32,17 @@ CODES = """exit codes:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
-    options = parser().parse_args(arguments)
+    return done(parser().parse_args(arguments), "leadsman")
+
+
+def done(options: argparse.Namespace, name: str) -> int:
+    """Do what was typed."""
     run: Callable[[argparse.Namespace], int] = options.run
     try:
         return run(options)
     except LeadsmanError as error:
         for line in str(error).splitlines():
-            print(f"leadsman: {line}", file=sys.stderr)
+            print(f"{name}: {line}", file=sys.stderr)
         return CONFIG if isinstance(error, ConfigurationError) else FAILED
     except BrokenPipeError:  # whoever read has seen enough
         sys.stderr.close()
@@ -81,6 +85,11 @@ def _command(subparsers: "_Subparsers", name: str, short: str, long: str, epilog
 def _add_target(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
     words = "the app, such as house:app; a module or file with one app will do"
     parser.add_argument("target", metavar="MODULE:APP", nargs="?" if optional else None, help=words)
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Where settings come from."""
     parser.add_argument(
         "--config", metavar="FILE", type=Path, help="settings file; default leadsman.toml or .yaml here"
     )
@@ -101,6 +110,15 @@ def _add_run(subparsers: "_Subparsers") -> None:
         "examples:  leadsman run house:app    leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n" + CODES,
     )  # fmt: skip
     _add_target(parser)
+    add_running(parser)
+    parser.set_defaults(run=commands.run)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """How an app is run."""
+    parser.add_argument(
+        "--dry-run", action="store_true", help="without hardware: the app's twins instead of its adapters"
+    )
     parser.add_argument(
         "--log-level",
         metavar="LEVEL",
@@ -112,7 +130,6 @@ def _add_run(subparsers: "_Subparsers") -> None:
         choices=FORMATS,
         help="text, json or journal; default what suits stderr, or $LOG_FORMAT",
     )
-    parser.set_defaults(run=commands.run)
 
 
 def _add_check(subparsers: "_Subparsers") -> None:
@@ -141,7 +158,7 @@ def _add_inspect(subparsers: "_Subparsers") -> None:
     )
     parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
     parser.add_argument(
-        "--timeout", type=_duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
+        "--timeout", type=duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
     )
     parser.add_argument("--json", action="store_true", help="the document itself")
     parser.set_defaults(run=commands.inspect)
@@ -151,7 +168,7 @@ def _add_live(parser: argparse.ArgumentParser) -> None:
     _add_target(parser, optional=True)
     parser.add_argument("--prefix", metavar="PREFIX", help="of the app's topics, instead of MODULE:APP")
     parser.add_argument(
-        "--timeout", type=_duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
+        "--timeout", type=duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
     )
 
 
@@ -165,7 +182,7 @@ def _add_trace(subparsers: "_Subparsers") -> None:
     )  # fmt: skip
     _add_live(parser)
     parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
-    parser.add_argument("--since", type=_duration, metavar="TIME", help="only the last so long, such as 1h")
+    parser.add_argument("--since", type=duration, metavar="TIME", help="only the last so long, such as 1h")
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="the file of an app with keep_state, instead of asking it"
     )
@@ -264,7 +281,7 @@ def _add_demo(subparsers: "_Subparsers") -> None:
         "--broker", metavar="URL", help="use this broker; default: mosquitto if installed, else an embedded one"
     )
     parser.add_argument(
-        "--for", dest="duration", metavar="TIME", type=_duration, help="end after this long, such as 30s or 5m"
+        "--for", dest="duration", metavar="TIME", type=duration, help="end after this long, such as 30s or 5m"
     )
     parser.set_defaults(run=commands.demo)
 
@@ -274,7 +291,8 @@ def _completion(options: argparse.Namespace) -> int:
     return 0
 
 
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
+    """A duration as it was typed."""
     try:
         return seconds(text, "TIME")
     except InvalidValue as error:

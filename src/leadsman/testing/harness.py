@@ -21,6 +21,7 @@ class Harness:
             that a test gives the same everywhere; an app that is loaded already stays as it is.
         wall: epoch seconds at the start.
         patience: real seconds before a blocked thread no longer holds up the time.
+        dry_run: take the app's twins instead of its adapters.
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class Harness:
         settings: Mapping[str, Any] | None = None,
         wall: float = START,
         patience: float = 5.0,
+        dry_run: bool = False,
     ) -> None:
         self.app = app
+        self._dry_run = dry_run
         self._settings = settings or {}
         self.broker = MemoryBroker()
         self.loop = VirtualLoop(wall, patience)
@@ -43,6 +46,8 @@ class Harness:
 
     def __enter__(self) -> Self:
         self.app.load(Where.nowhere(self._settings))
+        if self._dry_run:
+            self.app.rehearse()
         self._serving = self.loop.create_task(self.app.serve(self.broker.connect))
         return self
 

@@ -82,8 +82,8 @@ class Boiler:
         return self._read(address, length) or b"\xff" * length
 
     def _read(self, address: int, length: int) -> bytes | None:
-        found = self.memory.get(address)
-        return found if found is not None and len(found) == length else None
+        found = self.memory.get(address, b"")
+        return found[:length] if len(found) >= length else None
 
     def _write(self, address: int, data: bytes) -> bytes | None:
         if address not in self.memory:

@@ -26,12 +26,21 @@ class SerialTwin(SerialPort):
 
     Args:
         device: given what was sent to it; what it returns is what the port hears.
+        says: for a device that talks unasked: asked again and again for the seconds until it says something, and what.
         options: as of `SerialPort`, such as ``framer=``.
     """
 
-    def __init__(self, device: Callable[[bytes], bytes] = _mute, **options: Any) -> None:
+    def __init__(
+        self,
+        device: Callable[[bytes], bytes] = _mute,
+        *,
+        says: Callable[[], tuple[float, bytes]] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__("twin", **options)
         self._device = device
+        self._says = says
+        self._talking: asyncio.Task[None] | None = None
         self._there = True
 
     def send(self, data: bytes) -> None:
@@ -53,6 +62,17 @@ class SerialTwin(SerialPort):
         if not self._there:
             raise DeviceUnavailable(f"{self.url} cannot be opened: it is not there; is it plugged in?")
         line.connection_made(_Wire(line, self._device))
+        if self._says is not None:
+            if self._talking is not None:
+                self._talking.cancel()
+            self._talking = asyncio.create_task(self._talk(self._says, line))
+
+    async def _talk(self, says: Callable[[], tuple[float, bytes]], line: Line) -> None:
+        while line.lost is None:
+            wait, data = says()
+            await asyncio.sleep(wait)
+            if line.lost is None:
+                line.data_received(data)
 
 
 class _Wire(asyncio.Transport):

@@ -1,0 +1,115 @@
+import asyncio
+import json
+import time
+
+import pytest
+from tests.system.bluez import Air, GattServer
+
+from airthings2mqtt import PLUS, RADON_24H, RADON_LONG_TERM, Settings, app, plus, wave
+from leadsman.adapters.ble import BleRadio
+from leadsman.errors import DeviceUnavailable, GarbledData
+from leadsman.testing import Harness
+
+ADDRESS = "F0:11:22:33:44:55"
+WAVES = {"waves": {"bedroom": {"address": ADDRESS}, "cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}}
+VALUES = {"2a6e": b"\x66\x08", "2a6f": b"\x94\x11", RADON_24H: b"\x2a\x00", RADON_LONG_TERM: b"\x26\x00"}
+AIR = {"temperature": 21.5, "humidity": 45.0, "radon_24h_avg": 42, "radon_long_term_avg": 38}
+
+
+@pytest.fixture
+def devices():
+    """The app in virtual time with its twins; the devices in memory, to be disturbed."""
+    with Harness(app, settings=WAVES, dry_run=True) as harness:
+        harness.devices = app._slots[0].adapter.devices
+        yield harness
+
+
+def test_bytes_are_what_the_maker_means():
+    assert wave(*VALUES.values()).model_dump() == AIR
+    assert plus(bytes.fromhex("015a00002a0026006608c8c590013200ffffffff")).model_dump() == AIR | {
+        "pressure": 1012.64, "co2": 400, "voc": 50
+    }  # fmt: skip
+
+
+def test_what_the_sensor_does_not_know_is_none():
+    assert wave(b"\x00\x80", b"\xff\xff", b"\xff\xff", b"\x00\x40").model_dump() == dict.fromkeys(AIR)
+
+
+@pytest.mark.parametrize("data", [b"", bytes(19), bytes(21), bytes.fromhex("02") + bytes(19)])
+def test_a_wave_plus_that_says_something_else_is_a_named_error(data):
+    with pytest.raises(GarbledData):
+        plus(data)
+
+
+def test_all_waves_are_published(devices):
+    devices.run("10s")
+
+    assert devices.states("bedroom") == [AIR]
+    assert devices.states("cellar")[0]["co2"] == 400
+
+
+def test_a_virtual_day_of_dropped_connections_costs_no_reading(devices):
+    """Seven percent of connects are dropped, as people report it, and the device is away for an hour."""
+    device, number = devices.devices[ADDRESS], 0
+    connect = device.connect
+
+    async def flaky(lost):
+        nonlocal number
+        number += 1
+        if number % 14 == 0:
+            device.hang_up()
+            raise DeviceUnavailable("le-connection-abort-by-local")
+        return await connect(lost)
+
+    device.connect = flaky
+    devices.at("5h", lambda: setattr(device, "silent", True))
+    devices.at("6h", lambda: setattr(device, "silent", False))
+    devices.run("24h")
+
+    times = [message.at for message in devices.broker.messages("airthings2mqtt/bedroom/state")]
+    back = [at for at in times if at >= 6 * 3600]
+    assert back[0] - 6 * 3600 <= 60
+    assert len(times) >= 24 * 60 / 25 - 4
+    assert [error["event"] for error in devices.errors("bedroom")][-1] == "recovered"
+
+
+def test_a_wave_in_the_air_is_read_over_a_real_stack():
+    async def read(radio):
+        async with radio:
+            return wave(*await radio.read(ADDRESS, *VALUES))
+
+    with Air() as air:
+        air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+        air.place(GattServer("F0:11:22:33:44:66", "plus", {"181a": {PLUS: bytes(20)}}))
+        assert asyncio.run(read(BleRadio())).model_dump() == AIR
+
+
+def test_an_address_that_is_none_is_told_at_the_start():
+    with pytest.raises(ValueError, match="no Bluetooth address"):
+        Settings(waves={"x": {"address": "AA:BB"}})
+
+
+def test_waves_in_the_air_are_published_through_hang_ups_and_a_bluetooth_service_that_dies(program, mosquitto, listen):
+    listener = listen(mosquitto.port)
+    topic = "airthings2mqtt/bedroom/state"
+    with Air() as air:
+        server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+        waves = json.dumps({"bedroom": {"address": ADDRESS, "interval": "1s"}})
+        running = program("airthings2mqtt", "--mqtt", mosquitto.url, waves=waves)
+        listener.wait_for(topic, 3)
+        for _ in range(3):
+            air.call(server.hang_up())
+            listener.wait_for(topic, len(listener.on(topic)) + 1, timeout=20)
+        air.call(air.daemon.stop())
+        time.sleep(2)
+        air.restart_daemon()
+        before = len(listener.on(topic))
+        listener.wait_for(topic, before + 2, timeout=60)
+        assert running.end()[0] == 0
+
+
+def test_the_demo_needs_neither_wave_nor_broker(demonstrated):
+    log = demonstrated("airthings2mqtt", 6)
+
+    assert 'airthings2mqtt/bedroom/state  {"temperature":21.5' in log
+    assert '"co2":400' in log

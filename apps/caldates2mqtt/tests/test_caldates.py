@@ -1,0 +1,123 @@
+import time
+
+import pytest
+from tests.system.dav import Proxy, Radicale, event
+
+from caldates2mqtt import app
+from leadsman import App
+from leadsman.resilience.failure import RetryRequested
+from leadsman.settings.sources import Where
+from leadsman.testing import Harness
+
+SETTINGS = {
+    "server": {"url": "https://x.invalid", "zone": "Europe/Berlin"},
+    "calendars": {"waste": {"calendar": "Waste"}},
+}
+
+
+@pytest.fixture
+def dates():
+    """The app in virtual time, from 2026-01-01 on, with its twin."""
+    with Harness(app, settings=SETTINGS, dry_run=True) as harness:
+        harness.twin = app._slots[0].adapter
+        yield harness
+
+
+def test_whole_days_are_published_with_the_days_left(dates):
+    dates.twin.texts["Waste"].append(event("m", "SUMMARY:Meeting", "DTSTART:20260102T090000Z"))
+    dates.twin.texts["Waste"].append(event("n", "SUMMARY: ", "DTSTART;VALUE=DATE:20260102"))
+    dates.run("3h")
+
+    assert dates.states("waste")[-1] == {
+        "events": [
+            {"title": "Paper bin", "date": "2026-01-07", "days_left": 6},
+            {"title": "Paper bin", "date": "2026-01-14", "days_left": 13},
+        ],
+        "days_left": 6,
+    }
+
+
+def test_more_may_be_asked_for_once(dates):
+    dates.run("1s")
+    dates.broker.send("caldates2mqtt/waste/set", {"entries": 3, "days": 60})
+    dates.run("10s")
+    assert len(dates.states("waste")[-1]["events"]) == 3
+
+    dates.broker.send("caldates2mqtt/waste/set", {"days": 1000})
+    dates.run("10s")
+    assert "365" in dates.broker.messages("caldates2mqtt/waste/set/result")[-1].json["error"]
+
+
+def test_a_calendar_without_anything_says_so(dates):
+    dates.twin.texts["Waste"].clear()
+    dates.run("3h")
+
+    assert dates.states("waste")[-1] == {"events": [], "days_left": None}
+
+
+def test_a_virtual_day_with_a_server_that_asks_for_rests_is_no_outage(dates):
+    dates.at("4h", lambda: dates.twin.fail(RetryRequested("2m", "503")))
+    dates.at("4h30m", lambda: dates.twin.fail(None))
+    dates.run("24h")
+
+    times = [message.at for message in dates.broker.messages("caldates2mqtt/waste/state")]
+    assert dates.errors("waste") == []
+    assert any(4.5 * 3600 <= at <= 4.5 * 3600 + 125 for at in times)
+
+
+def test_a_real_server_is_read_through_a_real_fault():
+    with Radicale() as radicale, Proxy(radicale.port) as proxy:
+        radicale.calendar("waste", "Waste")
+        radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105")
+        server = {"url": proxy.url, "username": "ann", "password": "secret", "zone": "Europe/Berlin"}
+        with Harness(another(), settings=SETTINGS | {"server": server}) as harness:
+            proxy.fault = 500
+            harness.run("5s")
+            assert harness.states("waste") == []
+            proxy.fault = None
+            harness.run("2m")
+            assert harness.states("waste")[-1]["events"] == [{"title": "Glass", "date": "2026-01-05", "days_left": 4}]
+
+
+def another() -> App:
+    """The app anew: one object loads its settings once."""
+    import importlib
+
+    import caldates2mqtt
+
+    return importlib.reload(caldates2mqtt).app
+
+
+def test_a_password_may_be_a_secret_file(tmp_path):
+    (tmp_path / "caldates2mqtt_server__password").write_text("secret\n")
+    fresh = another()
+    fresh.load(Where({"CALDATES2MQTT_SERVER__URL": "https://c.example"}, tmp_path, secrets=tmp_path))
+
+    assert fresh.settings.server.password.get_secret_value() == "secret"
+
+
+def test_a_real_server_is_published_through_everything_it_does_wrong(program, mosquitto, listen):
+    listener, topic = listen(mosquitto.port), "caldates2mqtt/waste/state"
+    with Radicale() as radicale, Proxy(radicale.port) as proxy:
+        radicale.calendar("waste", "Waste")
+        radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=DAILY")
+        calendars = '{"waste": {"calendar": "Waste"}}'
+        server = {"server__url": proxy.url, "server__username": "ann", "server__password": "secret"}
+        running = program("caldates2mqtt", "--mqtt", mosquitto.url, calendars=calendars, **server)
+        listener.wait_for("caldates2mqtt/status", 2)
+        for fault in (None, 500, "html", "cut", b"\xff", None):
+            proxy.fault = fault
+            before = len(listener.on(topic))
+            listener.client.publish("caldates2mqtt/waste/get", b"", 1)
+            if fault is None:
+                listener.wait_for(topic, before + 1, timeout=30)
+            time.sleep(1.5)
+        radicale.add("waste", "paper", "SUMMARY:Paper", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=DAILY")
+        listener.client.publish("caldates2mqtt/waste/get", b"", 1)
+        listener.wait_for(topic, where=lambda message: b"Paper" in message.payload, timeout=30)
+        assert "secret" not in running.log
+        assert running.end()[0] == 0
+
+
+def test_the_demo_needs_neither_server_nor_broker(demonstrated):
+    assert '"title":"Paper bin"' in demonstrated("caldates2mqtt", 6)

@@ -1,0 +1,154 @@
+"""A QMC5883L magnetometer on I²C: the adapter of this app, and its twin.
+
+Registers are those of QST's data sheet 1.0. Blocking calls go to a thread, since a bus that hangs must not stop the app.
+"""
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, Self
+
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
+from leadsman.workers import Worker
+
+ADDRESS = 0x0D
+CONTROL, PERIOD, DATA, CHIP = 0x09, 0x0B, 0x00, 0x0D
+CONTINUOUS = 0b0001_0001 | 0b1100_0000
+"""Continuous, 10 Hz, 8 G, 64 samples over each other."""
+CHIP_ID = 0xFF
+_TIMEOUT = 0.5
+"""Seconds for one transfer, which takes a millisecond."""
+
+
+class Field(NamedTuple):
+    """What the sensor measured, in its own units."""
+
+    x: int
+    y: int
+    z: int
+    temperature: int
+
+
+class Bus(Protocol):
+    """What is asked of smbus2."""
+
+    def write_byte_data(self, address: int, register: int, value: int) -> None: ...
+    def read_i2c_block_data(self, address: int, register: int, length: int) -> list[int]: ...
+    def close(self) -> None: ...
+
+
+class Magnetometer:
+    """The sensor. ``await sensor.read()`` gives the latest `Field`."""
+
+    transient_errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self, bus: int = 1, *, open_bus: Callable[[int], Bus] | None = None) -> None:
+        self._number = bus
+        self._open = open_bus or _smbus
+        self._worker = Worker(f"i2c-{bus}")
+        self._bus: Bus | None = None
+
+    async def __aenter__(self) -> Self:
+        """The bus opens with the first read."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close the bus."""
+        await self._in_thread(self._closed)
+
+    async def probe(self) -> None:
+        """See that the sensor answers. Raises as `read`."""
+        await self._in_thread(self._checked)
+
+    async def read(self) -> Field:
+        """The latest measurement.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable, GarbledData: worth another attempt.
+            PermanentError: the bus may not be opened.
+        """
+        field: Field = await self._in_thread(self._measured)
+        return field
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        future = self._worker.submit(call)
+        try:
+            async with asyncio.timeout(_TIMEOUT):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            self._worker.give_up(future)
+            self._bus = None
+            raise DeviceTimeout(f"the bus i2c-{self._number} hangs") from error
+        except PermissionError as error:
+            raise PermanentError(f"i2c-{self._number} may not be opened; add the user to the group i2c") from error
+        except OSError as error:
+            self._worker.submit(self._closed)
+            raise DeviceUnavailable(f"no answer at 0x{ADDRESS:02X} on i2c-{self._number}: {error}") from error
+
+    def _ready(self) -> Bus:
+        if self._bus is None:
+            bus = self._open(self._number)
+            bus.write_byte_data(ADDRESS, PERIOD, 0x01)
+            bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
+            self._bus = bus
+        return self._bus
+
+    def _measured(self) -> Field:
+        x, y, z, status, temperature = struct.unpack(
+            "<hhhBh", bytes(self._ready().read_i2c_block_data(ADDRESS, DATA, 9))
+        )
+        if status & 0b10:
+            raise GarbledData("the field is stronger than the sensor can measure")
+        return Field(x, y, z, temperature)
+
+    def _checked(self) -> None:
+        found = self._ready().read_i2c_block_data(ADDRESS, CHIP, 1)[0]
+        if found != CHIP_ID:
+            raise GarbledData(f"chip id 0x{found:02X} at 0x{ADDRESS:02X}; a QMC5883L says 0x{CHIP_ID:02X}")
+
+    def _closed(self) -> None:
+        bus, self._bus = self._bus, None
+        if bus is not None:
+            bus.close()
+
+
+class Registers:
+    """A QMC5883L at the level of its registers: what cannot be had in a test. `field` is asked at each measurement."""
+
+    def __init__(self, field: Callable[[], Field]) -> None:
+        self._field = field
+        self.written: dict[int, int] = {}
+        self.fault: Exception | None = None
+        """What each transfer ends with."""
+
+    def write_byte_data(self, address: int, register: int, value: int) -> None:
+        """Write a register."""
+        self._transfer(address)
+        self.written[register] = value
+
+    def read_i2c_block_data(self, address: int, register: int, length: int) -> list[int]:
+        """Read registers."""
+        self._transfer(address)
+        if register == CHIP:
+            return [CHIP_ID]
+        field = self._field()
+        strong = 0b10 if max(map(abs, field[:3])) > 32000 else 0
+        return list(struct.pack("<hhhBh", field.x, field.y, field.z, 1 | strong, field.temperature))[:length]
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+    def _transfer(self, address: int) -> None:
+        if self.fault is not None:
+            raise self.fault
+        if address != ADDRESS:
+            raise OSError(121, "Remote I/O error")
+
+
+def _smbus(number: int) -> Bus:
+    try:
+        from smbus2 import SMBus
+    except ImportError as error:
+        raise LeadsmanError("I²C needs smbus2; install gas2mqtt with its dependencies") from error
+    bus: Bus = SMBus(number)
+    return bus

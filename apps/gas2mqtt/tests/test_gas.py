@@ -1,0 +1,170 @@
+import asyncio
+import importlib
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gas2mqtt
+from gas2mqtt import Trigger, celsius, smoothed
+from gas2mqtt.magnetometer import CONTINUOUS, Field, Magnetometer, Registers
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
+from leadsman.testing import Harness
+
+
+class Meter:
+    """A wheel that turns as the test says, over registers."""
+
+    def __init__(self):
+        self.z = -7000
+        self.registers = Registers(lambda: Field(1, 2, self.z, 100))
+
+
+@pytest.fixture
+def meter(tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    return Meter()
+
+
+def running(meter, **settings):
+    """The app anew, over the meter; what the store holds is that of the life before."""
+    app = importlib.reload(gas2mqtt).app
+    app._twins = lambda _: (Magnetometer(open_bus=lambda _: meter.registers),)
+    return Harness(app, settings=settings, dry_run=True)
+
+
+def turn(harness, meter, times):
+    for _ in range(times):
+        meter.z = -3000
+        harness.run("2s")
+        meter.z = -7000
+        harness.run("2s")
+
+
+@given(st.lists(st.integers(-8000, -2000), max_size=60))
+def test_the_trigger_rises_once_for_each_time_the_value_crosses_the_whole_gap(values):
+    trigger, high, rises = Trigger(False), False, 0
+    for value in values:
+        trigger = trigger.fed(value, -5000, 700)
+        if not high and value > -4300:
+            high, rises = True, rises + 1
+            assert trigger.rose
+        else:
+            high = high and value >= -5700
+            assert not trigger.rose
+        assert trigger.high == high
+
+
+def test_noise_inside_the_gap_is_no_edge():
+    trigger = Trigger(True)
+    for value in (-5000, -4400, -5600, -5000):
+        trigger = trigger.fed(value, -5000, 700)
+        assert trigger == Trigger(True)
+
+
+def test_the_temperature_follows_slowly():
+    assert celsius(100) == pytest.approx(21.1)
+    assert smoothed(None, 21.0, 300, 1200) == 21.0
+    assert smoothed(20.0, 21.0, 300, 1200) == pytest.approx(20.2)
+
+
+def test_turns_are_counted_and_only_edges_are_told(meter):
+    with running(meter) as harness:
+        harness.run("2s")
+        turn(harness, meter, 5)
+        harness.run("1m")
+
+        states = harness.states("gas_counter")
+        assert states[-1] == {"counter": 5, "trigger": "OPEN", "consumption_m3": 0.05}
+        assert len(states) == 11
+        assert meter.registers.written == {0x0B: 1, 0x09: CONTINUOUS}
+
+
+def test_no_tick_is_lost_nor_counted_twice_by_a_life_that_ends_without_a_goodbye(meter):
+    with running(meter) as harness:
+        harness.run("2s")
+        turn(harness, meter, 3)
+        harness.app._slots[0].adapter._worker.stop()
+        harness._serving.cancel()  # nothing is written at the end
+        harness._serving = None
+    with running(meter) as harness:
+        harness.run("2s")
+        assert harness.states("gas_counter")[-1]["counter"] == 3
+        turn(harness, meter, 2)
+        assert harness.states("gas_counter")[-1]["counter"] == 5
+
+
+def test_the_counter_begins_again_and_the_consumption_does_not(meter):
+    with running(meter) as harness:
+        harness.run("2s")
+        harness.broker.send("gas2mqtt/gas_counter/set", {"consumption_m3": 12345.678})
+        harness.run("2s")
+        turn(harness, meter, 1)
+        assert harness.states("gas_counter")[-1]["consumption_m3"] == 12345.688
+        harness.broker.send("gas2mqtt/gas_counter/set", {"consumption_m3": -1})
+        harness.run("2s")
+        assert harness.broker.messages("gas2mqtt/gas_counter/set/result")[-1].json["status"] == "error"
+
+
+def test_a_bus_that_fails_is_read_again_within_seconds(meter):
+    with running(meter) as harness:
+        harness.run("10s")
+        harness.at("20s", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
+        harness.at("80s", lambda: setattr(meter.registers, "fault", None))
+        harness.run("73s")
+        before = harness.states("gas_counter")[-1]["counter"]
+        turn(harness, meter, 1)
+
+        assert harness.states("gas_counter")[-1]["counter"] == before + 1
+        assert [error["event"] for error in harness.errors("gas_counter")][-1] == "recovered"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (OSError(121, "Remote I/O error"), DeviceUnavailable),
+        (FileNotFoundError("/dev/i2c-1"), DeviceUnavailable),
+        (PermissionError("/dev/i2c-1"), PermanentError),
+    ],
+)
+def test_a_bus_that_does_not_answer_is_a_named_error(fault, error):
+    async def read():
+        registers = Registers(lambda: Field(1, 2, 3, 4))
+        async with Magnetometer(open_bus=lambda _: registers) as sensor:
+            await sensor.probe()
+            registers.fault = fault
+            with pytest.raises(error):
+                await sensor.read()
+            registers.fault = None
+            assert await sensor.read() == Field(1, 2, 3, 4)
+
+    asyncio.run(read())
+
+
+def test_a_field_that_is_too_strong_and_another_chip_are_named_errors():
+    async def read():
+        async with Magnetometer(open_bus=lambda _: Registers(lambda: Field(1, 2, 32767, 4))) as sensor:
+            with pytest.raises(GarbledData, match="stronger"):
+                await sensor.read()
+
+    asyncio.run(read())
+
+
+def test_a_bus_that_hangs_does_not_hold_up_the_loop():
+    hanging = threading.Event()
+
+    async def read():
+        registers = Registers(lambda: hanging.wait(5) and Field(1, 2, 3, 4))
+        async with Magnetometer(open_bus=lambda _: registers) as sensor:
+            with pytest.raises(DeviceTimeout, match="hangs"):
+                await sensor.read()
+            hanging.set()
+
+    asyncio.run(read())
+
+
+def test_the_demo_needs_neither_meter_nor_broker(demonstrated):
+    log = demonstrated("gas2mqtt", 12)
+
+    assert 'gas2mqtt/gas_counter/state  {"counter":1,"trigger":"CLOSED","consumption_m3":0.01}' in log

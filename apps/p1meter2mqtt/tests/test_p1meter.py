@@ -1,0 +1,88 @@
+import contextlib
+import importlib
+import threading
+import time
+
+import pytest
+from tests.adapters.test_protocols import TELEGRAM
+
+import p1meter2mqtt
+from leadsman.errors import GarbledData
+from leadsman.testing import Harness, garbage
+from p1meter2mqtt import decode
+
+
+@pytest.fixture
+def fresh():
+    """The app anew: one object loads its settings once."""
+    return importlib.reload(p1meter2mqtt).app
+
+
+def test_a_telegram_is_what_the_meter_says():
+    assert decode(TELEGRAM).model_dump(mode="json") == {
+        "energy_used_tariff_1": 123456.789,
+        "energy_used_tariff_2": 123456.789,
+        "energy_delivered_tariff_1": 123456.789,
+        "energy_delivered_tariff_2": 123456.789,
+        "power_used": 1.193,
+        "power_delivered": 0.0,
+        "tariff": 2,
+        "volts_l1": 220.1,
+        "volts_l2": 220.2,
+        "volts_l3": 220.3,
+        "amperes_l1": 1.0,
+        "amperes_l2": 2.0,
+        "amperes_l3": 3.0,
+        "gas": 12785.123,
+        "gas_at": "2010-12-09T10:25:00Z",
+    }
+
+
+@pytest.mark.parametrize("telegram", [b"/X\r\n\r\n!\r\n", b"/X\r\n1-0:1.8.1(lots*kWh)\r\n!\r\n", b"/X\r\n0-1:24.2.1(101209112500W)(x*m3)\r\n!\r\n", b"\xff" * 50])  # fmt: skip
+def test_a_telegram_that_makes_no_sense_is_a_named_error(telegram):
+    with pytest.raises(GarbledData):
+        decode(telegram)
+
+
+def test_gas_without_a_time_is_gas():
+    assert decode(b"0-1:24.2.1(never)(1.5*m3)").model_dump(exclude_none=True) == {"gas": 1.5}
+
+
+def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage(fresh):
+    with Harness(fresh, settings={"port": "x"}, dry_run=True) as harness:
+        twin = fresh._slots[0].adapter
+        harness.at("5m", twin.unplug)
+        harness.at("65m", twin.plug)
+        harness.run("2h")
+
+        times = [message.at for message in harness.broker.messages("p1meter2mqtt/meter/state")]
+        assert 28 <= sum(at < 300 for at in times) <= 31
+        assert min(at for at in times if at > 3900) - 3900 <= 61
+        assert harness.errors("meter")[0]["event"] == "onset"
+        assert [error["event"] for error in harness.errors("meter")][-1] == "recovered"
+
+
+def test_a_meter_on_a_real_port_is_read_through_garbage_and_an_unplugged_cable(program, pty_device, mosquitto, listen):
+    listener, talking = listen(mosquitto.port), True
+
+    def talk():
+        while talking:
+            with contextlib.suppress(OSError, TimeoutError, TypeError):  # nobody reads, or nobody is there
+                pty_device.send(garbage(50) + TELEGRAM, timeout=0.2)
+            time.sleep(0.2)
+
+    threading.Thread(target=talk, daemon=True).start()
+    running = program("p1meter2mqtt", "--mqtt", mosquitto.url, port=pty_device.path, every="100ms")
+    assert listener.wait_for("p1meter2mqtt/meter/state", 3)[0].payload.startswith(b'{"energy_used_tariff_1":123456.789')
+    for _ in range(2):
+        pty_device.unplug()
+        time.sleep(1)
+        before = len(listener.on("p1meter2mqtt/meter/state"))
+        pty_device.plug()
+        listener.wait_for("p1meter2mqtt/meter/state", before + 3, timeout=20)
+    talking = False
+    assert running.end()[0] == 0
+
+
+def test_the_demo_needs_neither_meter_nor_broker(demonstrated):
+    assert '"power_used":0.412' in demonstrated("p1meter2mqtt", 6)

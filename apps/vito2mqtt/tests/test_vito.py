@@ -1,0 +1,237 @@
+import contextlib
+import importlib
+import threading
+import time
+
+import pytest
+
+import vito2mqtt
+from leadsman.adapters.framing import FixedFramer
+from leadsman.adapters.optolink import Optolink
+from leadsman.errors import GarbledData, PayloadError
+from leadsman.testing import Harness, SerialTwin, garbage
+from vito2mqtt import simulated_boiler
+from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV
+from vito2mqtt.signals import GROUPS, encoded
+
+NOON = 1_767_268_800.0  # 2026-01-01 12:00 UTC
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+
+
+def running(boiler, wall=NOON, **settings):
+    """The app anew, over a simulated boiler."""
+    app = importlib.reload(vito2mqtt).app
+    port = SerialTwin(boiler.receive, says=lambda: (2.0, boiler.beat()), framer=FixedFramer(1), timeout="2s")
+    app._twins = lambda _: (Optolink(port, settings.get("protocol", "P300")),)
+    harness = Harness(app, settings={"port": "twin", **settings}, dry_run=True, wall=wall)
+    harness.port = port
+    return harness
+
+
+@pytest.mark.parametrize(
+    ("codec", "data", "value"),
+    [
+        (IS10, "7b00", 12.3),
+        (IS10, "ceff", -5.0),
+        (IUNON, "32", 50),
+        (IU3600, "100e0000", 1.0),
+        (PR2, "0163", 99),
+        (PR3, "3200", 25.0),
+        (RT, "01", "on"),
+        (RT, "aa", "error"),
+        (RT, "77", "unknown 0x77"),
+        (BA, "02", "normal"),
+        (USV, "03", "hot water"),
+        (CT, "3080ffffffffffff", [["06:00", "16:00"]]),
+        (CT, "ffffffffffffffff", []),
+        (TI, "2026112105120304", "2026-11-21T12:03:04"),
+        (ES, "d12026112105120304", {"code": "D1", "fault": "burner fault", "at": "2026-11-21T12:03:04"}),
+        (ES, "000000000000000000", {"code": "00", "fault": "none", "at": None}),
+    ],
+)
+def test_bytes_are_what_the_boiler_means(codec, data, value):
+    assert codec.decode(bytes.fromhex(data)) == value
+
+
+@pytest.mark.parametrize("data", ["2026132105120304", "20aa112105120304", "2026023005120304"])
+def test_a_time_that_is_none_is_a_named_error(data):
+    with pytest.raises(GarbledData):
+        TI.decode(bytes.fromhex(data))
+
+
+def test_what_is_written_is_what_would_be_read():
+    for group in GROUPS.values():
+        for signal in group.values():
+            if signal.writable and signal.codec in (IS10, IUNON, CT):
+                value = [["05:00", "09:30"], ["16:00", "23:50"]] if signal.codec is CT else 12
+                assert signal.decode(signal.encode(value)) == value
+    assert TI.decode(TI.encode("2026-11-21T12:03:04", 8)) == "2026-11-21T12:03:04"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"setpont": 55}, "did you mean 'setpoint'"),
+        ({"temperature": 55}, "read only"),
+        ({"setpoint": "hot"}, "no number"),
+        ({"setpoint": True}, "no number"),
+        ({"setpoint": 1000}, "does not fit"),
+        ({"setpoint": float("nan")}, "does not fit"),
+        ({"timer_monday": [["06:05", "22:00"]]}, "steps of ten"),
+        ({"timer_monday": [["22:00", "06:00"]]}, "one after the other"),
+        ({"timer_monday": [["06:00", "07:00"]] * 5}, "up to four"),
+        ({"timer_monday": "always"}, "no timer"),
+        ({}, "nothing to write"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_a_named_error_and_nothing_is_written(wishes, message):
+    with pytest.raises(PayloadError, match=message):
+        encoded("hot_water", wishes)
+
+
+@pytest.mark.parametrize("protocol", ["P300", "KW"])
+def test_all_groups_are_published(protocol):
+    with running(simulated_boiler(protocol), protocol=protocol) as harness:
+        harness.run("3m")
+
+        for group in GROUPS:
+            assert harness.states(group), group
+        assert harness.states("outdoor")[-1]["temperature"] == 5.0
+        assert harness.errors("diagnosis") == []
+
+
+def test_a_signal_that_this_boiler_has_not_is_left_out():
+    boiler = simulated_boiler()
+    del boiler.memory[0x5525]
+    with running(boiler) as harness:
+        harness.run("6m")
+
+        assert harness.states("outdoor")[-1] == {"temperature": 5.0, "temperature_damped": 5.0}
+
+
+def test_only_what_changes_is_written():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/hot_water/set", {"setpoint": 50, "pump_overrun": 10})
+        harness.run("10s")
+        assert boiler.writes == [(0x6762, b"\x0a\x00")]
+        harness.broker.send("vito2mqtt/hot_water/set", {"setpoint": 50, "__force": True})
+        harness.run("10s")
+        assert boiler.writes[1:] == [(0x6300, b"\x32")]
+        assert harness.states("hot_water")[-1]["pump_overrun"] == 10
+
+
+def test_hot_water_is_heated_once_and_restored():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("20m")
+        assert boiler.memory[0x6300] == b"\x44"
+        assert 18 <= harness.states("legionella")[-1]["minutes_left"] <= 21
+        harness.run("22m")
+        assert boiler.memory[0x6300] == b"\x32"
+        assert harness.states("legionella")[-1]["state"] == "idle"
+
+
+def test_heating_may_be_cancelled_and_is_not_begun_twice():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        for action in ("start", "start", "cancel", "cancel"):
+            harness.broker.send("vito2mqtt/legionella/set", {"action": action})
+            harness.run("1m")
+        results = [message.json for message in harness.broker.messages("vito2mqtt/legionella/set/result")]
+        assert [result["status"] for result in results] == ["ok", "error", "ok", "ok"]
+        assert boiler.memory[0x6300] == b"\x32"
+
+
+def test_heating_is_refused_where_the_timer_leaves_no_time():
+    boiler = simulated_boiler()
+    with running(boiler, wall=NOON + 10.75 * 3600) as harness:
+        harness.run("10s")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("10s")
+        assert harness.states("legionella")[-1]["state"] == "rejected"
+        assert boiler.writes == []
+
+
+def test_a_life_that_ends_while_it_heats_is_followed_by_one_that_restores():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("5m")
+        harness._serving.cancel()  # no goodbye
+        harness._serving = None
+    assert boiler.memory[0x6300] == b"\x44"
+    with running(boiler, wall=NOON + 7200) as harness:
+        harness.run("1m")
+        assert boiler.memory[0x6300] == b"\x32"
+        assert harness.states("legionella")[0]["state"] == "recovered"
+
+
+def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.at("20m", lambda: setattr(boiler, "silent", True))
+        harness.at("80m", lambda: (setattr(boiler, "silent", False), setattr(boiler, "_ready", False)))
+        harness.run("78m")
+        assert boiler.memory[0x6300] == b"\x44"
+        harness.run("2m")
+        assert boiler.memory[0x6300] == b"\x32"
+        harness.run("12m")
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS if group != "system"} == {"ok"}
+
+
+def test_a_boiler_on_a_real_port_is_read_through_garbage_silence_and_a_kill(program, pty_device, mosquitto, listen):
+    boiler, listener, there = simulated_boiler(), listen(mosquitto.port), True
+    disturbed = False
+
+    def answer():
+        beat = 0.0
+        while there:
+            with contextlib.suppress(OSError, TypeError):
+                if asked := pty_device.receive():
+                    pty_device.send(garbage(20) if disturbed else boiler.receive(asked))
+                elif time.monotonic() - beat > 0.5:
+                    beat = time.monotonic()
+                    pty_device.send(boiler.beat())
+            time.sleep(0.001)
+
+    threading.Thread(target=answer, daemon=True).start()
+    words = {"port": pty_device.path, "parity": "N", "interval": "2s"}
+    running = program("vito2mqtt", "--mqtt", mosquitto.url, **words)
+    listener.wait_for("vito2mqtt/diagnosis/state", timeout=30)
+    disturbed = True
+    listener.wait_for("vito2mqtt/outdoor/error", timeout=30)
+    disturbed = False
+    listener.wait_for("vito2mqtt/outdoor/error", where=lambda message: b"recovered" in message.payload, timeout=60)
+    for name in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"):
+        boiler.memory[GROUPS["hot_water"][f"timer_{name}"].address] = b"\x00\xc0".ljust(8, b"\xff")  # 00:00 to 24:00
+    listener.client.publish("vito2mqtt/legionella/set", b'{"action": "start"}', 1)
+    found = listener.wait_for("vito2mqtt/legionella/set/result", timeout=30)[0].payload
+    if b"rejected" not in found:  # half an hour before midnight it is refused
+        assert boiler.memory[0x6300] == b"\x44"
+        running.kill()
+        running.start()
+        listener.wait_for(
+            "vito2mqtt/legionella/state", where=lambda message: b"recovered" in message.payload, timeout=30
+        )
+        assert boiler.memory[0x6300] == b"\x32"
+    assert running.end()[0] == 0
+    there = False
+
+
+def test_the_demo_needs_neither_boiler_nor_broker(demonstrated):
+    log = demonstrated("vito2mqtt", 8)
+
+    assert 'vito2mqtt/outdoor/state  {"temperature":5.0' in log
