@@ -8,6 +8,7 @@ import os
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import serial
@@ -18,7 +19,7 @@ from leadsman.adapters.framing import FixedFramer, LengthPrefixedFramer
 from leadsman.adapters.optolink import Optolink
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.testing import Boiler, PtyDevice, garbage
+from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage
 
 
 def on_port(url, scenario, **options):
@@ -579,3 +580,127 @@ def test_lines_that_arrive_unasked_are_published_through_unplugging_and_garbage(
 
     assert asyncio.run(asyncio.wait_for(run(), 20)) == 0
     assert json.loads(listener.wait_for("sys/meter/error", 2)[-1].payload)["event"] == "recovered"
+
+
+class TestBoth:
+    """What a port and its twin both do."""
+
+    @pytest.fixture(params=["real", "twin"])
+    def there(self, request):
+        """A port, and what its device does: it answers a line with the same in capitals, unless told otherwise."""
+
+        def answer(data):
+            return data.upper() if device.answers else b""
+
+        device = SimpleNamespace(answers=True)
+        if request.param == "twin":
+            twin = SerialTwin(answer, timeout=0.3)
+            device.port, device.say, device.unplug, device.plug = twin, twin.send, twin.unplug, twin.plug
+            yield device
+            return
+        with PtyDevice() as pty:
+            echo(pty, answer)
+
+            def plug():
+                pty.plug()
+                echo(pty, answer)
+
+            device.port = SerialPort(pty.path, 115_200, timeout=0.3)
+            device.say, device.unplug, device.plug = pty.send, pty.unplug, plug
+            yield device
+
+    def run(self, there, scenario):
+        async def run():
+            async with there.port:
+                return await scenario(there.port)
+
+        return asyncio.run(run())
+
+    def test_a_request_gets_its_reply(self, there):
+        async def scenario(port):
+            return [await port.request(f"{number} p?\n".encode()) for number in range(20)]
+
+        assert self.run(there, scenario) == [f"{number} P?".encode() for number in range(20)]
+
+    def test_requests_of_several_handlers_take_turns(self, there):
+        async def scenario(port):
+            return await asyncio.gather(*(port.request(f"{number} p?\n".encode()) for number in range(20)))
+
+        assert self.run(there, scenario) == [f"{number} P?".encode() for number in range(20)]
+
+    def test_silence_and_noise_are_timeouts_and_the_next_request_unharmed(self, there):
+        async def scenario(port):
+            there.answers = False
+            with pytest.raises(DeviceTimeout, match="no message from .* within 300ms"):
+                await port.request(b"p?\n")
+            await port.probe()
+            there.say(b"\x00\xff")
+            with pytest.raises(DeviceTimeout, match="2 bytes came that are no message"):
+                await port.read()
+            there.answers = True
+            assert await port.request(b"p?\n") == b"P?"
+
+        self.run(there, scenario)
+
+    def test_what_comes_unasked_is_read_in_order_or_the_latest_of_it(self, there):
+        async def scenario(port):
+            await port.probe()
+            there.say(b"1\r\n2\r\n3\r\n")
+            await asyncio.sleep(0.1)
+            assert [await port.read(), await port.latest()] == [b"1", b"3"]
+
+        self.run(there, scenario)
+
+    def test_a_session_keeps_others_out_until_it_ends(self, there):
+        async def scenario(port):
+            async with port.session() as session:
+                late = asyncio.create_task(port.request(b"late\n"))
+                await session.discard()
+                session.send(b"one\n")
+                assert await session.receive() == b"ONE"
+                session.send(b"two\nthree\n")
+                assert await session.receive(2) == b"TWOTHREE"
+                assert not late.done()
+            assert await late == b"LATE"
+
+        self.run(there, scenario)
+
+    def test_an_unplugged_cable_is_noticed_and_the_port_used_again_once_it_is_back(self, there):
+        async def scenario(port):
+            await port.request(b"p?\n")
+            reading = asyncio.create_task(port.read("5s"))
+            await asyncio.sleep(0.05)
+            there.unplug()
+            with pytest.raises(DeviceUnavailable, match="went away"):
+                await reading
+            with pytest.raises(DeviceUnavailable, match="is it plugged in"):
+                await port.request(b"p?\n")
+            there.plug()
+            assert await port.request(b"p?\n") == b"P?"
+
+        self.run(there, scenario)
+
+    def test_half_a_message_before_the_cable_was_pulled_is_no_part_of_the_next_one(self, there):
+        async def scenario(port):
+            await port.probe()
+            there.say(b"half a tele")
+            await asyncio.sleep(0.05)
+            there.unplug()
+            with pytest.raises(DeviceUnavailable):
+                await port.read()
+            there.plug()
+            await port.probe()
+            there.say(b"gram\n")
+            assert await port.read() == b"gram"
+            assert port.health == {"port": port.url, "opened": True, "discarded": 0}
+
+        self.run(there, scenario)
+
+    def test_it_may_be_probed_closed_and_entered_again(self, there):
+        async def scenario(port):
+            await port.probe()
+            await port.close()
+            assert await port.request(b"p?\n") == b"P?"
+
+        self.run(there, scenario)
+        self.run(there, scenario)

@@ -1,6 +1,7 @@
 import functools
 import json
 from typing import Annotated
+from unittest.mock import ANY
 
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -348,3 +349,34 @@ def test_a_reading_in_a_typed_payload_leaves_nan_out_and_tells_it(harness, caplo
 def test_wrong_sensors_are_refused(words, error):
     with pytest.raises(error):
         Sensor(**words)
+
+
+class Told(Bus):
+    """An adapter that says something of itself, and one day cannot."""
+
+    def __init__(self, said):
+        self._said = said
+
+    @property
+    def health(self):
+        return self._said()
+
+
+@pytest.mark.parametrize(
+    ("said", "health"),
+    [
+        (lambda: {"discarded": 7}, {"discarded": 7}),
+        (lambda: 1 / 0, {"fault": "ZeroDivisionError: division by zero"}),
+        (lambda: {"x": object()}, {"fault": ANY}),
+        (dict, None),
+    ],
+)
+def test_what_an_adapter_says_of_itself_is_there_whatever_it_is(harness, said, health):
+    app = App("house", adapters=(Told(said),))
+    app.add_telemetry("d", Scripted(READING), interval=10)
+    running = harness(app)
+    running.run("1s")
+
+    answer = asked(running)
+
+    assert answer["data"]["adapters"][0].get("health") == health

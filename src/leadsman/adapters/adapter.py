@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from leadsman.durations import human
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
+from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.execution import World
 from leadsman.wording import told
@@ -25,7 +26,8 @@ class Adapter(Protocol):
     It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
     of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
     not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.wedged`.
-    `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with
+    `health`, a mapping of names to numbers, text or None, is what it can say of itself, for introspection; looking must neither
+    wait nor change anything. `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with
     its first call brings one back.
     """
 
@@ -58,6 +60,16 @@ class Slot:
     def state(self) -> tuple[bool, str | None]:
         """Whether it is open, and why not."""
         return self._entered, None if self._error is None else f"{type(self._error).__name__}: {told(self._error)}"
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """What the adapter says of itself; empty where it says nothing, or breaks."""
+        try:
+            return {
+                str(name): plain(value, str(name)) for name, value in dict(getattr(self.adapter, "health", {})).items()
+            }
+        except Exception as error:  # somebody's property; whoever looks must see the rest
+            return {"fault": f"{type(error).__name__}: {told(error)}"}
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:

@@ -22,7 +22,7 @@ import logging
 import re
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, NamedTuple, Protocol, Self, TypeVar
 
 from pydantic import AfterValidator
@@ -174,6 +174,18 @@ class BleRadio:
             await self._quiet()
         self._known.clear()
 
+    @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: whether it scans, for how many listeners, how many sessions there are, and how many devices were heard
+        of late."""
+        sessions = sum(lock.locked() for lock in self._devices.values())
+        return {
+            "scanning": self._scans,
+            "listeners": len(self._listeners),
+            "sessions": sessions,
+            "known": len(self._known),
+        }
+
     async def probe(self) -> None:
         """See that the adapter can scan, by starting the scanner, anew if it runs. Raises `DeviceUnavailable`."""
         async with self._scanning:
@@ -222,7 +234,7 @@ class BleRadio:
         manufacturer: int | None = None,
         every: Duration | None = None,
         changed: bool = False,
-    ) -> AsyncIterator[Advertisement]:
+    ) -> AsyncGenerator[Advertisement, None]:
         """What devices say, as they say it; for `@app.source`. All conditions that are given must hold.
 
         Args:
@@ -392,7 +404,7 @@ class BleDevice:
         uuid = uuid_of(characteristic)
         await self._step(lambda: self._link.write(uuid, bytes(data), response), timeout, f"writing {characteristic}")
 
-    async def notifications(self, characteristic: str, silence: Duration = 60.0) -> AsyncIterator[bytes]:
+    async def notifications(self, characteristic: str, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
         """What the device says by itself, all of it and in order. On BlueZ a `read` meanwhile comes here as well.
 
         Args:

@@ -126,6 +126,12 @@ class CalDav:
         self._known.clear()
         self._renew()
 
+    @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: where the server is, how many calendars were read, and how many of them say whether they changed."""
+        tracked = sum(known.token is not None for known in self._known.values())
+        return {"url": shown(self._access.url), "calendars": len(self._known), "with_sync_tokens": tracked}
+
     def today(self) -> date:
         """The day that it is, in the adapter's zone."""
         return _day(self._local())

@@ -11,7 +11,7 @@ What is known of these comes from people who listened to the wire; no document o
 """
 
 import asyncio
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from leadsman.adapters.checksums import sum8
 from leadsman.adapters.framing import FixedFramer
@@ -68,6 +68,11 @@ class Optolink:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close the port."""
         await self._port.__aexit__(*exc_info)
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: that of the port, and the protocol."""
+        return {**self._port.health, "protocol": self._protocol}
 
     async def probe(self) -> None:
         """See that the boiler answers. Raises as `read`."""

@@ -17,7 +17,7 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
@@ -106,6 +106,12 @@ class SerialPort:
         self._worker = Worker(f"serial {self.url}")  # its thread begins with the first call
 
     @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: whether the port is open, and how many bytes were no part of any message since then."""
+        opened = self._line is not None and self._line.lost is None
+        return {"port": self.url, "opened": opened, "discarded": self.discarded}
+
+    @property
     def discarded(self) -> int:
         """Bytes since the port was opened that were no part of any message: noise, a wrong baud rate, a lost byte."""
         return 0 if self._line is None else self._line.stream.discarded
@@ -143,7 +149,7 @@ class SerialPort:
                     await self._closed()
                 raise
 
-    async def messages(self, silence: Duration = 60.0) -> AsyncIterator[bytes]:
+    async def messages(self, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
         """All messages as they come, for a device that talks unasked; for `@app.source`.
 
         Args:

@@ -47,7 +47,8 @@ def show(document: Any, *, as_json: bool) -> None:
         _show_mqtt(document["mqtt"])
     for adapter in document.get("adapters", ()):
         state = "open" if adapter["open"] else f"not open: {clean(str(adapter['error'] or 'opening'))}"
-        print(f"adapter {adapter['adapter']}: {state}, reopened {adapter['reopened']} times")
+        said = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
+        print(f"adapter {adapter['adapter']}: {state}, reopened {adapter['reopened']} times{said}")
     for section, title in (("devices", "device"), ("jobs", "side job")):
         if document.get(section):
             print()

@@ -117,6 +117,8 @@ class AdapterSection(TypedDict):
     open: bool
     error: str | None
     reopened: int
+    health: NotRequired[dict[str, Any]]
+    """What it says of itself."""
 
 
 class OutboxSection(TypedDict):

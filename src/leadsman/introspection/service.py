@@ -28,6 +28,7 @@ from leadsman.wording import clean, suggestion, told
 if TYPE_CHECKING:
     from leadsman.feed import Feed
     from leadsman.introspection.document import (
+        AdapterSection,
         AppSection,
         DeviceSection,
         Introspection,
@@ -131,9 +132,15 @@ class Service:
             found["adapters"] = []
             for slot in self._parts.slots:
                 is_open, error = slot.state
-                found["adapters"].append(
-                    {"adapter": slot.label, "open": is_open, "error": error, "reopened": slot.reopened}
-                )
+                section: AdapterSection = {
+                    "adapter": slot.label,
+                    "open": is_open,
+                    "error": error,
+                    "reopened": slot.reopened,
+                }
+                if health := slot.health:
+                    section["health"] = health
+                found["adapters"].append(section)
         names = [name for name in self._registered if devices is None or name in devices]
         if "devices" in sections:
             found["devices"] = {name: self._device(name, now, wall) for name in names if name not in self._jobs}
