@@ -168,13 +168,23 @@ def test_a_life_that_ends_while_it_heats_is_followed_by_one_that_restores():
         harness.run("1m")
         harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
         harness.run("5m")
-        harness._serving.cancel()  # no goodbye
-        harness._serving = None
+        boiler.silent = True  # and so the end of the app restores nothing
     assert boiler.memory[0x6300] == b"\x44"
+    boiler.silent, boiler._ready = False, False
     with running(boiler, wall=NOON + 7200) as harness:
         harness.run("1m")
         assert boiler.memory[0x6300] == b"\x32"
         assert harness.states("legionella")[0]["state"] == "recovered"
+
+
+def test_a_stop_while_it_heats_restores_first():
+    boiler = simulated_boiler()
+    with running(boiler) as harness:
+        harness.run("1m")
+        harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
+        harness.run("5m")
+        harness.stop()
+    assert boiler.memory[0x6300] == b"\x32"
 
 
 def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
@@ -184,12 +194,12 @@ def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
         harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
         harness.at("20m", lambda: setattr(boiler, "silent", True))
         harness.at("80m", lambda: (setattr(boiler, "silent", False), setattr(boiler, "_ready", False)))
-        harness.run("78m")
+        harness.run("79m")
         assert boiler.memory[0x6300] == b"\x44"
-        harness.run("2m")
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS} <= {"error", "stale"}
+        harness.run("1m")
         assert boiler.memory[0x6300] == b"\x32"
-        harness.run("12m")
-        assert {harness.status()["devices"][group]["status"] for group in GROUPS if group != "system"} == {"ok"}
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
 
 
 def test_a_boiler_on_a_real_port_is_read_through_garbage_silence_and_a_kill(program, pty_device, mosquitto, listen):

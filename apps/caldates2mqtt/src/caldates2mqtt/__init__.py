@@ -105,7 +105,7 @@ async def coming(calendars: CalDav, calendar: Calendar, query: Query) -> Dates:
 app = App("caldates2mqtt", version="0.1.0", settings=Settings, adapters=server, twins=simulated)
 
 
-@app.telemetry(devices, retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("10s", "5m"), timeout="90s")
+@app.telemetry(devices, retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("10s"), timeout="90s")
 async def dates(calendars: CalDav, calendar: Calendar) -> Dates:
     """What the calendar says."""
     return await coming(calendars, calendar, Query())

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from pydantic import Field as Limits
 
 from gas2mqtt.magnetometer import Field, Magnetometer, Registers
-from leadsman import App, Context, Device, OnChange, Sensor
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, OnChange, Sensor
 from leadsman.cli.standalone import command_line
 
 ROLLOVER = 65536
@@ -114,7 +114,7 @@ async def consumption(value: Consumption, context: Context) -> Counter:
     )
 
 
-@app.telemetry("temperature", interval="5m", publish=OnChange(0.05), group="sensor", retry=3)
+@app.telemetry("temperature", interval="5m", publish=OnChange(0.05), group="sensor", retry=UNTIL_NEXT_POLL)
 async def temperature(sensor: Magnetometer, settings: Settings, context: Context) -> Temperature:
     """The sensor's own temperature, smoothed."""
     before = context.store.get("temperature")

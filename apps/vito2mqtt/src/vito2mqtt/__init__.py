@@ -2,12 +2,13 @@
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel
 
-from leadsman import App, CircuitBreaker, Context, Device, OnChange, Sensor
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange, Sensor
 from leadsman.adapters.framing import FixedFramer
 from leadsman.adapters.optolink import Optolink
 from leadsman.adapters.serial import SerialPort
@@ -94,10 +95,10 @@ def groups(settings: Settings) -> dict[str, Device]:
 @app.telemetry(
     groups,
     group="optolink",
-    retry=2,
+    retry=UNTIL_NEXT_POLL,
+    backoff=ExponentialBackoff("2s", "30s"),
     timeout="1m",
     publish=OnChange(),
-    circuit_breaker=CircuitBreaker(3, shared="boiler"),
 )
 async def signals(boiler: Optolink, group: Group, context: Context) -> dict[str, Any]:
     """All signals of a group that this boiler has."""
@@ -141,9 +142,21 @@ async def treat(action: Action, boiler: Optolink, context: Context) -> Legionell
     return state_of(context)
 
 
-@app.telemetry("legionella", interval="1m", group="optolink", retry=3, publish=OnChange())
-async def legionella(boiler: Optolink, context: Context) -> Legionella:
-    """Count down, and restore when it is over, or when another life of this app began it."""
+@app.source("legionella", publish=OnChange(), stale_after="10m")
+async def legionella(boiler: Optolink, context: Context) -> AsyncIterator[Legionella]:
+    """Count down. What is heated when the app ends is restored first; where that fails, the next life does it."""
+    try:
+        while True:
+            yield await progress(boiler, context)
+            await context.sleep("30s")
+    except asyncio.CancelledError:
+        if state_of(context).state == "heating":
+            await restored(boiler, context, "idle")
+        raise
+
+
+async def progress(boiler: Optolink, context: Context) -> Legionella:
+    """Restore when it is over, or when another life of this app began it."""
     state = state_of(context)
     if state.state != "heating":
         return state
