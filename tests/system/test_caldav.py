@@ -11,7 +11,15 @@ import pytest
 from tests.system.dav import Proxy, Radicale, event
 
 from leadsman.adapters.caldav import CalDav
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue, PermanentError
+from leadsman.errors import (
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    InvalidType,
+    InvalidValue,
+    PermanentError,
+    TransientError,
+)
 from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import CalDavTwin
 
@@ -195,6 +203,18 @@ def test_what_a_server_does_wrong_is_a_named_error_and_the_next_call_unharmed(pr
         assert "secret" not in str(raised.value)
         proxy.fault = None
         assert len(await ask(calendars)) == 8
+
+    on(client(proxy.url), scenario)
+
+
+@pytest.mark.parametrize("fault", ["html", 500, 503, "cut"])
+def test_what_a_server_does_wrong_is_not_taken_for_a_calendar_that_is_missing(proxy, fault):
+    async def scenario(calendars):
+        proxy.fault = fault
+        with pytest.raises((TransientError, RetryRequested)):
+            await calendars.events("Home & bins", start=FIRST, days=5)
+        proxy.fault = None
+        assert len(await calendars.events("Home & bins", start=FIRST, days=5)) == 8
 
     on(client(proxy.url), scenario)
 

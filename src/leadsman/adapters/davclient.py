@@ -32,6 +32,9 @@ LONGEST_REST = 86400.0
 """Seconds; a server may ask for more, and is asked again after so much."""
 
 
+_WEB_PAGE = "no calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
+
+
 class Access(NamedTuple):
     """Where a server is, and who asks."""
 
@@ -142,6 +145,8 @@ def _bounded(request: Any) -> Any:
             if len(content) > MOST_BYTES:
                 response.close()
                 raise GarbledData(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
+        if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
+            raise GarbledData(f"what came is {_WEB_PAGE}")
         response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it
         return response
 
@@ -173,9 +178,7 @@ def _ours(error: Exception, what: str) -> LeadsmanError:
         case niquests.exceptions.RequestException() | OSError():
             return DeviceUnavailable(words)
         case TypeError() | etree.XMLSyntaxError() | errors.ResponseError():
-            return GarbledData(
-                f"{what}: what came is no calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
-            )
+            return GarbledData(f"{what}: what came is {_WEB_PAGE}")
         case errors.DAVError():
             return DeviceUnavailable(words)
     return GarbledData(f"{what}: {type(error).__name__}: {told(error)}")
