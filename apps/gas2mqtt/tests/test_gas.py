@@ -164,7 +164,9 @@ def test_a_bus_that_hangs_does_not_hold_up_the_loop():
     asyncio.run(read())
 
 
-def test_the_demo_needs_neither_meter_nor_broker(demonstrated):
+def test_the_demo_needs_neither_meter_nor_broker_and_counts_nothing_for_real(demonstrated, tmp_path):
     log = demonstrated("gas2mqtt", 12)
+
+    assert not (tmp_path / "state").exists()
 
     assert 'gas2mqtt/gas_counter/state  {"counter":1,"trigger":"CLOSED","consumption_m3":0.01}' in log

@@ -35,7 +35,9 @@ from leadsman.wording import clean
 DISCONNECT_TIMEOUT = 3.0
 """Seconds; bleak waits ten where bluetoothd was restarted, and a poll that has to end must end."""
 STEP_TIMEOUT = 5.0
-"""Seconds for starting and stopping the scanner, and for a subscription."""
+"""Seconds for starting the scanner, and for a subscription."""
+STOP_TIMEOUT = 1.0
+"""Seconds for stopping the scanner: an app ends within two."""
 FRESH = 10.0
 """Seconds after an advertisement in which a device is connected to without hearing it again. BlueZ forgets after 30."""
 MOST_KNOWN = 512
@@ -355,7 +357,7 @@ class BleRadio:
         if self._scans:
             self._scans = False
             with contextlib.suppress(TimeoutError, DeviceError):  # whoever is gone scans no more
-                async with asyncio.timeout(STEP_TIMEOUT):
+                async with asyncio.timeout(STOP_TIMEOUT):
                     await self._ready().stop()
 
     def _on_advert(self, advert: Advertisement, handle: Any) -> None:

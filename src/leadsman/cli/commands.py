@@ -1,8 +1,11 @@
 """What the commands do. Each takes what was typed and returns an exit code; errors are raised and told by `main`."""
 
 import argparse
+import contextlib
 import json
+import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -25,9 +28,14 @@ FOUND = 1
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
     app = _loaded(options)
-    if options.dry_run:
-        app.rehearse()
-    app.run(log_level=options.log_level, log_format=options.log_format)
+    with contextlib.ExitStack() as stack:
+        if options.dry_run:
+            app.rehearse()
+            # What a twin counts must not end up in what the device has counted.
+            os.environ["STATE_DIRECTORY"] = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=f"{app.name}-dry-run-")
+            )
+        app.run(log_level=options.log_level, log_format=options.log_format)
     return 0
 
 

@@ -117,7 +117,9 @@ def _add_run(subparsers: "_Subparsers") -> None:
 def add_running(parser: argparse.ArgumentParser) -> None:
     """How an app is run."""
     parser.add_argument(
-        "--dry-run", action="store_true", help="without hardware: the app's twins instead of its adapters"
+        "--dry-run",
+        action="store_true",
+        help="without hardware: the app's twins instead of its adapters; nothing is remembered",
     )
     parser.add_argument(
         "--log-level",

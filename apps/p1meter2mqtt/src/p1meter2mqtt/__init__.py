@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel
 
@@ -44,6 +44,8 @@ class Settings(BaseModel):
     port: str
     """Best one of /dev/serial/by-id; or socket://host:port."""
     baudrate: int = 115200
+    bytesize: Literal[7, 8] = 8
+    parity: Literal["N", "E"] = "N"
     every: str = "10s"
 
 
@@ -89,6 +91,12 @@ def moment(text: str) -> datetime | None:
     return local.astimezone(UTC)
 
 
+def port_at(settings: Settings) -> tuple[SerialPort]:
+    """The port of the settings."""
+    at = settings
+    return (SerialPort(at.port, at.baudrate, bytesize=at.bytesize, parity=at.parity, framer=P1Framer()),)
+
+
 def simulated(settings: Settings) -> tuple[SerialPort]:
     """A meter that says a telegram every second."""
     from leadsman.testing.twins import SerialTwin
@@ -116,7 +124,7 @@ app = App(
     "p1meter2mqtt",
     version="0.1.0",
     settings=Settings,
-    adapters=lambda settings: (SerialPort(settings.port, settings.baudrate, framer=P1Framer()),),
+    adapters=port_at,
     twins=simulated,
 )
 
