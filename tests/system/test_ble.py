@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from bumble.att import ATT_Error, ErrorCode
 from tests.system.bluez import Air, GattServer, Scripted
+from tests.system.watched import on
 
 from leadsman.adapters import bthome
 from leadsman.adapters.ble import BleRadio
@@ -42,30 +43,6 @@ def nobody_stays(air):
             air.call(peer.leave())
     air.peers.clear()
     air.call(air.daemon.forget_all())
-
-
-def on(radio, scenario):
-    """Run ``scenario(radio)``, and see that the loop was never blocked."""
-
-    async def run():
-        longest = 0.0
-
-        async def watch():
-            nonlocal longest
-            while True:
-                before = time.perf_counter()
-                await asyncio.sleep(0.005)
-                longest = max(longest, time.perf_counter() - before - 0.005)
-
-        async with radio:
-            watcher = asyncio.create_task(watch())
-            try:
-                return await scenario(radio)
-            finally:
-                watcher.cancel()
-                assert longest < 0.5, f"the event loop was blocked for {longest:.3f} s"
-
-    return asyncio.run(run())
 
 
 class TestBoth:

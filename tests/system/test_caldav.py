@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from tests.system.dav import Proxy, Radicale, event
+from tests.system.watched import on
 
 from leadsman.adapters.caldav import CalDav
 from leadsman.errors import (
@@ -57,30 +58,6 @@ def server():
 def proxy(server):
     with Proxy(server.port) as proxy:
         yield proxy
-
-
-def on(calendars, scenario, longest_block=0.25):
-    """Run ``scenario(calendars)``, and see that the loop was never blocked."""
-
-    async def run():
-        longest = 0.0
-
-        async def watch():
-            nonlocal longest
-            while True:
-                before = time.perf_counter()
-                await asyncio.sleep(0.002)
-                longest = max(longest, time.perf_counter() - before - 0.002)
-
-        async with calendars:
-            watcher = asyncio.create_task(watch())
-            try:
-                return await scenario(calendars)
-            finally:
-                watcher.cancel()
-                assert longest < longest_block, f"the event loop was blocked for {longest:.3f} s"
-
-    return asyncio.run(run())
 
 
 class TestBoth:

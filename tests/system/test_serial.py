@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import serial
 from serial.rfc2217 import PortManager
+from tests.system.watched import on
 
 from leadsman import App, CircuitBreaker, FixedBackoff
 from leadsman.adapters.framing import FixedFramer, LengthPrefixedFramer
@@ -24,27 +25,7 @@ from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage
 
 def on_port(url, scenario, **options):
     """Run `scenario(port)` with the port, and see that the loop was never blocked."""
-
-    async def run():
-        async with SerialPort(url, 115_200, **{"timeout": 1.0, **options}) as port:
-            longest, watching = 0.0, True
-
-            async def watch():
-                nonlocal longest
-                while watching:
-                    before = time.perf_counter()
-                    await asyncio.sleep(0.005)
-                    longest = max(longest, time.perf_counter() - before - 0.005)
-
-            watcher = asyncio.create_task(watch())
-            try:
-                return await scenario(port)
-            finally:
-                watching = False
-                await watcher
-                assert longest < 0.25, f"the event loop was blocked for {longest:.3f} s"
-
-    return asyncio.run(run())
+    return on(SerialPort(url, 115_200, **{"timeout": 1.0, **options}), scenario, longest_block=0.25)
 
 
 def echo(device, reply=lambda request: request):
@@ -325,9 +306,11 @@ def test_a_gateway_that_speaks_rfc_2217_is_a_port_too_and_takes_its_settings():
     async def scenario(port):
         assert await port.request(b"hello\xff\n") == b"hello\xff"
         assert gateway.settings == (115_200, "E")
+        reading = asyncio.create_task(port.read("5s"))
+        await asyncio.sleep(0.05)
         await asyncio.to_thread(gateway.cut)
         with pytest.raises(DeviceUnavailable, match="went away"):
-            await port.read("5s")
+            await reading
         assert await port.request(b"back\n") == b"back"
 
     with Gateway() as gateway:
