@@ -66,7 +66,7 @@ def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]
 
 
 def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
-    """Log to stderr, unless the user has set up logging.
+    """Log to stderr, unless the user has set up logging; of libraries, warnings and worse.
 
     Args:
         level: None takes ``$LOG_LEVEL``, else INFO.
@@ -85,6 +85,10 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
     handler.setFormatter(_formatter(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ))
     logger.addHandler(handler)
     logger.setLevel(level)
+    logger.propagate = False
+    logging.getLogger().addHandler(
+        handler
+    )  # warnings of libraries in the same format; else one that logs sets up its own
 
 
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:

@@ -204,3 +204,26 @@ async def odd():
 
     assert "\\x1b[2J\\r\\n2026-01-01 INFO forged" in app.log
     assert "\x1b" not in app.log
+
+
+def test_a_library_that_logs_by_the_root_logger_neither_doubles_lines_nor_breaks_their_format(
+    mosquitto, listen, start_app
+):
+    listener = listen(mosquitto.port)
+    code = """
+import logging
+@app.telemetry("d", interval=0.2)
+async def d():
+    logging.error("trouble in a library")
+    logging.info("nothing to see")
+    return {"t": 1}
+"""
+    app = start_app(code, mosquitto.url)
+    listener.wait_for("sys/d/state", 3)
+    app.end()
+
+    lines = app.log.splitlines()
+    assert sum("connected to the broker" in line for line in lines) == 1
+    assert sum("trouble in a library" in line for line in lines) >= 3
+    assert all(line.startswith("20") for line in lines)
+    assert "nothing to see" not in app.log

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.system.bluez import Air, GattServer
 
-from airthings2mqtt import PLUS, RADON_24H, RADON_LONG_TERM, Settings, app, plus, wave
+from airthings2mqtt import PLUS, RADON_24H, RADON_LONG_TERM, Settings, app, mini, plus, wave
 from leadsman.adapters.ble import BleRadio
 from leadsman.errors import DeviceUnavailable, GarbledData
 from leadsman.testing import Harness
@@ -29,6 +29,14 @@ def test_bytes_are_what_the_maker_means():
     assert plus(bytes.fromhex("015a00002a0026006608c8c590013200ffffffff")).model_dump() == AIR | {
         "pressure": 1012.64, "co2": 400, "voc": 50
     }  # fmt: skip
+
+
+def test_a_mini_has_no_radon():
+    data = bytes.fromhex("000019730000941132000000") + bytes(8)
+
+    assert mini(data).model_dump() == {"temperature": 21.5, "humidity": 45.0, "voc": 50}
+    with pytest.raises(GarbledData):
+        mini(data[:-1])
 
 
 def test_what_the_sensor_does_not_know_is_none():

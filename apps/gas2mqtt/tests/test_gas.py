@@ -120,6 +120,19 @@ def test_a_bus_that_fails_is_read_again_within_seconds(meter):
         assert [error["event"] for error in harness.errors("gas_counter")][-1] == "recovered"
 
 
+def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter):
+    """With a poll every two minutes: each waits for a real thread."""
+    with running(meter, interval="2m") as harness:
+        harness.at("5h", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
+        harness.at("6h", lambda: setattr(meter.registers, "fault", None))
+        harness.run("6h1m")
+        assert harness.status()["devices"]["temperature"]["status"] == "ok"
+        harness.run("17h59m")
+
+        assert harness.status()["devices"]["gas_counter"]["status"] == "ok"
+        assert {error["type"] for error in harness.errors("temperature")} == {"DeviceUnavailable"}
+
+
 @pytest.mark.parametrize(
     ("fault", "error"),
     [

@@ -7,8 +7,9 @@ import pytest
 from tests.adapters.test_protocols import TELEGRAM
 
 import p1meter2mqtt
+from leadsman.adapters.metering import P1Framer
 from leadsman.errors import GarbledData
-from leadsman.testing import Harness, garbage
+from leadsman.testing import Harness, SerialTwin, garbage
 from p1meter2mqtt import decode
 
 
@@ -60,6 +61,27 @@ def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage(fre
         assert min(at for at in times if at > 3900) - 3900 <= 61
         assert harness.errors("meter")[0]["event"] == "onset"
         assert [error["event"] for error in harness.errors("meter")][-1] == "recovered"
+
+
+def test_a_virtual_day_of_garbled_telegrams_and_an_hour_without_a_cable(fresh):
+    number = 0
+
+    def says():
+        nonlocal number
+        number += 1
+        return 10.0, garbage(40) + TELEGRAM[: 300 if number % 7 == 0 else None]
+
+    twin = SerialTwin(says=says, framer=P1Framer())
+    fresh._twins = lambda settings: (twin,)
+    with Harness(fresh, settings={"port": "x"}, dry_run=True) as harness:
+        harness.at("5h", twin.unplug)
+        harness.at("6h", twin.plug)
+        harness.run("24h")
+
+        times = [message.at for message in harness.broker.messages("p1meter2mqtt/meter/state")]
+        assert min(at for at in times if at >= 6 * 3600) - 6 * 3600 <= 60 + 10  # and the meter speaks every ten seconds
+        assert len(times) >= 23 * 360 * 6 / 7 - 10
+        assert {error["type"] for error in harness.errors("meter")} == {"DeviceUnavailable"}
 
 
 def test_a_meter_on_a_real_port_is_read_through_garbage_and_an_unplugged_cable(program, pty_device, mosquitto, listen):

@@ -9,9 +9,11 @@ import vito2mqtt
 from leadsman.adapters.framing import FixedFramer
 from leadsman.adapters.optolink import Optolink
 from leadsman.errors import GarbledData, PayloadError
+from leadsman.introspection.schema import schemas
+from leadsman.settings.sources import Where
 from leadsman.testing import Harness, SerialTwin, garbage
 from vito2mqtt import simulated_boiler
-from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV
+from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV, Fault
 from vito2mqtt.signals import GROUPS, encoded
 
 NOON = 1_767_268_800.0  # 2026-01-01 12:00 UTC
@@ -50,8 +52,8 @@ def running(boiler, wall=NOON, **settings):
         (CT, "3080ffffffffffff", [["06:00", "16:00"]]),
         (CT, "ffffffffffffffff", []),
         (TI, "2026112105120304", "2026-11-21T12:03:04"),
-        (ES, "d12026112105120304", {"code": "D1", "fault": "burner fault", "at": "2026-11-21T12:03:04"}),
-        (ES, "000000000000000000", {"code": "00", "fault": "none", "at": None}),
+        (ES, "d12026112105120304", Fault(code="D1", fault="burner fault", at="2026-11-21T12:03:04")),
+        (ES, "000000000000000000", Fault(code="00", fault="none", at=None)),
     ],
 )
 def test_bytes_are_what_the_boiler_means(codec, data, value):
@@ -105,13 +107,24 @@ def test_all_groups_are_published(protocol):
         assert harness.errors("diagnosis") == []
 
 
-def test_a_signal_that_this_boiler_has_not_is_left_out():
+def test_a_signal_that_this_boiler_has_not_is_null_and_not_asked_for_again():
     boiler = simulated_boiler()
     del boiler.memory[0x5525]
     with running(boiler) as harness:
         harness.run("6m")
 
-        assert harness.states("outdoor")[-1] == {"temperature": 5.0, "temperature_damped": 5.0}
+        state = {"temperature": 5.0, "temperature_lowpass": None, "temperature_damped": 5.0}
+        assert harness.states("outdoor")[-1] == state
+
+
+def test_the_schema_of_each_group_says_what_its_signals_are(capsys):
+    app = importlib.reload(vito2mqtt).app
+    app.load(Where.nowhere({"port": "x"}))
+
+    found = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)["topics"]
+
+    assert found["vito2mqtt/outdoor/state"]["properties"]["temperature"]["unit"] == "°C"
+    assert found["vito2mqtt/hot_water/state"]["properties"]["timer_monday"]["anyOf"][0]["type"] == "array"
 
 
 def test_only_what_changes_is_written():
@@ -200,6 +213,27 @@ def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
         harness.run("1m")
         assert boiler.memory[0x6300] == b"\x32"
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
+
+
+def test_a_virtual_day_of_garbled_answers_and_a_silent_hour():
+    boiler, number = simulated_boiler(), 0
+
+    def answer(asked):
+        nonlocal number
+        number += 1
+        return garbage(12) if number % 97 == 0 else boiler.receive(asked)
+
+    with running(boiler) as harness:
+        harness.port._device = answer
+        harness.at("5h", lambda: setattr(boiler, "silent", True))
+        harness.at("6h", lambda: (setattr(boiler, "silent", False), setattr(boiler, "_ready", False)))
+        harness.run("6h1m")
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
+        harness.run("17h59m")
+        assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
+        for group in GROUPS:
+            assert [error["event"] for error in harness.errors(group)][-1] == "recovered"
+            assert {error["type"] for error in harness.errors(group)} <= {"DeviceTimeout", "GarbledData"}
 
 
 def test_a_boiler_on_a_real_port_is_read_through_garbage_silence_and_a_kill(program, pty_device, mosquitto, listen):

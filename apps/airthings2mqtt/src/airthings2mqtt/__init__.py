@@ -1,4 +1,4 @@
-"""Radon and air of Airthings Wave and Wave Plus, over Bluetooth."""
+"""Radon and air of Airthings Wave, Wave Plus and Wave Mini, over Bluetooth."""
 
 from typing import Annotated, Literal
 
@@ -13,6 +13,7 @@ from leadsman.errors import GarbledData
 RADON_24H = "b42e01aa-ade7-11e4-89d3-123b93f75cba"
 RADON_LONG_TERM = "b42e0a4c-ade7-11e4-89d3-123b93f75cba"
 PLUS = "b42e2a68-ade7-11e4-89d3-123b93f75cba"
+MINI = "b42e3b98-ade7-11e4-89d3-123b93f75cba"
 RADON_MOST = 16383
 """Bq/m³; whatever is above means that the sensor does not know."""
 
@@ -34,11 +35,19 @@ class AirPlus(Air):
     voc: Annotated[int, Sensor("ppb", device_class="volatile_organic_compounds_parts", state_class="measurement")]
 
 
+class AirMini(BaseModel):
+    """What a Wave Mini measures: no radon."""
+
+    temperature: Annotated[float, Sensor("°C", device_class="temperature", state_class="measurement")]
+    humidity: Annotated[float, Sensor("%", device_class="humidity", state_class="measurement")]
+    voc: Annotated[int, Sensor("ppb", device_class="volatile_organic_compounds_parts", state_class="measurement")]
+
+
 class Wave(BaseModel):
     """A section [waves.NAME] of leadsman.toml."""
 
     address: Address
-    model: Literal["wave", "plus"] = "wave"
+    model: Literal["wave", "plus", "mini"] = "wave"
     interval: str = "25m"
 
 
@@ -80,6 +89,12 @@ def plus(data: bytes) -> AirPlus:
     )
 
 
+def mini(data: bytes) -> AirMini:
+    """The one characteristic of a Wave Mini; the temperature is in kelvins."""
+    _, temperature, _, humidity, voc, _, _, _ = unpack("<6H2L", data, "a Wave Mini")
+    return AirMini(temperature=round(temperature / 100 - 273.15, 2), humidity=humidity / 100, voc=voc)
+
+
 def simulated(settings: Settings) -> tuple[BleRadio]:
     """Waves in memory."""
     from leadsman.testing.twins import BleTwin, TwinDevice
@@ -87,6 +102,7 @@ def simulated(settings: Settings) -> tuple[BleRadio]:
     values = {
         "2a6e": b"\x66\x08", "2a6f": b"\x94\x11", RADON_24H: b"\x2a\x00", RADON_LONG_TERM: b"\x26\x00",
         PLUS: bytes.fromhex("015a00002a0026006608c8c5900132000000 0000"),
+        MINI: bytes.fromhex("000019730000941132000000") + bytes(8),
     }  # fmt: skip
     return (BleTwin(*(TwinDevice(each.address, values) for each in settings.waves.values())),)
 
@@ -100,10 +116,12 @@ app = App("airthings2mqtt", version="0.1.0", settings=Settings, adapters=lambda 
 
 
 @app.telemetry(devices, retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m")
-async def air(radio: BleRadio, device: Wave) -> Air | AirPlus:
+async def air(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
     """Listen for it, connect, read, hang up."""
     if device.model == "plus":
         return plus(*await radio.read(device.address, PLUS))
+    if device.model == "mini":
+        return mini(*await radio.read(device.address, MINI))
     return wave(*await radio.read(device.address, "2a6e", "2a6f", RADON_24H, RADON_LONG_TERM))
 
 

@@ -15,7 +15,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.cli.standalone import command_line
 from leadsman.errors import PayloadError, PermanentError
 from vito2mqtt.codecs import CT, IS10, IU3600, IUNON, PR3
-from vito2mqtt.signals import GROUPS, WEEK, WRITABLE, Signal, encoded
+from vito2mqtt.signals import GROUPS, MODELS, WEEK, WRITABLE, Signal, encoded
 
 if TYPE_CHECKING:
     from leadsman.testing.optolink import Boiler
@@ -35,10 +35,6 @@ class Settings(BaseModel):
     parity: Literal["E", "N"] = "E"
     """E as Optolink wants it; N behind gateways that set it themselves."""
     interval: str = "5m"
-
-
-class Group(BaseModel):
-    name: str
 
 
 class Action(BaseModel):
@@ -87,41 +83,50 @@ def simulated_boiler(protocol: str = "P300") -> "Boiler":
 app = App("vito2mqtt", version="0.1.0", settings=Settings, adapters=boiler_at, twins=simulated)
 
 
-def groups(settings: Settings) -> dict[str, Device]:
-    """One device for each group."""
-    return {name: Device(Group(name=name), interval="1h" if name == "system" else settings.interval) for name in GROUPS}
+LACKING: set[tuple[str, str]] = set()
+"""Signals that this boiler said it has not, in this life of the app."""
 
 
-@app.telemetry(
-    groups,
-    group="optolink",
-    retry=UNTIL_NEXT_POLL,
-    backoff=ExponentialBackoff("2s", "30s"),
-    timeout="1m",
-    publish=OnChange(),
-)
-async def signals(boiler: Optolink, group: Group, context: Context) -> dict[str, Any]:
+async def signals(boiler: Optolink, group: str, context: Context) -> BaseModel:
     """All signals of a group that this boiler has."""
-    found, lacking = {}, context.store.get("lacking", [])
-    for name, signal in GROUPS[group.name].items():
-        if signal.readable and name not in lacking:
+    found = {}
+    for name, signal in GROUPS[group].items():
+        if signal.readable and (group, name) not in LACKING:
             try:
                 found[name] = signal.decode(await boiler.read(signal.address, signal.length))
             except PermanentError as error:
-                context.logger.warning("%s is left out from now on: %s", name, error)
-                context.store["lacking"] = lacking = [*lacking, name]
-    return found
+                context.logger.warning("%s is not asked for any more: %s", name, error)
+                LACKING.add((group, name))
+    return MODELS[group](**found)
 
 
-@app.command({name: Device(Group(name=name)) for name in WRITABLE}, group="optolink", timeout="1m")
-async def write(wishes: dict[str, Any], boiler: Optolink, group: Group, context: Context) -> dict[str, Any]:
-    """Write signals, those that differ from what the boiler has: writing wears its memory. ``__force`` writes all."""
-    force = wishes.pop("__force", False)
-    for name, data in encoded(group.name, wishes).items():
-        signal = GROUPS[group.name][name]
-        if force or not signal.readable or await boiler.read(signal.address, signal.length) != data:
-            await boiler.write(signal.address, data)
-    return await signals(boiler, group, context)
+def register(group: str) -> None:
+    """One device: a group that is polled, and written where something of it may be."""
+
+    def device(settings: Settings) -> dict[str, Device]:
+        return {group: Device(interval="1h" if group == "system" else settings.interval)}
+
+    async def read(boiler: Optolink, context: Context) -> BaseModel:
+        return await signals(boiler, group, context)
+
+    async def write(wishes: dict[str, Any], boiler: Optolink, context: Context) -> BaseModel:
+        """Writing wears the boiler's memory, so only what differs is written; ``__force`` writes all."""
+        force = wishes.pop("__force", False)
+        for name, data in encoded(group, wishes).items():
+            signal = GROUPS[group][name]
+            if force or not signal.readable or await boiler.read(signal.address, signal.length) != data:
+                await boiler.write(signal.address, data)
+        return await signals(boiler, group, context)
+
+    read.__annotations__["return"] = write.__annotations__["return"] = MODELS[group]
+    rules: Any = {"retry": UNTIL_NEXT_POLL, "backoff": ExponentialBackoff("2s", "30s"), "publish": OnChange()}
+    app.telemetry(device, group="optolink", timeout="1m", **rules)(read)
+    if group in WRITABLE:
+        app.command(group, group="optolink", timeout="1m")(write)
+
+
+for each in GROUPS:
+    register(each)
 
 
 @app.command("legionella", group="optolink", timeout="30s")

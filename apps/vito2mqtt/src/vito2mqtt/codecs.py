@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from leadsman.errors import GarbledData, PayloadError
 
 UNSET = 0xFF
@@ -19,6 +21,8 @@ class Codec(NamedTuple):
     decode: Callable[[bytes], Any]
     encode: Callable[[Any, int], bytes] | None = None
     """Of a value and a length. Raises `PayloadError`."""
+    kind: Any = str
+    """Of the value, for its schema."""
 
 
 def integer(divisor: int = 1, *, signed: bool = False, places: int = 1) -> Codec:
@@ -36,7 +40,7 @@ def integer(divisor: int = 1, *, signed: bool = False, places: int = 1) -> Codec
         except (OverflowError, ValueError):
             raise PayloadError(f"{value!r} does not fit") from None
 
-    return Codec(decode, encode)
+    return Codec(decode, encode, int if divisor == 1 else float)
 
 
 def names(known: Mapping[int, str]) -> Codec:
@@ -53,7 +57,7 @@ def names(known: Mapping[int, str]) -> Codec:
 
 def byte(index: int, divisor: int = 1) -> Codec:
     """One byte of several."""
-    return Codec(lambda data: data[index] if divisor == 1 else data[index] / divisor)
+    return Codec(lambda data: data[index] if divisor == 1 else data[index] / divisor, kind=float)
 
 
 def bcd(byte: int) -> int:
@@ -93,9 +97,17 @@ def clock(value: Any, length: int) -> bytes:
     return bytes(part // 10 << 4 | part % 10 for part in parts)
 
 
-def fault(data: bytes) -> dict[str, Any]:
-    """An entry of the history of faults: its code, and when."""
-    return {"code": f"{data[0]:02X}", "fault": FAULTS.get(data[0], "unknown"), "at": moment(data[1:9])}
+class Fault(BaseModel):
+    """An entry of the history of faults."""
+
+    code: str
+    fault: str
+    at: str | None
+
+
+def fault(data: bytes) -> Fault:
+    """Its code, and when."""
+    return Fault(code=f"{data[0]:02X}", fault=FAULTS.get(data[0], "unknown"), at=moment(data[1:9]))
 
 
 def periods(data: bytes) -> list[list[str]]:
@@ -140,4 +152,4 @@ BA = names(
     }
 )
 USV = names({0: "undefined", 1: "heating", 2: "middle", 3: "hot water"})
-ES, TI, CT = Codec(fault), Codec(moment, clock), Codec(periods, timer)
+ES, TI, CT = Codec(fault, kind=Fault), Codec(moment, clock), Codec(periods, timer, list[list[str]])

@@ -1,7 +1,10 @@
 """Which signals a Vitodens 200-W has, where, and in which group they are published."""
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import BaseModel, create_model
+
+from leadsman import Sensor
 from leadsman.errors import PayloadError
 from leadsman.wording import suggestion
 from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV, Codec
@@ -93,6 +96,29 @@ GROUPS: dict[str, dict[str, Signal]] = {
         **{f"history_{number}": Signal(0x7507 + 9 * (number - 1), 9, ES) for number in range(1, 11)},
     },
 }
+UNITS = {
+    "temperature": Sensor("°C", device_class="temperature", state_class="measurement"),
+    "setpoint": Sensor("°C", device_class="temperature"),
+    "modulation": Sensor("%", state_class="measurement"),
+    "power": Sensor("%", state_class="measurement"),
+    "hours": Sensor("h", device_class="duration", state_class="total_increasing"),
+    "starts": Sensor(state_class="total_increasing"),
+}
+"""Of signals whose names hold these words."""
+
+
+def field(name: str, signal: Signal) -> Any:
+    """The type of a signal, which may be missing, with its unit."""
+    unit = next((unit for word, unit in UNITS.items() if word in name), None)
+    kind = signal.codec.kind | None
+    return (kind if unit is None else Annotated[kind, unit], None)
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    group: create_model(group, **{name: field(name, signal) for name, signal in signals.items() if signal.readable})
+    for group, signals in GROUPS.items()
+}
+"""What is published of each group; None is what this boiler has not."""
 WRITABLE = tuple(name for name, signals in GROUPS.items() if any(signal.writable for signal in signals.values()))
 
 
