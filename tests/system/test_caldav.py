@@ -225,10 +225,24 @@ def multistatus(*texts):
         ("DTSTART:20260101T000000Z", "RRULE:FREQ=SECONDLY;UNTIL=21260101T000000Z"),
         ("DTSTART:20260101T000000Z", "RRULE:FREQ=HOURLY;BYMINUTE=" + ",".join(map(str, range(60)))),
         ("DTSTART:20260101T000000Z", "RRULE:FREQ=EVERSO"),
+        ("DTSTART:19000101T000000Z", "RRULE:FREQ=HOURLY"),
+        ("DTSTART:00010101T000000Z", "RRULE:FREQ=DAILY"),
+        ("DTSTART:20260101T000000Z", "RRULE:FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30"),
+        ("DTSTART:20260101T000000Z", "RRULE:FREQ=DAILY;BYMONTH=2;BYMONTHDAY=-30"),
         ("DTSTART:not a date",),
         ("SUMMARY:no start",),
     ],
-    ids=["every second", "every minute by the hour", "no frequency", "no date", "no start"],
+    ids=[
+        "every second",
+        "every minute by the hour",
+        "no frequency",
+        "hours since 1900",
+        "days since Christ",
+        "no such hour",
+        "no such day",
+        "no date",
+        "no start",
+    ],
 )
 def test_an_event_that_is_a_bomb_or_makes_no_sense_costs_only_itself(proxy, caplog, lines):
     good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261025")

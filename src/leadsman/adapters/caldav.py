@@ -103,6 +103,7 @@ class CalDav:
         self._zone = None if zone is None else _checked_zone(zone)
         self._lock = asyncio.Lock()
         self._known: dict[str | None, _Known] = {}
+        self._told_of: set[int] = set()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
         self._asked: Asked = self._made()
 
@@ -163,7 +164,9 @@ class CalDav:
         first = _day(where) if start is None else start
         async with self._lock:
             known = await self._in_thread(lambda: self._looked(calendar, first, first + timedelta(days=days), where))
-            return await self._in_thread(lambda: occurrences(known.texts, first, first + timedelta(days=days), where))
+            return await self._in_thread(
+                lambda: occurrences(known.texts, first, first + timedelta(days=days), where, self._told_of)
+            )
 
     def _looked(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> _Known:
         """In the thread: what the calendar holds in the window, asking for all of it only when something changed."""

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, tzinfo
+from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -57,7 +57,9 @@ class Client:
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """The iCalendar text of all objects with an event in the window."""
         with self._translated("asking for events"):
-            first, last = (datetime.combine(day, time(), zone) for day in (start, end))
+            # A day more on both sides: servers put whole days and floating times into a zone of their own (RFC 4791, 9.9).
+            day = timedelta(days=1)
+            first, last = (datetime.combine(each, time(), zone) for each in (start - day, end + day))
             found = self._calendar(calendar).search(event=True, start=first, end=last, expand=False, post_filter=False)
             return [_text_of(each) for each in found]
 
