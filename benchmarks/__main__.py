@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import platform
 import statistics
 from collections.abc import Callable
@@ -198,6 +199,7 @@ def main() -> None:
         logging.disable()
         print(recovery.report())
         return
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else our modules are compiled at each start, and only ours
     print(
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {options.times} repetitions\n"
     )
