@@ -124,6 +124,29 @@ def test_a_garbled_answer_is_worth_another_attempt_which_greets_anew(wrong, mess
     on_boiler(scenario, spoil=spoil)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "babble"), [("P300", b"\x06"), ("P300", b"\x15"), ("KW", b"\xaa"), ("KW", b"\x00")]
+)
+def test_a_line_that_babbles_without_end_is_a_named_error_soon(protocol, babble):
+    async def scenario(optolink, boiler, port):
+        async def talk():
+            while True:
+                port.send(babble * 8)
+                await asyncio.sleep(0.01)
+
+        talking = asyncio.create_task(talk())
+        started = asyncio.get_running_loop().time()
+        for _ in range(3):
+            with pytest.raises((GarbledData, PermanentError)):
+                await asyncio.wait_for(optolink.read(0x0800, 2), 30)
+        assert asyncio.get_running_loop().time() - started < 30
+        talking.cancel()
+
+    silent = Boiler(MEMORY, protocol)
+    silent.silent = True
+    on_boiler(scenario, protocol, silent)
+
+
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=8), st.sampled_from(["P300", "KW"]))
 def test_whatever_the_line_says_a_read_ends_in_a_named_error_or_bytes_and_soon(noise, protocol):
     left = iter(noise)

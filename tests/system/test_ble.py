@@ -203,16 +203,14 @@ class TestBoth:
         on(place().radio, scenario)
 
 
-def test_a_real_gatt_server_is_read_within_a_third_of_a_second(air):
+def test_a_real_gatt_server_is_read_and_left(air):
     air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
 
     async def scenario(radio):
-        await radio.probe()
-        before = time.perf_counter()
-        assert len(await radio.read(ADDRESS, *VALUES)) == 4
-        return time.perf_counter() - before
+        assert await radio.read(ADDRESS, *VALUES) == list(VALUES.values())
+        assert radio.health["sessions"] == 0
 
-    assert on(BleRadio(), scenario) < 3  # benchmarks/ has the figure
+    on(BleRadio(), scenario)
 
 
 def test_two_hundred_notifications_over_the_air_come_in_order(air):

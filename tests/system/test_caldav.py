@@ -7,6 +7,7 @@ from datetime import date, datetime
 from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
+import psutil
 import pytest
 from tests.system.dav import Proxy, Radicale, event
 from tests.system.watched import on
@@ -202,10 +203,11 @@ def test_an_xml_bomb_costs_neither_time_nor_memory(proxy):
 
     async def scenario(calendars):
         proxy.fault = bomb.encode()
-        before = time.perf_counter()
+        before, memory = time.perf_counter(), psutil.Process().memory_info().rss
         with contextlib.suppress(GarbledData, DeviceUnavailable):
             await ask(calendars)
         assert time.perf_counter() - before < 3
+        assert psutil.Process().memory_info().rss - memory < 64 * 2**20  # unfolded it is 2 GB
 
     on(client(proxy.url), scenario)
 

@@ -77,6 +77,8 @@ def test_an_app_of_its_own_has_a_command_line(capsys, monkeypatch, tmp_path):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "--demo" in capsys.readouterr().out
+    assert main(["--demo", "--mqtt", "mqtt://broker.lan"]) == 78
+    assert "a broker of its own" in capsys.readouterr().err
     assert main(["--check"]) == 78
     assert "answer" in capsys.readouterr().err
     assert command_line(meter_app(mqtt="mqtt://x"))(["--check", "--set", "answer=1"]) == 0

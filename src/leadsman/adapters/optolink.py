@@ -115,9 +115,10 @@ class Optolink:
         """Until the boiler listens."""
         await session.discard()
         if self._protocol == "KW":
-            while await session.receive(1, _BEAT) != _NOT_INITIALISED:
-                pass
-            return
+            for _ in range(MOST):
+                if await session.receive(1, _BEAT) == _NOT_INITIALISED:
+                    return
+            raise GarbledData(f"{MOST} bytes without the boiler's 05; check the protocol, and who else is on the line")
         session.send(_RESET)
         for _ in range(_ROUNDS):
             heard = await session.receive(1, _BEAT)
@@ -132,11 +133,13 @@ class Optolink:
         asked = bytes((mode, address >> 8, address & 0xFF, length))
         content = bytes((5 + len(data), 0)) + asked + data
         session.send(_TELEGRAM + content + bytes((sum8(content),)))
-        while (heard := await session.receive()) != _TELEGRAM:
-            if heard == _NAK:
-                raise GarbledData(f"the boiler did not understand the request for 0x{address:04X}")
-            if heard != _ACK:
-                raise GarbledData(f"{heard.hex()} where the answer for 0x{address:04X} was due")
+        for _ in range(_ROUNDS):  # an acknowledgement, maybe one more from before
+            if (heard := await session.receive()) != _ACK:
+                break
+        if heard == _NAK:
+            raise GarbledData(f"the boiler did not understand the request for 0x{address:04X}")
+        if heard != _TELEGRAM:
+            raise GarbledData(f"{heard.hex()} where the answer for 0x{address:04X} was due")
         size = await session.receive()
         answer = size + await session.receive(size[0] + 1)
         if sum8(answer[:-1]) != answer[-1]:

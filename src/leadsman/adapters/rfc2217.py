@@ -35,9 +35,10 @@ class ThreadedTransport:
         threading.Thread(target=self._read, name=f"leadsman {name} reader", daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        """Send, in a thread."""
-        self._unsent += len(data)
-        self._worker.submit(self._write, data)
+        """Send, in a thread; nothing once it has ended, which the line was told."""
+        if not self._ended:
+            self._unsent += len(data)
+            self._worker.submit(self._write, data)
 
     def get_write_buffer_size(self) -> int:
         """Bytes that were not taken yet."""
@@ -50,7 +51,7 @@ class ThreadedTransport:
     def _write(self, data: bytes) -> None:
         try:
             self._device.write(data)
-            self._unsent -= len(data)
+            self._from_thread(self._sent, len(data))
         except Exception as error:  # of whatever kind, the connection is of no use any more
             self._from_thread(self._end, error)
 
@@ -65,6 +66,9 @@ class ThreadedTransport:
     def _from_thread(self, call: Any, argument: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(call, argument)
+
+    def _sent(self, size: int) -> None:
+        self._unsent -= size
 
     def _heard(self, data: bytes) -> None:
         if not self._ended:

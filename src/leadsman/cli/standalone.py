@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from leadsman.app import App
+from leadsman.errors import InvalidValue
 
 _SETTLED = 0.2
 """Seconds until the viewer of a demo tries the broker again."""
@@ -77,10 +78,10 @@ def _demo(options: argparse.Namespace) -> int:
     from leadsman.cli import commands
     from leadsman.demo.broker import demo_broker
 
-    with contextlib.ExitStack() as stack:
-        if options.mqtt is None:
-            options.mqtt, words, _ = stack.enter_context(demo_broker())
-            print(f"on {words}; Ctrl-C ends it", flush=True)
+    if options.mqtt is not None:
+        raise InvalidValue("--demo has a broker of its own; write --dry-run --mqtt URL for one of yours")
+    with demo_broker() as (options.mqtt, words, _):
+        print(f"on {words}; Ctrl-C ends it", flush=True)
         options.dry_run = True
         threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
         return commands.run(options)
