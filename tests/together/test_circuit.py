@@ -162,6 +162,24 @@ def test_a_timed_recovery_tells_when_the_device_is_asked_next(harness):
     assert app.status()["devices"]["d"]["next_poll_at"][14:19] == "03:00"
 
 
+@pytest.mark.parametrize("shared", [None, "bus"])
+def test_a_recovery_that_breaks_is_told_once_and_replaced_by_the_default(harness, shared):
+    class Broken:
+        def delay(self, attempt):
+            return float("nan")
+
+    sensor = Scripted(fail(999))
+    app = App("app")
+    app.add_telemetry("d", sensor, interval="1s", circuit_breaker=CircuitBreaker(1, recovery=Broken(), shared=shared))
+    running = harness(app)
+
+    running.run("5m")
+
+    (fault,) = running.faults()
+    assert "recovery of d; the default is used instead" in fault["where"]
+    assert 6 <= len(sensor.calls) <= 12  # after 2, 4, 8 … 60 seconds
+
+
 def test_a_slow_call_opens_the_circuit_though_its_readings_are_told(harness):
     async def slow():
         await asyncio.sleep(5)

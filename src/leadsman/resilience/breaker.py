@@ -21,6 +21,7 @@ Pure: `now` is monotonic seconds, and asking a state never moves it.
 """
 
 import math
+from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
@@ -29,8 +30,11 @@ from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered
-from leadsman.resilience.failure import exception_types
+from leadsman.resilience.failure import exception_types, nobody
 from leadsman.value import Value
+
+Faulty = Callable[[object, Exception], None]
+"""Told of a strategy that broke, and how."""
 
 LARGEST_WINDOW = 1000
 """Cycles; an outcome is a bit of what is remembered per handler."""
@@ -99,9 +103,9 @@ class CircuitBreaker(Value):
             shared=_name(shared),
         )
 
-    def rest(self, opens: int) -> float:
+    def rest(self, opens: int, faulty: Faulty = nobody) -> float:
         """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where polls are
-        counted, or none is skipped. A strategy that breaks is replaced by the default one."""
+        counted, or none is skipped. A strategy that breaks is told to `faulty`, and replaced by the default one."""
         if self.recovery is None or self.recovery == 0:
             return -math.inf
         if isinstance(self.recovery, float):
@@ -110,9 +114,12 @@ class CircuitBreaker(Value):
             return self.recovery.wait(opens)
         try:
             delay = float(self.recovery.delay(opens))
-        except Exception:
-            delay = math.nan
-        return delay if 0 <= delay <= LONGEST else DEFAULT_BACKOFF.wait(opens)
+            if 0 <= delay <= LONGEST:
+                return delay
+            raise ValueError(f"{self.recovery!r} answered {delay!r} seconds for opening {opens}")
+        except Exception as error:
+            faulty(self.recovery, error)
+            return DEFAULT_BACKOFF.wait(opens)
 
 
 def _name(value: object) -> str | None:
@@ -232,8 +239,11 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
             )
 
 
-def settle(rule: CircuitBreaker, circuit: Circuit, permit: Permit, outcome: Outcome, now: float) -> Circuit:
-    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing."""
+def settle(
+    rule: CircuitBreaker, circuit: Circuit, permit: Permit, outcome: Outcome, now: float, faulty: Faulty = nobody
+) -> Circuit:
+    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing. `faulty` is
+    told when the strategy of `recovery` breaks."""
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
@@ -241,11 +251,12 @@ def settle(rule: CircuitBreaker, circuit: Circuit, permit: Permit, outcome: Outc
             closed = _counted(rule, circuit, failed=outcome is Outcome.FAILED)
             if closed.failures < rule.threshold:
                 return closed
-            return _opened(rule, circuit.generation + 1, closed.failures, now, since=now, opens=1)
+            until = now + rule.rest(1, faulty)
+            return Open(circuit.generation + 1, closed.failures, now, 1, _refusals(rule), until)
         case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
             return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
-            return _settle_probe(rule, circuit, permit, outcome, now)
+            return _settle_probe(rule, circuit, permit, outcome, now, faulty)
     return circuit
 
 
@@ -302,23 +313,25 @@ def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
     return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forgotten(circuit)
 
 
+def _refusals(rule: CircuitBreaker) -> int:
+    return 1 if rule.recovery is None else 0
+
+
 def _forgotten(circuit: Closed) -> Closed:
     return Closed(circuit.generation) if circuit.failures or circuit.recent else circuit
 
 
-def _opened(rule: CircuitBreaker, generation: int, failures: int, now: float, *, since: float, opens: int) -> Open:
-    refusals = 1 if rule.recovery is None else 0
-    return Open(generation, failures, since, opens, refusals, now + rule.rest(opens))
-
-
-def _settle_probe(rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outcome: Outcome, now: float) -> Circuit:
+def _settle_probe(
+    rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outcome: Outcome, now: float, faulty: Faulty
+) -> Circuit:
     out = tuple(held for held in circuit.out if held[0] != permit.number)
     match outcome:
         case Outcome.ABANDONED:
             return circuit._replace(out=out)
         case Outcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1
-            return _opened(rule, circuit.generation + 1, failures, now, since=circuit.since, opens=opens)
+            until = now + rule.rest(opens, faulty)
+            return Open(circuit.generation + 1, failures, circuit.since, opens, _refusals(rule), until)
         case Outcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:

@@ -195,7 +195,7 @@ class Execution:
         self._task: asyncio.Task[Any] | None = None
         self._slot = 0
         self._abandoned = False
-        self._faulted = False
+        self._faulted: tuple[str, ...] = ()
 
     def snapshot(self) -> Snapshot:
         """What is remembered at the moment. Looking changes nothing."""
@@ -403,12 +403,12 @@ class Execution:
             now - streak.began,
             streak.waits,
             streak.resumed,
-            self._fault,
+            self.faulty,
         )
         try:
             state, verdict = streak.policy.step(streak.state, failure, random.random)
         except Exception as fault:
-            self._fault(streak.policy, fault)
+            self.faulty(streak.policy, fault)
             return GiveUp("fault")
         if isinstance(verdict, GiveUp):
             self._streak = streak._replace(state=state)
@@ -427,13 +427,16 @@ class Execution:
 
     def wait(self, attempt: int) -> float:
         """Ask the backoff, and survive it: a user's fault costs one told fault, never the poll."""
-        return wait_of(self.rules.policy.strategy, attempt, random.random, self._fault)
+        return wait_of(self.rules.policy.strategy, attempt, random.random, self.faulty)
 
-    def _fault(self, strategy: object, error: Exception) -> None:
-        if not self._faulted:
-            self._faulted = True
+    def faulty(self, strategy: object, error: Exception) -> None:
+        """A user's strategy or policy broke: told once of each kind."""
+        rule = self.rules.breaker
+        recovery = rule is not None and strategy is rule.recovery
+        what = "policy" if isinstance(strategy, Policy) else "recovery" if recovery else "backoff"
+        if what not in self._faulted:
+            self._faulted = (*self._faulted, what)
             now, wall = self._world.clock.monotonic(), self._world.clock.wall()
-            what = "policy" if isinstance(strategy, Policy) else "backoff"
             instead = "there are no retries" if what == "policy" else "the default is used instead"
             self._world.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
 
@@ -461,7 +464,7 @@ class Execution:
         if self._ties.shared is not None:
             self._ties.shared.settle(self, permit, outcome, now)
         else:
-            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now))
+            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now, self.faulty))
 
     def moved(self, circuit: Circuit) -> None:
         """The circuit is now this one."""

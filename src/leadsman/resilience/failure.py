@@ -64,8 +64,8 @@ SHORTEST_REQUEST = 0.1
 _PLAIN = (str, int, float, tuple)
 
 
-def _nobody(strategy: object, error: Exception) -> None:
-    pass
+def nobody(strategy: object, error: Exception) -> None:
+    """Is told when somebody's strategy breaks, where nobody listens."""
 
 
 class Failure(NamedTuple):
@@ -81,7 +81,7 @@ class Failure(NamedTuple):
     """Retries since the last success."""
     resumed: bool = False
     """Whether the outage began before the app was restarted."""
-    faulty: Callable[[object, Exception], None] = _nobody
+    faulty: Callable[[object, Exception], None] = nobody
     """Told when somebody's strategy breaks; its wait is replaced by the default."""
 
     @property

@@ -43,6 +43,10 @@ class Member(Protocol):
         """The circuit that all share is now this one."""
         ...
 
+    def faulty(self, strategy: object, error: Exception) -> None:
+        """Somebody's strategy broke."""
+        ...
+
 
 class Shared:
     """One circuit for several handlers."""
@@ -71,7 +75,7 @@ class Shared:
                 if len(self._failed) < len(self.members):
                     return
                 self._failed.clear()
-        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now))
+        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, member.faulty))
 
     def move(self, circuit: Circuit) -> None:
         """Make it this circuit for all members. One that opens turns away each of them once, where it goes by polls."""
