@@ -16,10 +16,11 @@ from hyx.retry import retry
 from leadsman import CircuitBreaker
 from leadsman.clock import system_clock
 from leadsman.events import Events
-from leadsman.resilience.execution import Execution, Rules, World
+from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.policy import exponential, immediate, periodic
 from leadsman.resilience.predicate import prop
+from leadsman.resilience.terms import Rules, World
 from leadsman.resilience.words import of_words
 from leadsman.timers import Timers
 

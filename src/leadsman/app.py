@@ -20,9 +20,9 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registrar import Device, Registrar, Registration, expanded
-from leadsman.resilience.execution import Overlay
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.policy import policy as checked_policy
+from leadsman.resilience.terms import Overlay
 from leadsman.telemetry import Telemetry, decided, register
 from leadsman.wording import suggestion, told
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from leadsman.command import Command
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.resilience.execution import Rules
     from leadsman.resilience.predicate import Predicate
+    from leadsman.resilience.terms import Rules
     from leadsman.serving import Plan
     from leadsman.settings.load import Loaded, Row
     from leadsman.settings.sources import Entry, Where

@@ -23,8 +23,9 @@ from leadsman.mqtt.topics import encode
 from leadsman.outlet import Mail, Outlet
 from leadsman.poll import Poller
 from leadsman.reading import fields_of
-from leadsman.resilience.execution import Execution, Rules
+from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.resilience.terms import Rules
 from leadsman.wording import clean, told
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from leadsman.health import OFFLINE, OK, STARTING, Ledger, is_stale
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.resilience.execution import Snapshot
+from leadsman.resilience.terms import Snapshot
 
 MOST_OFTEN = 1.0
 """Seconds between two heartbeats at the least."""

@@ -8,7 +8,7 @@ from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.publish import PublishRule, Told
-from leadsman.resilience.execution import World
+from leadsman.resilience.terms import World
 
 Send = Callable[[Message], None]
 

@@ -20,8 +20,9 @@ from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed
 from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet
 from leadsman.reading import fields_of
-from leadsman.resilience.execution import Execution, Snapshot
+from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.resilience.terms import Snapshot
 from leadsman.schedule import next_on_grid, spread_offset
 from leadsman.telemetry import Fallback, Telemetry
 

@@ -26,7 +26,7 @@ from leadsman.outlet import Mail
 from leadsman.poll import Poller
 from leadsman.reports import Log, Outages
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.execution import Overlay, Snapshot, World
+from leadsman.resilience.terms import Overlay, Snapshot, World
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
 from leadsman.wording import told

@@ -11,7 +11,7 @@ from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.execution import Rules
+from leadsman.resilience.terms import Rules
 from leadsman.resilience.words import of_words
 from leadsman.telemetry import UNSET, backoff_of, breaker_of, check_words, instance_of, publish_of
 

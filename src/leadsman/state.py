@@ -34,7 +34,8 @@ from leadsman.health import Ledger
 from leadsman.outage import Outage
 from leadsman.poll import Poller
 from leadsman.reports import Outages
-from leadsman.resilience.execution import Execution, World
+from leadsman.resilience.execution import Execution
+from leadsman.resilience.terms import World
 from leadsman.trace import Row, Trace
 from leadsman.wording import told
 from leadsman.workers import Worker

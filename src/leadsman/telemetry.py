@@ -19,9 +19,9 @@ from leadsman.publish import PublishRule
 from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.execution import Rules
 from leadsman.resilience.failure import exception_types
 from leadsman.resilience.policy import Policy, policy
+from leadsman.resilience.terms import Rules
 from leadsman.resilience.words import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, of_words
 from leadsman.schedule import Cron
 from leadsman.wording import suggestion

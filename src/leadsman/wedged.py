@@ -15,7 +15,7 @@ from leadsman.adapters.adapter import Slot
 from leadsman.errors import TransientError
 from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
 from leadsman.injection import Needs
-from leadsman.resilience.execution import World
+from leadsman.resilience.terms import World
 
 FIRST, MOST = 3, 48
 """Failed polls in a row before the first rung, and between two rungs at the most."""

@@ -9,7 +9,7 @@ from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.execution import World
+from leadsman.resilience.terms import World
 from leadsman.wording import told
 
 OPEN_TIMEOUT = 30.0

@@ -7,9 +7,9 @@ from leadsman.adapters.adapter import Slot
 from leadsman.command import Command
 from leadsman.injection import Needs, name_of
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.execution import Rules
 from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
 from leadsman.resilience.predicate import IsA
+from leadsman.resilience.terms import Rules
 from leadsman.resilience.words import UNTIL_NEXT_POLL
 from leadsman.source import Source
 from leadsman.telemetry import Telemetry

@@ -13,19 +13,17 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-from leadsman.clock import Clock
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
-from leadsman.events import AppFault, AttemptFailed, CircuitMoved, Events
+from leadsman.events import AppFault, AttemptFailed, CircuitMoved
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Disabled, Open, Outcome, Permit
-from leadsman.resilience.failure import Failure, Property, RetryRequested, matches
-from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, as_state, wait_of
+from leadsman.resilience.failure import Failure, RetryRequested, matches
+from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
+from leadsman.resilience.terms import Owner, Rules, Snapshot, Streak, World
 from leadsman.resilience.ties import NO_TIES, Ties
-from leadsman.resilience.words import ONCE
-from leadsman.timers import Timers
 
 GRACE = 5.0
 """Seconds that a call may take to end after its timeout cancelled it; then it is abandoned."""
@@ -34,14 +32,6 @@ Call = Callable[[], Awaitable[Any]]
 _PASS = Permit(0, 0, probe=False)
 _COUNTING = CircuitBreaker(2**31)
 """For handlers without a breaker, while somebody has isolated or disabled their circuit: it never opens by itself."""
-
-
-class Rules(NamedTuple):
-    """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
-
-    policy: Policy = ONCE
-    breaker: CircuitBreaker | None = None
-    timeout: float | None = None
 
 
 class Turns:
@@ -63,71 +53,6 @@ class Turns:
         if self._holder is who:
             self._holder = None
             self._lock.release()
-
-
-Overlay = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that take the place of the handlers' own for a while, the last one first; each for some names, or for all."""
-
-
-class World(NamedTuple):
-    """What an execution needs from outside."""
-
-    timers: Timers
-    clock: Clock
-    events: Events
-    overlay: Overlay = []  # noqa: RUF012  # nobody adds to this one
-
-
-class Owner(Protocol):
-    """Whoever has an execution made."""
-
-    def facts(self) -> Mapping[str, Property]:
-        """What a policy may ask about the handler."""
-        ...
-
-    def abandoned(self, error: Abandoned) -> None:
-        """A call outlived its timeout and its cancellation; the cycle's task is left to itself."""
-        ...
-
-
-class Streak(NamedTuple):
-    """What is remembered of an outage, from its first failure to the next success."""
-
-    policy: Policy
-    """Whose state it is."""
-    state: State
-    waits: int
-    """Retries taken, of any kind."""
-    cycle: int
-    """Polls that failed before the one under way."""
-    began: float
-    """The first failure, monotonic seconds."""
-    wall: float
-    """The same in epoch seconds: it names the outage."""
-    resumed: bool = False
-    """Whether it began before the app was restarted."""
-
-
-class Snapshot(NamedTuple):
-    """What an execution remembers, for whoever reports. Times are monotonic seconds."""
-
-    circuit: str
-    """As `leadsman.resilience.breaker.name_of` says it."""
-    failures: int
-    """Failed cycles in a row, as the breaker counts them."""
-    opened_at: float | None
-    open_until: float | None
-    """Where the circuit goes by time: no probe before it."""
-    opens: int
-    """Openings since the last success."""
-    refusals: int
-    """Polls that the open circuit will still turn away before it lets a probe through."""
-    attempts: int
-    """Calls of the cycle under way, or of the last one that failed."""
-    waits: int
-    """Retries since the last success: the number that the backoff goes by."""
-    deferred_until: float | None
-    """The device asked to be left alone until then."""
 
 
 class Execution:
