@@ -155,6 +155,24 @@ def test_a_bus_that_does_not_answer_is_a_named_error(fault, error):
     asyncio.run(read())
 
 
+def test_a_sensor_that_is_away_for_hours_leaves_no_bus_open():
+    opened, registers = [], Registers(lambda: Field(1, 2, 3, 4))
+
+    def open_bus(number):
+        opened.append(number)
+        return registers
+
+    async def read():
+        registers.fault = OSError(121, "Remote I/O error")
+        async with Magnetometer(open_bus=open_bus) as sensor:
+            for _ in range(50):
+                with pytest.raises(DeviceUnavailable):
+                    await sensor.read()
+
+    asyncio.run(read())
+    assert len(opened) == registers.closed == 50
+
+
 def test_a_field_that_is_too_strong_and_another_chip_are_named_errors():
     async def read():
         async with Magnetometer(open_bus=lambda _: Registers(lambda: Field(1, 2, 32767, 4))) as sensor:

@@ -87,10 +87,9 @@ class Magnetometer:
 
     def _ready(self) -> Bus:
         if self._bus is None:
-            bus = self._open(self._number)
-            bus.write_byte_data(ADDRESS, PERIOD, 0x01)
-            bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
-            self._bus = bus
+            self._bus = self._open(self._number)  # kept at once: what fails below is closed, not left open each second
+            self._bus.write_byte_data(ADDRESS, PERIOD, 0x01)
+            self._bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
         return self._bus
 
     def _measured(self) -> Field:
@@ -120,6 +119,8 @@ class Registers:
         self.written: dict[int, int] = {}
         self.fault: Exception | None = None
         """What each transfer ends with."""
+        self.closed = 0
+        """How often it was closed."""
 
     def write_byte_data(self, address: int, register: int, value: int) -> None:
         """Write a register."""
@@ -136,7 +137,8 @@ class Registers:
         return list(struct.pack("<hhhBh", field.x, field.y, field.z, 1 | strong, field.temperature))[:length]
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Close the bus."""
+        self.closed += 1
 
     def _transfer(self, address: int) -> None:
         if self.fault is not None:
