@@ -290,9 +290,12 @@ class BleRadio:
         if known is not None and asyncio.get_running_loop().time() - known[1] < FRESH:
             return known[0]
         found = asyncio.Event()
+        handle: Any = None
 
         def listen(advert: Advertisement) -> None:
+            nonlocal handle
             if advert.address == address:
+                handle = self._known[address][0]
                 found.set()
 
         async with self._listening(listen):
@@ -304,7 +307,7 @@ class BleRadio:
                 raise DeviceTimeout(
                     f"{address} was not heard within {human(self._find)}; is it in range, awake, and not connected elsewhere?"
                 ) from error
-        return self._known[address][0]
+        return handle
 
     @contextlib.asynccontextmanager
     async def _listening(self, listener: Callable[[Advertisement], None]) -> AsyncIterator[None]:

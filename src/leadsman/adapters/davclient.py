@@ -1,7 +1,7 @@
 """The one file that knows the library caldav: it asks a server, blocking, and raises errors that say what to do."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,7 +83,7 @@ class Client:
     def names(self) -> list[str]:
         """The calendars of the user, by name."""
         with self._translated("asking for calendars"):
-            return [clean(str(each.get_display_name() or each.id)) for each in self._calendars()]
+            return list(self._by_name())
 
     def close(self) -> None:
         """Forget the connection."""
@@ -98,13 +98,14 @@ class Client:
             return client.calendar(url=self._access.url)
         if "/" in calendar:
             return client.calendar(url=self._access.url.rstrip("/") + "/" + calendar.lstrip("/"))
-        known = {clean(str(each.get_display_name() or each.id)): each for each in self._calendars()}
+        known = self._by_name()
         if calendar not in known:
             raise PermanentError(f"there is no calendar {clean(calendar)!r}; {suggestion(calendar, known)}")
         return known[calendar]
 
-    def _calendars(self) -> Sequence[Any]:
-        return list(self._client().principal().calendars())
+    def _by_name(self) -> dict[str, Any]:
+        found = self._client().principal().calendars()
+        return {clean(str(each.get_display_name() or each.id)): each for each in found}
 
     def _client(self) -> Any:
         if self._made is None:
