@@ -131,17 +131,15 @@ async def door() -> dict:
     assert broker.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
 
 
-def test_the_trace_is_followed_until_somebody_interrupts(mosquitto, listen, start_app):
+def test_the_trace_is_followed_into_the_next_life_of_the_app_until_somebody_interrupts(mosquitto, listen, start_app):
     broker = listen(mosquitto.port)
-    start_app(
-        """
+    code = """
 
 @app.telemetry("door", interval=1)
 async def door() -> dict:
     raise OSError("stuck")
-""",
-        mosquitto.url,
-    )
+"""
+    app = start_app(code, mosquitto.url)
     broker.wait_for("sys/door/error")
     command = [sys.executable, "-m", "leadsman", "trace", "--follow", "--prefix", "sys"]
     environment = {**os.environ, "MQTT__URL": mosquitto.url}
@@ -149,11 +147,16 @@ async def door() -> dict:
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as followed:
         time.sleep(5)
+        app.process.kill()
+        app.process.wait()
+        start_app(code.replace("stuck", "stuck anew"), mosquitto.url)
+        time.sleep(8)  # a question that nobody heard is given up after five
         followed.send_signal(2)
         out, err = followed.communicate(timeout=20)
 
     lines = out.splitlines()
-    assert len(lines) >= 3
+    assert sum("stuck anew" in line for line in lines) >= 2
+    assert sum("stuck" in line and "anew" not in line for line in lines) >= 3
     assert len(set(lines)) == len(lines)
     assert "Traceback" not in err
 

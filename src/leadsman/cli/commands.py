@@ -19,8 +19,6 @@ from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 from leadsman.wording import clean, told
 
-FOLLOWING = 1.0
-"""Seconds between two questions of ``trace --follow``."""
 FOUND = 1
 """Exit code where something was found that should not be there."""
 
@@ -77,25 +75,28 @@ def inspect(options: argparse.Namespace) -> int:
 def trace(options: argparse.Namespace) -> int:
     """Show the trace of a running app."""
     from leadsman.cli.remote import ask
-    from leadsman.cli.trace import Shown
+    from leadsman.cli.trace import Shown, follow
 
     shown = Shown(options.outage, as_json=options.json)
     if options.file is not None:
         shown.show(_kept(options))
         return 0
     broker, prefix = _running(options, _app(options))
-    request: dict[str, object] = {"sections": ["trace"], "after": 0}
+    request: dict[str, Any] = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
     if options.since is not None:
         request["since"] = time.time() - options.since
-    while True:
-        rows = ask(broker, f"{prefix}/introspect", request, options.timeout)["trace"]
-        shown.show(rows)
-        if not options.follow:
-            return 0
-        request["after"] = max([0, *(row["number"] for row in rows)]) or request["after"]
-        time.sleep(FOLLOWING)
+
+    def answer() -> dict[str, Any]:
+        found: dict[str, Any] = ask(broker, f"{prefix}/introspect", request, options.timeout)
+        return found
+
+    first = answer()
+    shown.show(first["trace"])
+    if options.follow:
+        follow(shown, request, first, answer)
+    return 0
 
 
 def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:

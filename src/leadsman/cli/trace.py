@@ -1,11 +1,17 @@
 """``leadsman trace``: rows of the trace, for a person or for a program."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from leadsman.durations import human
+from leadsman.errors import LeadsmanError
 from leadsman.wording import clean
+
+FOLLOWING = 1.0
+"""Seconds between two questions of ``--follow``."""
 
 
 class Shown:
@@ -29,6 +35,36 @@ class Shown:
         if self._empty and not wanted and not self._as_json:
             print("nothing has failed", flush=True)
         self._empty = False
+
+
+def follow(
+    shown: Shown, request: dict[str, Any], answer: dict[str, Any], ask: Callable[[], dict[str, Any]]
+) -> NoReturn:
+    """Show new rows until somebody interrupts, also those of the app's next life.
+
+    Args:
+        shown: where.
+        request: what `ask` asks; its ``after`` goes on.
+        answer: the first one, which was shown.
+        ask: asks again. Raises `LeadsmanError` while nobody answers.
+    """
+    born, away = time.monotonic() - answer["app"]["uptime"], False
+    while True:
+        request["after"] = max([request["after"], *(row["number"] for row in answer["trace"])])
+        time.sleep(FOLLOWING)
+        asked = time.monotonic()
+        try:
+            answer = ask()
+        except LeadsmanError as error:
+            if not away:
+                print(f"{error}; asking on, Ctrl-C ends it", file=sys.stderr)
+            away = True
+            continue
+        uptime = answer["app"]["uptime"]
+        if asked - uptime > born + FOLLOWING:  # another life, which counts its rows from 1 again
+            request["after"], answer = 0, {**answer, "trace": []}
+        shown.show(answer["trace"])
+        born, away = time.monotonic() - uptime, False
 
 
 def line_of(row: dict[str, Any]) -> str:
