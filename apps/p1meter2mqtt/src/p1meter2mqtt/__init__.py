@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from leadsman import App, Device, Every, Sensor
 from leadsman.adapters.metering import P1Framer
@@ -69,7 +69,12 @@ def decode(telegram: bytes) -> Meter:
             found["gas_at"], found["gas"] = moment(first), number(code, second)
     if not found:
         raise GarbledData("a telegram without a value that is known")
-    return Meter(**found)
+    try:
+        return Meter(**found)
+    except ValidationError as error:
+        raise GarbledData(
+            f"a telegram makes no sense: {error.errors()[0]['loc'][0]} is {error.errors()[0]['input']!r}"
+        ) from error
 
 
 def number(code: str, text: str) -> float:
