@@ -20,6 +20,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registrar import Device, Registrar, Registration, expanded
+from leadsman.resilience import scope
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.policy import policy as checked_policy
 from leadsman.resilience.terms import Overlay
@@ -215,29 +216,46 @@ class App(Registrar):
 
     @contextmanager
     def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> Iterator[None]:
-        """Within it, handlers go by another policy than their own: in a lifespan, or while a command is made. An outage under
-        way begins anew to count.
+        """Within it another policy is asked first. Where it says nothing of a failure, since its `only_when` or the predicate
+        of its name does not match, the handler's own policy is asked.
+
+        In a handler that is polled, or in a source, it governs the failures of its own block, and those of nobody else.
+        Elsewhere, as in a lifespan or while a command is made, it governs all handlers, or `devices`. It counts for itself,
+        from the first failure that it sees of an outage.
 
         Args:
             policy: of the algebra, or the name of a family or a policy.
             devices: only these; None for all that are polled.
 
         Raises:
-            InvalidValue: no policy has that name, or a device is unknown.
+            InvalidValue: no policy has that name, a device is unknown, or `devices` are given in a handler.
         """
+        asked = self._policy_of(policy)
+        if scope.IN_HANDLER.get():
+            if devices is not None:
+                raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
+            with scope.block(asked):
+                yield
+            return
         for name in devices or ():
             if name not in self.telemetries:
                 raise InvalidValue(f"retrying: no device {name!r} is polled; {suggestion(name, self.telemetries)}")
-        if isinstance(policy, str):
-            from leadsman.resilience.catalogue import Catalogue
-
-            policy = (self._catalogue or Catalogue()).policy(policy)
-        entry = (None if devices is None else frozenset(devices), checked_policy(policy))
+        entry = (None if devices is None else frozenset(devices), asked)
         self._overlay.append(entry)
         try:
             yield
         finally:
             self._overlay.remove(entry)
+
+    def _policy_of(self, policy: Policy | str) -> Policy:
+        """The policy of a name, with the predicate that it has."""
+        if not isinstance(policy, str):
+            return checked_policy(policy)
+        from leadsman.resilience.catalogue import Catalogue
+
+        catalogue = self._catalogue or Catalogue()
+        named = catalogue.named.get(policy)
+        return catalogue.policy(policy) if named is None else named.policy.only_when(named.condition)
 
     def _named(self, loaded: "Loaded", *asking: Telemetry) -> "Catalogue | None":
         """What can be asked for by name, where anybody asks."""

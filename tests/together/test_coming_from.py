@@ -357,11 +357,24 @@ def test_golem_offers_named_policies_chosen_by_priority_and_predicate_in_a_file(
         assert gaps(sensor) == [wait]
 
 
+def test_golem_offers_a_policy_for_a_block_of_code(harness):
+    calls, app = [], App("app")
+
+    @app.telemetry("d", interval="25m", retry=1, backoff=FixedBackoff("4s", jitter=0))
+    async def d(context: Context):
+        calls.append(context.now().timestamp())
+        with app.retrying(periodic("9s").max_retries(2).only_when(prop("errno") == 5)):
+            raise OSError(5, "io") if len(calls) < 4 else OSError(19, "gone")
+
+    harness(app).run("49m")
+
+    assert [round(after - before) for before, after in itertools.pairwise(calls)] == [9, 9, 1482, 4]
+
+
 def test_golem_offers_another_policy_for_a_while_though_the_app_runs(harness):
     sensor = Scripted(fail(99))
     app = App("app")
-    app.retry_policy("mine", periodic("4s").max_retries(1))
-    app.add_telemetry("d", sensor, interval="25m", policy="mine")
+    app.add_telemetry("d", sensor, interval="25m", retry=1, backoff=FixedBackoff("4s", jitter=0))
     running = harness(app)
 
     running.run("24m")

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from leadsman import App, execute_with_retry
+from leadsman import App, Context, FixedBackoff, execute_with_retry
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
 from leadsman.resilience.policy import immediate, never, periodic
 from leadsman.resilience.predicate import is_a, prop
@@ -219,6 +219,103 @@ def test_for_a_while_all_handlers_go_by_another_policy(harness):
         pass
     with pytest.raises(InvalidType), app.retrying(5):
         pass
+
+
+def test_in_a_handler_another_policy_governs_the_failures_of_its_block_and_nobody_elses(harness):
+    calls, other, app = [], Scripted(fail(99)), App("app")
+    app.add_telemetry("other", other, interval="1h")
+
+    @app.telemetry("d", interval="1h", retry=1, backoff=FixedBackoff(5, jitter=0))
+    async def d():
+        calls.append("before" if len(calls) < 1 else "inside")
+        if calls[-1] == "before":
+            raise OSError("not in the block")
+        with app.retrying(periodic(1).max_retries(3)):
+            raise OSError("in the block")
+
+    harness(app).run("1m")
+
+    assert calls == ["before"] + ["inside"] * 4
+    assert len(other.calls) == 1
+
+
+@pytest.mark.parametrize(("error", "calls"), [(KeyError(), 6), (OSError(5, "io"), 4), (ValueError(), 2)])
+def test_a_block_that_says_nothing_of_a_failure_leaves_it_to_the_one_around_it_and_to_the_handlers_own(
+    harness, error, calls
+):
+    made, app = [], App("app")
+    app.retry_policy("io", immediate().max_retries(3), predicate=prop("errno") == 5)
+
+    @app.telemetry("d", interval="1h", retry=1, retry_on=Exception)
+    async def d():
+        made.append(1)
+        with app.retrying("io"), app.retrying(immediate().max_retries(5).only_when(is_a(KeyError))):
+            raise error
+
+    harness(app).run("1m")
+
+    assert len(made) == calls
+
+
+def test_a_plain_handler_and_a_source_have_blocks_too(harness):
+    plain_calls, runs, app = [], [], App("app")
+
+    @app.telemetry("plain", interval="1h")
+    def plain():
+        plain_calls.append(1)
+        with app.retrying(immediate().max_retries(3)):
+            raise OSError
+
+    @app.source("source")
+    async def source():
+        runs.append(1)
+        with app.retrying(immediate().max_retries(3)):
+            if len(runs) == 1:
+                yield {"n": 1}
+            raise OSError
+
+    harness(app).run("1s")
+
+    assert len(plain_calls) == 4
+    assert len(runs) == 4
+
+
+def test_a_call_that_hangs_in_a_block_is_governed_by_it(harness):
+    calls, app = [], App("app")
+
+    @app.telemetry("d", interval="1h", timeout="5s")
+    async def d(context: Context):
+        calls.append(1)
+        with app.retrying(immediate().max_retries(2)):
+            await context.sleep("1d")
+
+    harness(app).run("1m")
+
+    assert len(calls) == 3
+
+
+def test_a_block_in_a_handler_takes_no_devices(harness):
+    app = App("app")
+
+    @app.telemetry("d", interval="1h")
+    async def d():
+        with app.retrying(never(), ["d"]):
+            pass
+
+    running = harness(app)
+    running.run("1m")
+
+    assert "leave devices out" in running.errors("d")[0]["message"]
+
+
+def test_for_a_while_a_policy_that_says_nothing_of_a_failure_leaves_it_to_the_handlers(harness):
+    sensor = Scripted(fail(99, ValueError()))
+    app = app_with(sensor, interval="1h", retry=1, retry_on=ValueError)
+
+    with app.retrying(immediate().max_retries(9).only_when(is_a(OSError))):
+        harness(app).run("1m")
+
+    assert len(sensor.calls) == 2
 
 
 def test_a_call_inside_a_running_app_knows_its_policies(harness, where):

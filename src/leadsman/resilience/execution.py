@@ -18,7 +18,7 @@ from typing import Any
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved
-from leadsman.resilience import breaker
+from leadsman.resilience import breaker, scope
 from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Disabled, Open, Outcome, Permit
 from leadsman.resilience.failure import Failure, RetryRequested, matches
 from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
@@ -241,6 +241,7 @@ class Execution:
             CancelledError: passed through, also when the handler's clean-up turned it into something else.
         """
         self.horizon = horizon
+        scope.IN_HANDLER.set(True)
         try:
             result = await self._guarded()
         except Exception as error:
@@ -257,13 +258,11 @@ class Execution:
     async def _recover(self, error: Exception) -> Any:
         self.attempts = 1
         self._calm = False
-        clock, streak, policy = self._world.clock, self._streak, self._policy()
+        clock, streak, policy = self._world.clock, self._streak, self.rules.policy
         if streak is None:
             self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
-        elif streak.policy is policy:
-            self._streak = streak._replace(cycle=streak.cycle + 1)
         else:
-            self._streak = streak._replace(policy=policy, state=policy.start(), cycle=streak.cycle + 1)
+            self._streak = streak._replace(cycle=streak.cycle + 1)
         try:
             while True:
                 verdict = self._judge(error)
@@ -286,11 +285,14 @@ class Execution:
             self._settle(self._outcome(final))
             raise
 
-    def _policy(self) -> Policy:
-        for names, policy in reversed(self._world.overlay):
-            if names is None or self.name in names:
-                return policy
-        return self.rules.policy
+    def _asked(self, streak: Streak, failure: Failure) -> tuple[Streak, Verdict]:
+        """What the policies say that govern this failure, and what is remembered after it."""
+        laid_over = (policy for names, policy in reversed(self._world.overlay) if names is None or self.name in names)
+        policies = (*scope.taken(failure.error), *laid_over)
+        state, others, verdict = scope.step(
+            policies, streak.policy, streak.state, streak.others, failure, random.random
+        )
+        return streak._replace(state=state, others=others), verdict
 
     def _judge(self, error: Exception) -> Verdict:
         task = asyncio.current_task()
@@ -331,23 +333,23 @@ class Execution:
             self.faulty,
         )
         try:
-            state, verdict = streak.policy.step(streak.state, failure, random.random)
+            after, verdict = self._asked(streak, failure)
         except Exception as fault:
             self.faulty(streak.policy, fault)
             return GiveUp("fault")
         if isinstance(verdict, GiveUp):
-            self._streak = streak._replace(state=state)
+            self._streak = after
             return verdict
         if now + verdict.delay >= self.horizon:
             if asked is None:
                 return GiveUp("next-poll")
-            self._streak = streak._replace(state=state)  # the wait is kept, so it counts
+            self._streak = after  # the wait is kept, so it counts
             self.deferred_until = now + asked
             return GiveUp("deferred")
         tokens = self._ties.tokens
         if tokens is not None and not isinstance(error, RetryRequested) and not tokens.take():
             return GiveUp("tokens")
-        self._streak = streak._replace(state=state, waits=streak.waits + 1)
+        self._streak = after._replace(waits=streak.waits + 1)
         return verdict
 
     def wait(self, attempt: int) -> float:

@@ -9,6 +9,7 @@ from leadsman.events import Events
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
 from leadsman.resilience.policy import Policy, State
+from leadsman.resilience.scope import States
 from leadsman.resilience.words import ONCE
 from leadsman.timers import Timers
 
@@ -22,7 +23,7 @@ class Rules(NamedTuple):
 
 
 Overlay = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that take the place of the handlers' own for a while, the last one first; each for some names, or for all."""
+"""Policies that are asked before the handlers' own for a while, the last one first; each for some names, or for all."""
 
 
 class World(NamedTuple):
@@ -50,7 +51,7 @@ class Streak(NamedTuple):
     """What is remembered of an outage, from its first failure to the next success."""
 
     policy: Policy
-    """Whose state it is."""
+    """The handler's own; `state` is what it remembers."""
     state: State
     waits: int
     """Retries taken, of any kind."""
@@ -62,6 +63,8 @@ class Streak(NamedTuple):
     """The same in epoch seconds: it names the outage."""
     resumed: bool = False
     """Whether it began before the app was restarted."""
+    others: States = ()
+    """What policies remember that govern for a while; a restart forgets it."""
 
 
 class Snapshot(NamedTuple):

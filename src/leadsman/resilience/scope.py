@@ -1,0 +1,76 @@
+"""Policies that govern for a while: the failures of one block in a handler, or handlers as a whole.
+
+An error has left its block before anybody asks what to do about it, so the block leaves its policy with the error. Whoever
+decides asks these policies first, the innermost one first, then those of the app, and the handler's own last. A policy that
+says ``filtered`` passes the failure on to the next one.
+
+Each policy counts for itself, over the outage. Equal policies are one policy, so a handler may write its policy where it
+uses it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict
+
+IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
+"""Whether the code that runs was called by a poll, or by a source."""
+
+States = tuple[tuple[Policy, State], ...]
+"""What policies remember, the latest to be asked first."""
+MOST_STATES = 8
+"""More policies than these are not remembered in one outage; one that is made with other numbers each time is new each time."""
+_MARK = "__leadsman_policies__"
+
+
+@contextmanager
+def block(policy: Policy) -> Iterator[None]:
+    """Within it, a failure is governed by `policy`: an error that leaves it takes the policy along."""
+    try:
+        yield
+    except BaseException as error:
+        error.__dict__[_MARK] = (*error.__dict__.get(_MARK, ()), policy)
+        raise
+
+
+def taken(error: BaseException) -> tuple[Policy, ...]:
+    """Take the policies off an error, the innermost one first: the same error may be raised again elsewhere.
+
+    An exception group has those that all its errors have. A timeout has those of the cancellation that it came of.
+    """
+    policies: tuple[Policy, ...] = error.__dict__.pop(_MARK, ())
+    if isinstance(error, BaseExceptionGroup):
+        first, *others = (taken(leaf) for leaf in error.exceptions)
+        return tuple(each for each in first if all(each in other for other in others)) + policies
+    if isinstance(error, TimeoutError) and isinstance(error.__cause__, asyncio.CancelledError):
+        return taken(error.__cause__) + policies
+    return policies
+
+
+def step(
+    policies: Iterable[Policy], own: Policy, state: State, states: States, failure: Failure, draw: Draw
+) -> tuple[State, States, Verdict]:
+    """Ask policies one after the other until one of them answers other than ``filtered``; a handler's own comes last.
+
+    Args:
+        policies: those that govern for a while.
+        own: the handler's.
+        state: what `own` remembers.
+        states: what `policies` remember.
+        failure: what happened.
+        draw: as `Policy.step` takes it.
+
+    Returns:
+        `state` and `states` after it, and the verdict.
+    """
+    for each in policies:
+        before = next((kept for policy, kept in states if policy == each), None)
+        after, verdict = each.step(each.start() if before is None else before, failure, draw)
+        states = ((each, after), *(kept for kept in states if kept[0] != each))[:MOST_STATES]
+        if not (isinstance(verdict, GiveUp) and verdict.reason == "filtered"):
+            return state, states, verdict
+    state, verdict = own.step(state, failure, draw)
+    return state, states, verdict
