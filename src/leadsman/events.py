@@ -207,6 +207,24 @@ class AdapterReopened(NamedTuple):
     how: str
 
 
+class StateFailed(NamedTuple):
+    """A file of the app's state could not be read or written, because of `error`. Emitted at the first failure, not at each.
+    Log, error topic, heartbeat and introspection report it, so whoever emits it does not log it."""
+
+    at: float
+    wall: float
+    file: str
+    error: BaseException
+
+
+class StateWritten(NamedTuple):
+    """A file of the app's state was written again, after `StateFailed`."""
+
+    at: float
+    wall: float
+    file: str
+
+
 class AppFault(NamedTuple):
     """The app itself is at fault: an observer, a strategy or a part of leadsman raised."""
 
@@ -236,6 +254,8 @@ Event = (
     | SubscriptionFailed
     | AdapterFailed
     | AdapterReopened
+    | StateFailed
+    | StateWritten
     | AppFault
 )
 Observer = Callable[[Event], None]

@@ -10,15 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from leadsman.clock import Clock, rfc3339
-from leadsman.events import Event, LinkUp
+from leadsman.events import Event, LinkUp, StateFailed, StateWritten
 from leadsman.health import OFFLINE, OK, STARTING, Ledger, is_stale
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.terms import Snapshot
+from leadsman.wording import clean
+from leadsman.wording import told as in_words
 
 MOST_OFTEN = 1.0
 """Seconds between two heartbeats at the least."""
+_JUST_AFTER = 0.001
+"""Seconds: a device is stale after its time, not at it."""
 LARGEST = 64 * 1024
 """Bytes; above it the document tells counts, and only the devices that are not ok."""
 
@@ -60,12 +64,20 @@ class Heartbeat:
         self._started = clock.monotonic()
         self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
         self._changed = asyncio.Event()
+        self.state_files: dict[str, str] = {}
+        """Files of the app's state that cannot be written at the moment, and why."""
 
     def observe(self, event: Event) -> None:
         """Notice a new connection, and what an event did to a device's status. Comes after the ledger."""
         if isinstance(event, LinkUp):
             self._announce()
             return
+        if isinstance(event, StateFailed):
+            self.state_files[clean(event.file)] = f"{type(event.error).__name__}: {in_words(event.error)}"
+            self._changed.set()
+        elif isinstance(event, StateWritten):
+            self.state_files.pop(clean(event.file), None)
+            self._changed.set()
         entity: str | None = getattr(event, "entity", None)
         if entity is not None:
             self._look_at(entity, event.at)
@@ -73,16 +85,23 @@ class Heartbeat:
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
+            self._look_at_all()  # a document and the availability topics say the same
             self._changed.clear()
             self._send_status()
+            next_at = self._clock.monotonic() + self._interval
             await asyncio.sleep(MOST_OFTEN)
+            self._look_at_all()
+            await self._change_or(next_at)
+
+    async def _change_or(self, next_at: float) -> None:
+        """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing happens."""
+        while not self._changed.is_set() and (now := self._clock.monotonic()) < next_at:
+            wait = min(next_at, self._ledger.next_stale(now) + _JUST_AFTER) - now
             try:
-                async with asyncio.timeout(max(0.0, self._until_next())):
+                async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
-                now = self._clock.monotonic()
-                for entity in self._statuses:  # staleness is seen by the clock, also when nothing happened
-                    self._look_at(entity, now)
+                self._look_at_all()
 
     def goodbye(self) -> None:
         """Say that the app stops: every device and the app are offline."""
@@ -101,11 +120,12 @@ class Heartbeat:
         devices = {entity: each for entity, each in told.items() if entity not in self._jobs}
         jobs = {"jobs": {entity: told[entity] for entity in self._jobs}} if self._jobs else {}
         link, outbox = self._link, self._link.outbox
+        trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
         well = all(status in (OK, STARTING) for status in self._statuses.values()) and link.last_error is None
         return {
             "state": state,
             "session": link.number,
-            "health": "ok" if well else "degraded",
+            "health": "ok" if well and not trouble else "degraded",
             "uptime_s": round(now - self._started, 1),
             "version": self._version,
             "mqtt": {
@@ -116,6 +136,7 @@ class Heartbeat:
                 "dropped": outbox.dropped,
                 "last_error": link.last_error,
             },
+            **trouble,
             "devices": devices,
             **jobs,
         }
@@ -142,14 +163,16 @@ class Heartbeat:
             }
         return told
 
-    def _until_next(self) -> float:
-        now = self._clock.monotonic()
-        return min(self._interval, self._ledger.next_stale(now) + 0.001 - now + MOST_OFTEN) - MOST_OFTEN
-
     def _announce(self) -> None:
+        self._look_at_all()
         self._send_status()
         for entity, status in self._statuses.items():
             self._send_availability(entity, online=status not in OFFLINE)
+
+    def _look_at_all(self) -> None:
+        now = self._clock.monotonic()
+        for entity in self._statuses:
+            self._look_at(entity, now)
 
     def _look_at(self, entity: str, now: float) -> None:
         before, status = self._statuses[entity], self._ledger.status(entity, now)

@@ -26,6 +26,8 @@ from leadsman.events import (
     PollMissed,
     ReadingTaken,
     Released,
+    StateFailed,
+    StateWritten,
     SubscriptionFailed,
 )
 from leadsman.mqtt.message import Message
@@ -55,8 +57,9 @@ class Outages:
         """Take one event."""
         if type(event) is ReadingTaken and event.entity not in self._outages:
             return  # nearly every event there is
-        if isinstance(event, AppFault):
-            payload = {"event": "fault", "where": event.where, "type": type(event.error).__name__}
+        if isinstance(event, AppFault | StateFailed):
+            where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
+            payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
             self._send(
                 Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
             )
@@ -164,6 +167,12 @@ class Log:
             case AttemptFailed():
                 next_ = event.reason if event.delay is None else f"again in {event.delay:.1f} s"
                 logger.debug("%s: call %d failed: %s (%s)", event.entity, event.attempt, told(event.error), next_)
+            case StateFailed(file=file, error=error):
+                logger.warning(
+                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, told(error)
+                )
+            case StateWritten(file=file):
+                logger.info("%s is written again", file)
             case AppFault():
                 logger.error(
                     "%s: %s: %s", event.where, type(event.error).__name__, told(event.error), exc_info=event.error

@@ -1,3 +1,4 @@
+import asyncio
 import itertools
 
 from leadsman import App, CircuitBreaker
@@ -160,3 +161,56 @@ def test_no_secret_and_no_control_character_of_a_device_reaches_a_topic_or_the_l
     assert "hunter2" not in said
     assert "\x1b" not in said
     assert "\nForged" not in said
+
+
+def silent_source(**arguments):
+    app = App("app", **arguments)
+
+    @app.source("s")
+    async def s():
+        yield READING
+        await asyncio.sleep(1e9)
+
+    return app
+
+
+def test_staleness_right_after_a_heartbeat_is_reported_within_a_second(harness):
+    app = harness(silent_source())
+
+    app.run("302s")
+
+    assert app.statuses("s")[-1] == "stale"
+    assert app.availability("s") == ["online", "offline"]
+
+
+def test_staleness_is_reported_within_a_second_however_long_the_heartbeat(harness):
+    app = harness(silent_source(heartbeat="1h"))
+
+    app.run("302s")
+
+    assert (app.statuses("s")[-1], app.availability("s")[-1]) == ("stale", "offline")
+
+
+def test_a_document_never_contradicts_the_availability_topic(harness):
+    app = App("app", heartbeat="1h")
+    app.add_telemetry("quiet", Scripted(READING, hang("5m")), interval=10, timeout=None, stale_after="35s")
+    app.add_telemetry("other", Outages(READING, [("34.5s", "36s")]), interval=0.5)
+    running = harness(app)
+
+    running.run("1m")
+
+    for message in running.broker.messages("app/status"):
+        stale = message.json.get("devices", {}).get("quiet", {}).get("status") == "stale"
+        said = [each.payload for each in running.broker.messages("app/quiet/availability") if each.at <= message.at]
+        assert not stale or said[-1] == b"offline"
+        assert not stale or message.json["health"] == "degraded"
+
+
+def test_a_heartbeat_of_an_hour_is_an_hour_also_with_quick_devices(harness):
+    app = App("app", heartbeat="1h")
+    app.add_telemetry("d", Scripted(READING), interval=1)
+    running = harness(app)
+
+    running.run("3h")
+
+    assert len(running.broker.messages("app/status")) <= 6

@@ -283,6 +283,8 @@ class Status(TypedDict):
     version: str
     uptime_s: NotRequired[float]
     mqtt: NotRequired[StatusMqtt]
+    state_files: NotRequired[dict[str, str]]
+    """Files of the app's state that cannot be written at the moment, and why."""
     devices: NotRequired[dict[str, StatusDevice]]
     jobs: NotRequired[dict[str, StatusDevice]]
     counts: NotRequired[dict[str, int]]
