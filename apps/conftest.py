@@ -21,7 +21,7 @@ class Program:
 
     def __init__(self, name, arguments, log, environment):
         self.name, self.log_path = name, log
-        self.environment = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
+        self.environment = {**os.environ, **environment}
         self.arguments = arguments
         self.start()
 

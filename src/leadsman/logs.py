@@ -66,7 +66,7 @@ def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]
 
 
 def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
-    """Log to stderr, unless the user has set up logging; of libraries, warnings and worse.
+    """Log to stderr, unless it is closed or the user has set up logging; of libraries, warnings and worse.
 
     Args:
         level: None takes ``$LOG_LEVEL``, else INFO.
@@ -76,7 +76,7 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
         InvalidValue: there is no such level or format.
     """
     logger = logging.getLogger("leadsman")
-    if logging.getLogger().handlers or logger.handlers:
+    if logging.getLogger().handlers or logger.handlers or sys.stderr is None:
         return
     level = (level or os.environ.get("LOG_LEVEL") or "INFO").upper()
     if level not in LEVELS:

@@ -51,14 +51,16 @@ def run(
         load()
         alive = _serve(serve, stop)
     except ConfigurationError as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"{name}: {clean(line)}\n")
+        with contextlib.suppress(OSError):  # nobody reads it
+            sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
         raise SystemExit(EX_CONFIG) from None
     except Stopped as end:
         logger.critical("%s ends: %s", name, end)
         if end.left_behind:
             _leave(EX_UNAVAILABLE)
         raise SystemExit(EX_UNAVAILABLE) from None
+    finally:
+        _abandon_unwritable_streams()
     if alive:
         logger.warning("%d calls did not end and were left behind", alive)
         _leave(0)
@@ -97,9 +99,25 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], Non
         loop.close()
 
 
+def _abandon_unwritable_streams() -> None:
+    """Send to /dev/null what stdout or stderr cannot write, because its reader has gone or its disk is full.
+
+    Else the interpreter tries to write it at its end, fails, and exits with 120 (`Py_FinalizeEx`), whatever the exit code was.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
 def _leave(code: int) -> None:
     """End the process now, without waiting for threads or handlers that hang."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody reads it any more, or it never was
             stream.flush()
     os._exit(code)

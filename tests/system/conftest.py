@@ -78,7 +78,7 @@ class AppProcess:
 
     def __init__(self, code, url, log):
         self.log_path = log
-        environment = {**os.environ, "URL": url, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "URL": url, "PYTHONWARNINGS": "error"}
         with log.open("wb") as stream:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", HEADER + code + "\napp.run()\n"], env=environment, stdout=stream, stderr=stream

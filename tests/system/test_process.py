@@ -1,5 +1,6 @@
 """A real process: signals, blocked threads, blocked loops, and an end within the deadline."""
 
+import contextlib
 import json
 import os
 import signal
@@ -175,16 +176,48 @@ def test_a_wrong_log_level_is_a_named_error_and_an_exit_code(monkeypatch, start_
     assert app.log == "sys: LOG_LEVEL is 'CHATTY'; it is DEBUG, INFO, WARNING, ERROR or CRITICAL\n"
 
 
-def test_a_log_nobody_reads_any_more_does_not_keep_it_alive(mosquitto, listen):
+@pytest.fixture
+def alone():
+    """Start a program with an empty environment, so that nobody's PYTHONUNBUFFERED hides what its last flush does."""
+    with contextlib.ExitStack() as stack:
+
+        def start(code, redirect="", **variables):
+            command = ["/bin/sh", "-c", f'exec "$0" -c "$1" {redirect}', sys.executable, code]
+            process = stack.enter_context(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE))
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+UNREAD = "from leadsman import *\nimport os\napp = App('sys', mqtt=os.environ['URL'])\n" + READING + "app.run()\n"
+
+
+def test_a_log_nobody_reads_any_more_does_not_keep_it_alive(mosquitto, listen, alone):
     listener = listen(mosquitto.port)
-    code = "from leadsman import *\nimport os\napp = App('sys', mqtt=os.environ['URL'])\n" + READING + "app.run()\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, "URL": mosquitto.url}, stderr=subprocess.PIPE
-    )
+    process = alone(UNREAD, URL=mosquitto.url)
     listener.wait_for("sys/sound/state", 2)
     process.stderr.close()
     mosquitto.kill()
     time.sleep(0.5)
+
+    process.terminate()
+
+    assert process.wait(5) == 0
+
+
+def test_the_exit_code_of_a_wrong_configuration_needs_no_reader_of_stderr(alone):
+    process = alone("from leadsman import App\nApp('x').run()\n", MQTT__PORT="many")
+    process.stderr.close()
+
+    assert process.wait(10) == 78
+
+
+@pytest.mark.parametrize("redirect", ["2>/dev/full", ">&- 2>&-"], ids=["a full disk", "closed"])
+def test_a_log_that_cannot_be_written_does_not_change_the_exit_code(mosquitto, listen, alone, redirect):
+    listener = listen(mosquitto.port)
+    process = alone(UNREAD, redirect, URL=mosquitto.url)
+    listener.wait_for("sys/sound/state", 2)
 
     process.terminate()
 
