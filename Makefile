@@ -4,7 +4,7 @@ VENV ?= .venv
 ARGS ?=
 BIN = $(VENV)/bin
 
-.PHONY: help demo test check bench
+.PHONY: help demo deps test check bench
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 10
@@ -13,8 +13,10 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo
 	@$(BIN)/leadsman demo $(ARGS)
 
-test: ## run all tests, those against real brokers and ports included
+deps: ## install the Debian packages that the tests need, as root or with passwordless sudo
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus
+
+test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 

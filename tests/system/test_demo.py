@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from leadsman.testing.mosquitto import free_port
+
 LEADSMAN = [sys.executable, "-m", "leadsman"]
 WITHOUT_MOSQUITTO = """\
 import leadsman.demo.broker
@@ -41,13 +43,24 @@ def test_without_mosquitto_it_brings_its_own_broker_and_says_what_that_is_worth(
     assert result.returncode == 0
     assert "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)" in result.stdout
     assert "watts" in result.stdout
+    assert "the broker's outage is left out; install mosquitto" in result.stdout
+
+
+def test_a_broker_that_is_not_there_is_an_error_with_what_to_do():
+    result = run("demo", "--broker", f"mqtt://127.0.0.1:{free_port()}")
+
+    assert result.returncode == 1
+    assert "Connection refused; start one there, or write leadsman demo without --broker" in result.stderr
+    assert result.stdout == ""
 
 
 def test_it_publishes_to_the_broker_that_it_is_told(mosquitto, listen):
     listener = listen(mosquitto.port)
 
-    assert run("demo", "--for", "3s", "--broker", mosquitto.url).returncode == 0
+    result = run("demo", "--for", "3s", "--broker", mosquitto.url)
 
+    assert result.returncode == 0
+    assert f"watch it with: mosquitto_sub -h 127.0.0.1 -p {mosquitto.port} -t 'leadsman-demo/#' -v" in result.stdout
     assert listener.on("leadsman-demo/meter/state")
 
 

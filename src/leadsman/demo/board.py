@@ -2,21 +2,24 @@
 
 import json
 import logging
+import textwrap
 from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from leadsman.durations import human
 from leadsman.mqtt.connection import Received
 
 _COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
-EVENTS = 8
-"""Lines of the log that fit on a small screen."""
+_NAME, _STATUS, _AGE, _COUNT = 12, 13, 6, 9
+"""Columns of the table of devices; the reading has the rest."""
+_WIDE = 100
+"""Columns from which on a screen has room for how many readings there were, and for longer lines."""
+_EVENTS = 100
 
 
 class Board:
@@ -25,7 +28,7 @@ class Board:
     def __init__(self, prefix: str, broker: str) -> None:
         self.note = "all is well"
         """What the demo does on purpose at the moment."""
-        self.events: deque[str] = deque(maxlen=EVENTS)
+        self.events: deque[str] = deque(maxlen=_EVENTS)
         self._prefix = prefix
         self._broker = broker
         self._readings: dict[str, tuple[dict[str, Any], float]] = {}
@@ -52,45 +55,56 @@ class Board:
             return f"{device:<10} {message.payload.decode()}"
         return None
 
-    def screen(self, now: float) -> RenderableType:
-        """The whole board as a terminal shows it."""
-        return Group(self._title(), self._devices(now), self._link(now), self._log())
+    def screen(self, now: float, width: int, height: int) -> RenderableType:
+        """The whole board on a terminal of that size: `height` lines, which stay where they are whatever happens."""
+        tall = 1 if width >= _WIDE else 2
+        lines = [
+            Text.assemble(("leadsman demo", "bold"), f"  {self._broker}"),
+            Text(self.note, "bold yellow"),
+            _heading("devices, as the broker has them", width),
+            *self._devices(now, width),
+            *_exactly(self._failures(now, width), tall + 1),
+            _heading("heartbeat", width),
+            *_exactly(_wrapped(self._heartbeat(now), width), tall),
+            _heading("log", width),
+        ]
+        for line in lines:
+            line.truncate(width, overflow="ellipsis")
+        return Group(*lines[:height], *self._log(width, height - len(lines)))
 
-    def _title(self) -> RenderableType:
-        return Text.assemble(("leadsman demo", "bold"), f"  {self._broker}  ", (self.note, "bold yellow"), "\n")
-
-    def _devices(self, now: float) -> RenderableType:
-        table = Table(expand=True, box=None, header_style="dim")
-        for heading in ("device", "status", "reading", "age", "readings", "why"):
-            table.add_column(heading, no_wrap=heading not in ("reading", "why"), overflow="fold")
+    def _devices(self, now: float, width: int) -> Iterator[Text]:
+        counted = width >= _WIDE
+        room = width - _NAME - _STATUS - _AGE - (_COUNT if counted else 0)
+        yield _row(room, ("device", "status", "reading", "age", "readings" if counted else ""), "dim")
         told = self._status.get("devices", {})
         for name in sorted({*self._readings, *told}):
             reading, at = self._readings.get(name, ({}, now))
-            device = told.get(name, {"status": "starting"})
-            status = device["status"]
-            table.add_row(
-                name,
-                Text(status.replace("_", " "), _COLOURS.get(status, "")),
-                _in_words(reading),
-                human(round(now - at)) if reading else "",
-                str(self.counts.get(name, 0)),
-                _why(device, now),
-            )
-        return Panel(table, title="devices, as the broker has them", title_align="left")
+            status = told.get(name, {"status": "starting"})["status"]
+            age = human(round(now - at)) if reading else ""
+            count = str(self.counts.get(name, 0)) if counted else ""
+            row = _row(room, (name, status.replace("_", " "), _in_words(reading), age, count))
+            row.stylize(_COLOURS.get(status, ""), _NAME, _NAME + _STATUS)
+            yield row
 
-    def _link(self, now: float) -> RenderableType:
-        mqtt = self._status.get("mqtt", {})
+    def _failures(self, now: float, width: int) -> Iterator[Text]:
+        for name, device in self._status.get("devices", {}).items():
+            if "last_error" in device:
+                yield from _wrapped(f"{name}: {_why(device, now)}", width)
+
+    def _heartbeat(self, now: float) -> str:
+        mqtt = self._status.get("mqtt")
         if not mqtt:
-            return Panel("waiting for the first heartbeat", title="heartbeat", title_align="left")
-        words = (
+            return "waiting for the first heartbeat"
+        return (
             f"{self._status['state']}, {self._status['health']}, {human(round(now - self._status_at))} ago; "
             f"up {human(round(self._status['uptime_s']))}; MQTT {mqtt['protocol']}, connection {mqtt['connects']}; "
-            f"outbox {mqtt['outbox_messages']} messages; dropped {mqtt['dropped']}"
+            f"in the outbox {mqtt['outbox_messages']}; dropped {mqtt['dropped']}"
         )
-        return Panel(words, title="heartbeat", title_align="left")
 
-    def _log(self) -> RenderableType:
-        return Panel(Text("\n".join(self.events) or "nothing yet"), title="log", title_align="left")
+    def _log(self, width: int, room: int) -> list[Text]:
+        """The newest events, in the lines that are left."""
+        lines = [line for event in self.events for line in _wrapped(event, width)]
+        return _exactly(lines[-room:] if lines else [Text("nothing yet")], room) if room > 0 else []
 
 
 class BoardLog(logging.Handler):
@@ -105,15 +119,34 @@ class BoardLog(logging.Handler):
         self._board.events.append(f"{at} {record.getMessage()}")
 
 
+def _heading(title: str, width: int) -> Text:
+    return Text(f"── {title} ".ljust(width, "─"), "dim")
+
+
+def _row(room: int, cells: tuple[str, str, str, str, str], style: str = "") -> Text:
+    """A row of the table, in columns that do not depend on what is in them."""
+    name, status, reading, age, count = cells
+    reading = reading if len(reading) < room else f"{reading[: room - 2]}…"
+    name = name if len(name) < _NAME else f"{name[: _NAME - 2]}…"
+    return Text(f"{name:<{_NAME}}{status:<{_STATUS}}{reading:<{room}}{age:<{_AGE}}{count}", style)
+
+
+def _wrapped(words: str, width: int) -> list[Text]:
+    return [Text(line) for line in textwrap.wrap(words, width, subsequent_indent="  ")]
+
+
+def _exactly(lines: Iterator[Text] | list[Text], count: int) -> list[Text]:
+    """So many lines, so that nothing below them jumps."""
+    return [*lines, *[Text("")] * count][:count]
+
+
 def _in_words(reading: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in reading.items())
 
 
 def _why(device: dict[str, Any], now: float) -> str:
-    if "last_error" not in device:
-        return ""
     words = f"{device['consecutive_failures']} failed, {device['last_error']}"
     if device["status"] == "circuit_open" and device.get("next_poll_at"):
-        due = datetime.fromisoformat(device["next_poll_at"]).timestamp()
-        words += f"; next look in {max(0, round(due - now))} s"
+        wait = round(datetime.fromisoformat(device["next_poll_at"]).timestamp() - now)
+        words += f"; next look in {wait} s" if wait > 0 else "; looking again now"
     return words

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 import time
 
@@ -15,9 +16,9 @@ from leadsman.clock import system_clock
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker
 from leadsman.demo.meter import Meter
-from leadsman.errors import BrokerError, GarbledData
+from leadsman.errors import BrokerError, GarbledData, LeadsmanError
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.client import connect
+from leadsman.mqtt.client import CONNECT_TIMEOUT, connect
 from leadsman.mqtt.connection import Greeting, Received
 from leadsman.process import run as run_process
 from leadsman.publish import Every, OnChange
@@ -26,6 +27,7 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.testing.mosquitto import Mosquitto
 
 PREFIX = "leadsman-demo"
+HOW_TO_SEE_AN_OUTAGE = "install mosquitto and leave out --broker to see one"
 
 
 def demo_app(broker: str, meter_path: str) -> App:
@@ -113,7 +115,7 @@ def say(line: str) -> None:
 
 
 async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, *, lines: bool) -> None:
-    """A minute of faults, over and over."""
+    """A minute of faults, over and over. Without `mosquitto`, the broker is none that may be killed."""
 
     async def now(note: str, seconds: float) -> None:
         board.note = note
@@ -136,21 +138,41 @@ async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, 
             await now("on purpose: the broker is killed; the outbox keeps the readings", 6)
             mosquitto.start()
             await now("the broker is back; the outbox delivers", 6)
+        else:
+            await now(f"left out here: an outage of the broker; {HOW_TO_SEE_AN_OUTAGE}", 6)
 
 
 async def show(board: Board) -> None:
     """Draw the board until cancelled."""
-    with Live(board.screen(time.time()), console=Console(), screen=True, auto_refresh=False) as live:
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(board.screen(time.time()), refresh=True)
+            live.update(board.screen(time.time(), *console.size), refresh=True)
             await asyncio.sleep(0.25)
+
+
+async def reach(broker: Broker) -> None:
+    """See that somebody accepts connections there.
+
+    Raises:
+        LeadsmanError: nobody does.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, writer = await asyncio.open_connection(broker.host, broker.port)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else "no answer"
+        raise LeadsmanError(
+            f"there is no broker at {broker}: {reason}; start one there, or write leadsman demo without --broker"
+        ) from None
+    writer.close()
 
 
 def run_demo(broker: str | None, duration: float | None) -> None:
     """Run the demo until Ctrl-C, or for `duration` seconds.
 
     Raises:
-        LeadsmanError: there is no broker to be had.
+        LeadsmanError: there is no broker to be had, or nobody answers at the one that was named.
     """
     lines = not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
@@ -160,11 +182,14 @@ def run_demo(broker: str | None, duration: float | None) -> None:
             url, words, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
         app = demo_app(url, meter.device.path)
+        if broker is not None:
+            asyncio.run(reach(app.broker))
         board = Board(PREFIX, f"{app.broker} ({words})")
         if lines:
-            say(
-                f"leadsman demo at {app.broker} ({words}); watch it with: mosquitto_sub -p {app.broker.port} -t '{PREFIX}/#' -v"
-            )
+            say(f"leadsman demo at {app.broker} ({words})")
+            say(f"watch it with: mosquitto_sub -h {app.broker.host} -p {app.broker.port} -t '{PREFIX}/#' -v")
+            if mosquitto is None:
+                say(f"the broker's outage is left out; {HOW_TO_SEE_AN_OUTAGE}")
         else:
             logger = logging.getLogger("leadsman")
             logger.addHandler(BoardLog(board))
