@@ -14,7 +14,7 @@ from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
 from leadsman.durations import Duration, positive_seconds
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
 from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from leadsman.resilience.predicate import Predicate
     from leadsman.resilience.terms import Rules
     from leadsman.serving import Plan
-    from leadsman.settings.load import Loaded, Row
+    from leadsman.settings.load import Loaded
+    from leadsman.settings.rows import Row
     from leadsman.settings.sources import Entry, Where
     from leadsman.source import Source
     from leadsman.trace import Row as TraceRow
@@ -107,6 +108,7 @@ class App(Registrar):
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
         self._waiting: list[Registration] = []
+        self._without_devices: list[str] = []
         self._lifespan = lifespan
         if not isinstance(keep_state, bool):
             raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
@@ -153,18 +155,18 @@ class App(Registrar):
         """Read the settings, and register the devices that come of them. `run` and `serve` do it, if nobody has before.
 
         Raises:
-            ConfigurationError: of a value, or of what becomes of it.
+            ConfigurationError: of every value that is wrong, one a line; or of what becomes of the values.
         """
         if self._loaded is not None:
             return
-        from leadsman.settings.load import load, rows_of
+        from leadsman.settings.load import read
+        from leadsman.settings.rows import rows_of
         from leadsman.settings.sources import Where
 
-        loaded = load(self.name, self._model if self._given is None else None, where or Where.here())
+        loaded = read(self.name, self._model if self._given is None else None, where or Where.here())
         if self._given is not None:
-            loaded = loaded._replace(settings=self._given, rows=loaded.rows + rows_of(self._given))
-        if not self._fixed_broker or any(key in loaded.broker and loaded.broker[key].flag for key in ("url", "host")):
-            self._broker = broker_of(loaded.broker)
+            loaded = loaded._replace(settings=self._given, rows=(*loaded.rows, *rows_of(self._given, {})))
+        self._check(loaded)
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)
         if self._adapters is not None:
@@ -173,10 +175,28 @@ class App(Registrar):
         self._loaded = loaded
         for registration in waiting:
             self._expand(registration, loaded.settings)
-        self._catalogue = self._named(loaded, *self.telemetries.values())
+        self._catalogue = self._catalogue or self._named(loaded, *self.telemetries.values())
         if self._catalogue is not None:
             for name, telemetry in self.telemetries.items():
                 self.telemetries[name] = decided(telemetry, self._catalogue)
+
+    def _check(self, loaded: "Loaded") -> None:
+        """Take the broker and the named policies. Raises `ConfigurationError` of all faults, of the settings too."""
+        faults: list[ConfigurationError] = []
+        if loaded.faults:
+            faults.append(SettingsError("\n".join(loaded.faults)))
+        try:
+            if not self._fixed_broker or any(
+                key in loaded.broker and loaded.broker[key].flag for key in ("url", "host")
+            ):
+                self._broker = broker_of(loaded.broker)
+        except ConfigurationError as error:
+            faults.append(error)
+        try:
+            self._catalogue = self._named(loaded)
+        except ConfigurationError as error:
+            faults.append(error)
+        raise_together(faults)
 
     def rehearse(self) -> None:
         """Take twins instead of the adapters, from now on. Loads the settings, if nobody has before.
@@ -197,6 +217,21 @@ class App(Registrar):
                 )
             slot.adapter = twin.adapter
             left.remove(twin)
+
+    def check_installed(self) -> None:
+        """See that the libraries are there that the adapters need. `run` and `serve` do it before they start.
+
+        Raises:
+            NotInstalled: some are not; one a line, with what to type.
+        """
+        missing: dict[str, None] = {}
+        for slot in self._slots:
+            try:
+                slot.check_installed()
+            except NotInstalled as error:
+                missing[str(error)] = None
+        if missing:
+            raise NotInstalled("\n".join(missing))
 
     def retry_policy(
         self, name: str, policy: Policy, *, priority: int = 0, predicate: "Predicate | bool" = True
@@ -269,6 +304,25 @@ class App(Registrar):
             catalogue.add(named)
         return catalogue
 
+    @property
+    def idle_reason(self) -> str | None:
+        """Why the app has nothing to do, and what to write; None when it has something. Once the settings are loaded."""
+        registered: list[Telemetry | Source | Command] = [*self.telemetries.values(), *self.sources.values()]
+        registered += self.commands.values()
+        if any(each.enabled for each in registered):
+            return None
+        if registered:
+            return "all its devices are disabled; set enabled to true for one of them"
+        if not self._without_devices:
+            return "it registers nothing; decorate a function with @app.telemetry"
+        empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
+        if not empty:
+            return f"the settings name no device for {', '.join(self._without_devices)}"
+        from leadsman.settings.sources import variable
+
+        named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
+        return f"it has no device, as {named} empty; set it in leadsman.toml, or {variable(self.name, empty[0].split('.'))}"
+
     def register(self, registration: Registration) -> None:
         """Take one registration; one whose names come of the settings waits for them."""
         if self._stopping is not None:
@@ -324,6 +378,9 @@ class App(Registrar):
         from leadsman.serving import serve  # a registration that is only looked at does not pay for it
 
         self.load()
+        self.check_installed()
+        if (idle := self.idle_reason) is not None:
+            logger.warning("%s does nothing: %s", self.name, idle)
         self._stopping = asyncio.Event()
         try:
             return await serve(self._plan(), connect or self._real_connect(), self._stopping)
@@ -394,6 +451,8 @@ class App(Registrar):
         names = registration.names
         if callable(names):
             names = _asked(f"the names of {name_of(registration.handler)}", names, settings)
+            if not names:
+                self._without_devices.append(name_of(registration.handler))
         for name, device in expanded(names):
             self._add(registration, name, device)
 

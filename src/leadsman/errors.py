@@ -13,6 +13,8 @@ class                       whose fault                 another attempt?
 ==========================  ==========================  ===================
 """
 
+from collections.abc import Sequence
+
 
 class LeadsmanError(Exception):
     """Everything that leadsman raises on purpose."""
@@ -32,6 +34,18 @@ class InvalidType(ConfigurationError, TypeError):
 
 class SettingsError(ConfigurationError):
     """Settings cannot be read, or are wrong: every fault in a line of its own, with where the value is from."""
+
+
+def raise_together(faults: Sequence[ConfigurationError]) -> None:
+    """Raise one error for all of them, one a line; nothing where there are none."""
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise SettingsError("\n".join(map(str, faults)))
+
+
+class NotInstalled(ConfigurationError, ImportError):
+    """A library that an adapter needs is not installed; the message says what to type."""
 
 
 class ResultError(LeadsmanError):

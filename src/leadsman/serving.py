@@ -109,9 +109,6 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]
     read: list[Telemetry | Source] = [*telemetries, *sources]
-    if not (read or commands):
-        logger.warning("%s does nothing: register handlers with @app.telemetry before it runs", plan.name)
-
     ledger = Ledger()
     for each in read:
         ledger.register(each.name, each.stale_after, timers.origin)

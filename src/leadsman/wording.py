@@ -26,10 +26,15 @@ def told(error: BaseException) -> str:
     return clean(str(error)) or type(error).__name__
 
 
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """What somebody who wrote `word` may have meant, as the end of a message."""
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """What somebody who wrote `word` may have meant."""
     import difflib  # only who made a mistake pays for it
 
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1)), None)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What somebody who wrote `word` may have meant, as the end of a message."""
     names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names) or 'none'}"
+    near = nearest(word, names)
+    return f"did you mean {near!r}?" if near is not None else f"known are {', '.join(names) or 'none'}"

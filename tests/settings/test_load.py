@@ -10,7 +10,8 @@ from pydantic import BaseModel, Field, SecretStr
 
 from leadsman import App
 from leadsman.errors import InvalidValue, SettingsError
-from leadsman.settings.load import MASK, load
+from leadsman.settings.load import load
+from leadsman.settings.rows import MASK
 from leadsman.settings.sources import Where
 
 
@@ -221,9 +222,123 @@ def test_variables_that_kubernetes_sets_for_a_service_are_none_of_ours(here):
         HOUSE_SERVICE_PORT="80",
         HOUSE_PORT="tcp://10.0.0.1:80",
         HOUSE_PORT_80_TCP_ADDR="x",
+        HOUSE_PORT_80_TCP_PORT="80",
+        HOUSE_DB_PORT="tcp://10.0.0.2:5432",
     )
 
     assert loaded.settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        (
+            {"HOUSE_BOILR__PORT": "/dev/x"},
+            "boilr: unknown (from environment HOUSE_BOILR__PORT); did you mean 'boiler'?",
+        ),
+        (
+            {"HOUSE_BOILER_PORT": "/dev/x"},
+            "boiler_port: unknown (from environment HOUSE_BOILER_PORT); did you mean 'boiler.port'? "
+            "As a variable: HOUSE_BOILER__PORT",
+        ),
+        ({"HOUSE_BOILR__SERVICE_PORT": "1"}, "boilr: unknown (from environment HOUSE_BOILR__SERVICE_PORT)"),
+    ],
+)
+def test_a_misspelt_variable_is_found_though_it_ends_as_those_of_kubernetes(here, environment, told):
+    with pytest.raises(SettingsError) as caught:
+        here.load(**environment)
+
+    assert told in str(caught.value)
+
+
+class Wave(BaseModel):
+    serial: int
+    name: str = "wave"
+
+
+class Needy(BaseModel):
+    class Bus(BaseModel):
+        port: str
+        unit: int
+        baud: int = 9600
+
+    class Empty(BaseModel):
+        level: int = 1
+
+    bus: Bus
+    empty: Empty
+    rooms: dict[str, Room]
+    waves: list[Wave]
+    zone: str
+
+
+def test_what_is_missing_in_a_section_is_named_with_its_variable(here):
+    with pytest.raises(SettingsError) as caught:
+        here.load(Needy)
+
+    assert str(caught.value).splitlines() == [
+        "bus.port: missing; set it in leadsman.toml, or HOUSE_BUS__PORT",
+        "bus.unit: missing; set it in leadsman.toml, or HOUSE_BUS__UNIT",
+        "empty: missing; write a section [empty] in leadsman.toml",
+        "rooms: missing; write a section such as [rooms.NAME] in leadsman.toml",
+        "waves: missing; write a section [[waves]] in leadsman.toml",
+        "zone: missing; set it in leadsman.toml, or HOUSE_ZONE",
+    ]
+
+
+def test_an_item_of_a_list_is_checked_as_a_section_is_and_no_variable_is_named_for_it(here):
+    class Listing(BaseModel):
+        waves: list[Wave]
+
+    here.file("[[waves]]\nserial = 1\nnmae = 'x'\n[[waves]]\nname = 'y'\n", "house.toml")
+
+    with pytest.raises(SettingsError) as caught:
+        here.load(Listing, config=here.path / "house.toml")
+
+    unknown, missing = str(caught.value).splitlines()
+    assert unknown.startswith("waves.0.nmae: unknown")
+    assert unknown.endswith("did you mean 'name'?")
+    assert missing == "waves.1.serial: missing; set it in house.toml"
+
+
+def test_the_faults_of_all_sections_are_told_in_one_run(here):
+    here.file(
+        "levell = 1\nenabled = 'maybe'\n[mqtt]\nhots = 'a'\nport = 0\n[retry.api]\nmax_attempts = 0\n"
+        "[retry.ble]\nmin_wiat = 3\n[[retry.policy]]\nname = 'x'\n[[retry.policy]]\npolicy = 'never'\n"
+    )
+    app = App("house", settings=Settings)
+
+    with pytest.raises(SettingsError) as caught:
+        app.load(here.where())
+
+    told = str(caught.value).splitlines()
+    for start in (
+        "mqtt.hots: unknown", "levell: unknown", "enabled: Input should be", "mqtt.port is '0'",
+        "retry.api.max_attempts", "retry.ble.min_wiat", "retry.policy[0]: it lacks", "retry.policy[1]: it lacks",
+    ):  # fmt: skip
+        assert [line for line in told if line.startswith(start)], (start, told)
+
+
+def test_an_empty_or_missing_secret_is_shown_as_that_and_a_path_to_one_is_shown(here):
+    class Server(BaseModel):
+        password: SecretStr | None = None
+        token: str = ""
+        pin: SecretStr = SecretStr("1234")
+        password_file: Path | None = None
+
+    here.file("password_file = '/run/secrets/dav'")
+
+    told = {row.path: row.value for row in here.load(Server).rows}
+
+    assert told == {"password": "not set", "token": "empty", "pin": MASK, "password_file": "/run/secrets/dav"}
+
+
+def test_a_section_of_the_retry_policies_of_another_framework_is_named_with_ours(here):
+    here.file("[[retryPolicyDefaults]]\nname = 'x'\n")
+
+    for model in (None, Settings):
+        with pytest.raises(SettingsError, match=r"retryPolicyDefaults: unknown .*did you mean 'retry.policy'\?"):
+            load("house", model, here.where())
 
 
 def test_variables_of_others_are_left_alone(here):

@@ -138,14 +138,15 @@ def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
         (APP, "smal:app", 1, "did you mean 'small'"),
         (APP, "small:ap", 1, "did you mean 'app'"),
         (APP, "small:App", 1, "and no App"),
-        (APP + "two = App('two')", "small", 1, "holds 2 apps; write small:app"),
-        ("", "small", 1, "holds no apps"),
+        (APP + "two = App('two')", "small", 1, "small has 2 apps; write small:app or small:two"),
+        ("", "small", 1, "small has no app; write app = App('small') in it"),
+        ("", "small:app", 1, "small has no 'app', and no app at all"),
         (APP, "a b", 1, "is no module"),
         ("import nowhere", "small:app", 1, "small.py line 1: it needs 'nowhere', which is not installed"),
         ("x = (", "small:app", 1, "small.py line 1:"),
         ("\n1/0", "small:app", 1, "small.py line 2: ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "small:app", 1, "SystemExit"),
-        (APP + DEVICE.replace("5m", "5"), "small:app", 78, "telemetry 'd': interval is '5'"),
+        (APP + DEVICE.replace("5m", "5"), "small:app", 78, "small.py line 3: telemetry 'd': interval is '5'"),
         (APP.replace("'small'", "'small', mqtt='http://x'"), "small:app", 78, "write mqtt://"),
         (APP.replace("'small'", "'small', settings=5"), "small:app", 78, "pydantic model"),
         (APP.replace("'small'", "'small', adapters=lambda settings: settings.port"), "small:app", 78, "AttributeError"),
@@ -160,6 +161,100 @@ def test_check_names_what_is_wrong_in_one_line(here, code, target, exit_code, to
     assert told in (result.stderr if exit_code else result.stdout)
     assert "Traceback" not in result.stderr
     assert exit_code == 0 or len(result.stderr.splitlines()) == 1
+
+
+def test_a_file_outside_the_working_directory_will_do(here, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    here.write("elsewhere/small.py", APP + DEVICE)
+    here.write("elsewhere/json.py", APP + DEVICE)
+    (tmp_path / "work").mkdir()
+
+    for target in ("../elsewhere/small.py", "../elsewhere/small.py:app", str(tmp_path / "elsewhere" / "small.py")):
+        result = here("check", target, cwd=tmp_path / "work")
+        assert (result.returncode, result.stderr) == (0, "")
+    for target, told in (
+        ("../elsewhere/smal.py", "there is no file '../elsewhere/smal.py'; did you mean '../elsewhere/small.py'?"),
+        ("../elsewhere/json.py", "json.py has the name of another module"),
+        ("../elsewhere", "is a directory; write a file in it"),
+    ):
+        result = here("check", target, cwd=tmp_path / "work")
+        assert result.returncode == 1
+        assert told in result.stderr
+
+
+NEEDY = """import sys
+for name in {hidden!r}:
+    sys.modules[name] = None  # as if it were not installed
+from leadsman import App
+from leadsman.adapters.{room} import {adapter}
+app = App("needy", adapters=({adapter}({argument}),), twins=lambda settings: ({twin},))
+@app.telemetry("d", interval="5m")
+async def read(port: {adapter}) -> dict[str, float]:
+    return {{}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("extra", "hidden", "room", "adapter", "argument"),
+    [
+        ("serial", ("serial_asyncio", "serial_asyncio_fast"), "serial", "SerialPort", "'/dev/ttyX'"),
+        ("ble", ("bleak",), "ble", "BleRadio", ""),
+        ("caldav", ("caldav",), "caldav", "CalDav", "'https://localhost/dav'"),
+    ],
+)
+def test_an_extra_that_is_not_installed_ends_check_and_start_with_what_to_type(
+    here, extra, hidden, room, adapter, argument
+):
+    here.write("needy.py", NEEDY.format(hidden=hidden, room=room, adapter=adapter, argument=argument, twin="None"))
+
+    for command in ("check", "run"):
+        result = here(command, "needy:app")
+        assert result.returncode == 78
+        assert f'which is not installed; type: pip install "leadsman[{extra}]"' in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_port_behind_a_gateway_and_a_twin_need_no_extra(here):
+    hidden = ("serial_asyncio", "serial_asyncio_fast")
+    code = NEEDY.format(
+        hidden=hidden, room="serial", adapter="SerialPort", argument="'socket://127.0.0.1:1'", twin="SerialTwin()"
+    )
+    here.write("needy.py", code)
+    assert here("check", "needy:app").returncode == 0
+
+    here.write("needy.py", code.replace("socket://127.0.0.1:1", "/dev/ttyX") + TWIN_STARTS)
+    assert here("run", "needy:app", "--dry-run", "--mqtt", "mqtt://127.0.0.1:1").returncode == 0
+
+
+TWIN_STARTS = """
+from leadsman.testing import SerialTwin
+import os, signal
+@app.periodic("end", interval="1h")
+async def end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+LISTED = """from pydantic import BaseModel
+from leadsman import App
+class Wave(BaseModel):
+    serial: int
+class Settings(BaseModel):
+    waves: list[Wave] = []
+app = App("waves", settings=Settings)
+@app.telemetry(lambda settings: [str(wave.serial) for wave in settings.waves], interval="5m")
+async def read() -> dict[str, float]:
+    return {}
+"""
+
+
+def test_an_app_whose_settings_name_no_device_says_which_setting_is_empty(here):
+    here.write("waves.py", LISTED)
+
+    result = here("check", "waves:app")
+
+    assert result.returncode == 78
+    assert "it has no device, as 'waves' is empty; set it in leadsman.toml, or WAVES_WAVES" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ class Adapter(Protocol):
     It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
     of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
     not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.wedged`.
-    `health`, a mapping of names to numbers, text or None, is what it can say of itself, for introspection; looking must neither
+    It may have ``def check_installed()``, which raises `NotInstalled` where a library is missing that opening needs: the app
+    calls it before it starts. `health`, a mapping of names to numbers, text or None, is what it can say of itself, for introspection; looking must neither
     wait nor change anything. `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with
     its first call brings one back.
     """
@@ -70,6 +71,12 @@ class Slot:
             }
         except Exception as error:  # somebody's property; whoever looks must see the rest
             return {"fault": f"{type(error).__name__}: {told(error)}"}
+
+    def check_installed(self) -> None:
+        """Raise `NotInstalled` where the adapter says that a library is missing."""
+        check = getattr(self.adapter, "check_installed", None)
+        if callable(check):
+            check()
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:

@@ -24,6 +24,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol, Self, TypeVar
 
 from leadsman.adapters.adverts import MOST_KNOWN, Address, Advertisement, Wanted, checked_address
+from leadsman.adapters.extras import check_found
 from leadsman.adapters.gatt import uuid_of
 from leadsman.durations import Duration, human, positive_seconds
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
@@ -158,6 +159,10 @@ class BleRadio:
         async with self._scanning:
             await self._quiet()
         self._known.clear()
+
+    def check_installed(self) -> None:
+        """See that bleak is there. Raises `NotInstalled`."""
+        check_found("Bluetooth devices", "bleak", "ble", "bleak")
 
     @property
     def health(self) -> dict[str, Any]:

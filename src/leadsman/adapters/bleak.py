@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from leadsman.adapters.ble import Advertisement, Heard
+from leadsman.adapters.extras import missing
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
     DeviceUnavailable,
-    LeadsmanError,
     PermanentError,
     TransientError,
 )
@@ -22,7 +22,7 @@ try:
     from bleak import BleakClient, BleakScanner
     from bleak import exc as errors
 except ImportError as error:
-    raise LeadsmanError("Bluetooth needs bleak; install leadsman[ble]") from error
+    raise missing("Bluetooth devices", "bleak", "ble") from error
 
 _FOREVER = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
 """ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size, existence."""

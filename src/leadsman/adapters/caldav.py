@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from leadsman.adapters.extras import missing
 from leadsman.clock import system_clock
 from leadsman.durations import Duration, human, positive_seconds
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
@@ -23,7 +24,7 @@ try:
     from leadsman.adapters.davclient import Access, Client, shown
     from leadsman.adapters.occurrences import Event, occurrences
 except ModuleNotFoundError as error:
-    raise LeadsmanError("calendars need caldav; install leadsman[caldav]") from error
+    raise missing("calendars", "caldav", "caldav") from error
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""

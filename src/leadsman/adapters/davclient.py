@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
+from leadsman.adapters.extras import missing
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -24,7 +25,7 @@ try:
     from caldav.lib import error as errors
     from lxml import etree
 except ImportError as error:
-    raise LeadsmanError("calendars need caldav; install leadsman[caldav]") from error
+    raise missing("calendars", "caldav", "caldav") from error
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from leadsman.adapters.extras import check_found, missing
 from leadsman.adapters.framing import Framer, LineFramer, Stream
 from leadsman.adapters.rfc2217 import ThreadedTransport
 from leadsman.durations import Duration, human, positive_seconds
@@ -36,6 +37,9 @@ MOST_UNREAD = 64
 MOST_UNREAD_BYTES = 4096
 """Where messages are short, more of them are kept, up to so many bytes."""
 _PARITIES = ("N", "E", "O", "M", "S")
+
+_NEEDS = ("serial ports", "pyserial-asyncio", "serial")
+"""What needs which library, and the extra that installs it."""
 
 logger = logging.getLogger("leadsman")
 
@@ -104,6 +108,11 @@ class SerialPort:
         await self.close()
         self._worker.stop()
         self._worker = Worker(f"serial {self.url}")  # its thread begins with the first call
+
+    def check_installed(self) -> None:
+        """See that the library is there which opening needs; ``socket://`` needs none. Raises `NotInstalled`."""
+        if not self.url.startswith("socket://"):
+            check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
 
     @property
     def health(self) -> dict[str, Any]:
@@ -336,7 +345,7 @@ def _library() -> Any:
         try:
             import serial_asyncio as library
         except ImportError as error:
-            raise LeadsmanError("serial ports need pyserial-asyncio; install leadsman[serial]") from error
+            raise missing(*_NEEDS) from error
     return library
 
 

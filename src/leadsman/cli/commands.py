@@ -45,8 +45,11 @@ def check(options: argparse.Namespace) -> int:
     show_settings(app)
     print(f"\nbroker {app.broker}, client id {app.client_id}")
     show(registrations(app), as_json=False)
-    if not (app.telemetries or app.sources or app.commands):
-        raise InvalidValue(f"the app {app.name!r} registers nothing; decorate a function with @app.telemetry")
+    app.check_installed()
+    if (idle := app.idle_reason) is not None:
+        if not (app.telemetries or app.sources or app.commands):
+            raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
+        print(f"\nthe app does nothing: {idle}")
     print("\nok")
     return 0
 

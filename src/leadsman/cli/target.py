@@ -4,10 +4,11 @@ import importlib
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 
 from leadsman.app import App, only_looked_at
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.wording import clean, suggestion, told
+from leadsman.wording import clean, nearest, suggestion, told
 
 
 class TargetError(LeadsmanError):
@@ -15,54 +16,93 @@ class TargetError(LeadsmanError):
 
 
 def load_target(target: str) -> App:
-    """Import the app of ``module:app``; ``module`` alone, or a file name, where it holds one app only.
+    """Import the app of ``module:app``; ``module`` alone, or a file, where it holds one app only.
 
     Raises:
         TargetError: there is none; the message says why.
         ConfigurationError: the app is there, and something of it is wrong.
     """
-    module_name, _, attribute = target.partition(":")
-    module_name = _module(module_name)
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        with only_looked_at():
-            module = importlib.import_module(module_name)
-    except ConfigurationError:
-        raise
-    except ModuleNotFoundError as error:
-        if error.name == module_name or module_name.startswith(f"{error.name}."):
-            files = sorted(path.stem for path in Path.cwd().glob("*.py"))
-            raise TargetError(
-                f"there is no module {module_name!r} in {Path.cwd()}; {suggestion(module_name, files)}"
-            ) from None
-        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed") from None
-    except SyntaxError as error:
-        raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
-    except (Exception, SystemExit) as error:
-        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {told(error)}") from None
+    name, _, attribute = target.partition(":")
+    module = _imported(name)
     apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
     if not attribute:
-        if len(apps) != 1:
-            raise TargetError(
-                f"{module_name} holds {len(apps) or 'no'} apps; write {module_name}:{next(iter(apps), 'app')}"
-            )
+        if not apps:
+            raise TargetError(f"{module.__name__} has no app; write app = App({module.__name__!r}) in it")
+        if len(apps) > 1:
+            targets = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
+            raise TargetError(f"{module.__name__} has {len(apps)} apps; write {targets}")
         return next(iter(apps.values()))
     if attribute in apps:
         return apps[attribute]
     found = vars(module).get(attribute)
     if found is not None:
         raise TargetError(f"{target} is {clean(repr(found))}, and no App")
-    raise TargetError(f"{module_name} has no {attribute!r}; {suggestion(attribute, apps)}")
+    if not apps:
+        raise TargetError(f"{module.__name__} has no {attribute!r}, and no app at all")
+    raise TargetError(f"{module.__name__} has no {attribute!r}; {suggestion(attribute, apps)}")
 
 
-def _module(name: str) -> str:
-    if name.endswith(".py"):
-        name = name.removesuffix(".py").replace("/", ".").lstrip(".")
-    parts = name.split(".")
-    if not all(part.isidentifier() for part in parts):
+def _imported(name: str) -> ModuleType:
+    file = _file(name)
+    directory, module_name = (Path.cwd(), name) if file is None else _root(file)
+    if not all(part.isidentifier() for part in module_name.split(".")):
         raise TargetError(f"{name!r} is no module; write module:app, such as house:app")
-    return name
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+    try:
+        with only_looked_at():
+            module = importlib.import_module(module_name)
+    except ConfigurationError as error:
+        raise _placed(error) from None
+    except ModuleNotFoundError as error:
+        if error.name == module_name or module_name.startswith(f"{error.name}."):
+            raise TargetError(_no_module(module_name)) from None
+        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed") from None
+    except SyntaxError as error:
+        raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
+    except (Exception, SystemExit) as error:
+        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {told(error)}") from None
+    if file is not None and Path(module.__file__ or "").resolve() != file:
+        raise TargetError(f"{file} has the name of another module, {module_name!r}; give it a name of its own")
+    return module
+
+
+def _file(name: str) -> Path | None:
+    """The file of a target that is a path."""
+    if not name.endswith(".py") and "/" not in name and "\\" not in name:
+        return None
+    path = Path(name) if name.endswith(".py") else Path(f"{name}.py")
+    if Path(name).is_dir():
+        raise TargetError(f"{clean(name)!r} is a directory; write a file in it, such as {Path(name, 'house.py')}:app")
+    if path.is_file():
+        return path.resolve()
+    near = nearest(path.name, [each.name for each in path.parent.glob("*.py")])
+    raise TargetError(
+        f"there is no file {clean(str(path))!r}"
+        + (f"; did you mean {str(path.parent / near)!r}?" if near else "; write module:app, such as house:app")
+    )
+
+
+def _root(file: Path) -> tuple[Path, str]:
+    """The directory to import a file from, and its name there: below the working directory that one, as Python would."""
+    if file.is_relative_to(Path.cwd().resolve()):
+        directory = Path.cwd().resolve()
+    else:
+        directory = file.parent
+        while (directory / "__init__.py").is_file():
+            directory = directory.parent
+    return directory, ".".join(file.relative_to(directory).with_suffix("").parts)
+
+
+def _no_module(name: str) -> str:
+    files = sorted(path.stem for path in Path.cwd().glob("*.py"))
+    return f"there is no module {name!r} in {Path.cwd()}; {suggestion(name, files)}"
+
+
+def _placed(error: ConfigurationError) -> ConfigurationError:
+    """The error with the user's line that led to it."""
+    where = where_of(error)
+    return type(error)("\n".join(f"{where}: {line}" for line in str(error).splitlines()))
 
 
 def where_of(error: BaseException) -> str:

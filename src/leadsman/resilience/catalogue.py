@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from leadsman.durations import Duration, seconds
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
@@ -126,15 +126,13 @@ class Catalogue:
         self.families = dict(FAMILIES)
         self.named: dict[str, Named] = {}
         self._origin = origin or {}
+        faults: list[ConfigurationError] = []
         for name, value in (section or {}).items():
-            if name == "policy":
-                self._read_named(value)
-            elif name in FAMILIES and isinstance(value, Mapping):
-                self.families[name] = self._family(name, value)
-            else:
-                known = (*FAMILIES, "policy")
-                words = "a section with max_attempts and the like" if name in FAMILIES else suggestion(name, known)
-                raise InvalidValue(f"retry.{name}{self._from(('retry', name))}: {words}")
+            try:
+                self._read(name, value)
+            except ConfigurationError as error:
+                faults.append(error)
+        raise_together(faults)
 
     def add(self, named: Named) -> None:
         """Add a policy of the code's; it wins over one of the same name in the file."""
@@ -175,6 +173,16 @@ class Catalogue:
         """What handlers take that say nothing about retries; None where no policy has been named."""
         return Choice(self.named.values()) if self.named else None
 
+    def _read(self, name: str, value: object) -> None:
+        if name == "policy":
+            self._read_named(value)
+        elif name in FAMILIES and isinstance(value, Mapping):
+            self.families[name] = self._family(name, value)
+        else:
+            known = (*FAMILIES, "policy")
+            words = "a section with max_attempts and the like" if name in FAMILIES else suggestion(name, known)
+            raise InvalidValue(f"retry.{name}{self._from(('retry', name))}: {words}")
+
     def _read_named(self, value: object) -> None:
         if isinstance(value, Mapping):
             value = [
@@ -184,14 +192,17 @@ class Catalogue:
         if not isinstance(value, list):
             where = self._from(("retry", "policy"))
             raise InvalidType(f"retry.policy{where}: write a list of policies, or a mapping of them by name")
+        faults: list[ConfigurationError] = []
         for number, each in enumerate(value):
             try:
                 named = _named(each, f"retry.policy[{number}]")
                 if named.name in self.named:
                     raise InvalidValue(f"retry.policy[{number}]: there is another policy called {named.name!r}")
             except ConfigurationError as error:
-                raise type(error)(f"{error}{self._from(('retry', 'policy'))}") from None
+                faults.append(type(error)(f"{error}{self._from(('retry', 'policy'))}"))
+                continue
             self.named[named.name] = named
+        raise_together(faults)
 
     def _family(self, name: str, value: Mapping[str, Any]) -> Family:
         family = FAMILIES[name]

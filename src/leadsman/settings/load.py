@@ -1,29 +1,21 @@
-"""Entries become settings: merged by rank, checked for keys that nobody knows, validated, and told with their origins."""
+"""Entries become settings: merged by rank, checked for keys that nobody knows, validated, and shown with their origins."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import SettingsError
-from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, gathered, read_text, variable
-from leadsman.wording import clean, suggestion
+from leadsman.settings.faults import BROKER_KEYS, Origins, Place, origin, unknown_broker_key, unknown_keys, validated
+from leadsman.settings.model import inside, is_model, knows
+from leadsman.settings.rows import Row, retry_rows, rows_of, shown
+from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, gathered, read_text, settings_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key")
-MASK = "********"
-_SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
-
-
-class Row(NamedTuple):
-    """One value, as a person is shown it."""
-
-    path: str
-    value: str
-    origin: str
+_CLAIMED = (".env", "environment", "secret")
+"""Sources with names of other programs too."""
 
 
 class Loaded(NamedTuple):
@@ -37,6 +29,8 @@ class Loaded(NamedTuple):
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[tuple[str, ...], str] = {}
     """Where its values are from, by their paths."""
+    faults: tuple[str, ...] = ()
+    """What is wrong, a line each."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
@@ -45,17 +39,71 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     Raises:
         SettingsError: it names every fault, one a line, with where the value is from.
     """
+    found = read(app, model, where)
+    if found.faults:
+        raise SettingsError("\n".join(found.faults))
+    return found
+
+
+def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
+    """As `load`, with the faults in `Loaded.faults`, for whoever finds more of them.
+
+    Raises:
+        SettingsError: a source cannot be read at all.
+    """
     faults: list[str] = []
+    tree, origins = _merged(gathered(app, where, lambda path: knows(model, path)), model, faults)
+    broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
+    broker_entries = _broker_entries(broker, origins, faults)
+    retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
+    if not isinstance(retry, dict):
+        faults.append(f"{RETRY}: it is a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}")
+        retry = {}
+    faults += unknown_keys(app, tree, model, origins)
+    settings = None
+    if model is not None:
+        file = settings_file(where)
+        place = Place(app, "leadsman.toml" if file is None else file.name)
+        settings, wrong = validated(place, model, tree, origins)
+        faults += wrong
+    retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
+    rows = [Row(f"{BROKER}.{key}", shown(key, each.value), each.origin) for key, each in broker_entries.items()]
+    rows += retry_rows(retry, retry_origins)
+    if settings is not None:
+        rows += rows_of(settings, origins)
+    return Loaded(settings, broker_entries, tuple(rows), retry, retry_origins, tuple(faults))
+
+
+def load_broker(where: Where) -> dict[str, Entry]:
+    """The entries of the section ``mqtt`` alone, for whoever talks to the broker without being an app.
+
+    Raises:
+        SettingsError: it names every fault, one a line.
+    """
+    entries: dict[str, Entry] = {}
+    for entry in gathered("", where, lambda _: False):
+        if entry.path == (BROKER,) and isinstance(entry.value, dict):
+            entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
+        elif entry.path[0] == BROKER:
+            entries[entry.path[-1]] = entry._replace(value=_value(entry))
+    faults = [
+        unknown_broker_key(str(key), f" (from {entry.origin})")
+        for key, entry in entries.items()
+        if key not in BROKER_KEYS
+    ]
+    if faults:
+        raise SettingsError("\n".join(faults))
+    return entries
+
+
+def _merged(entries: list[Entry], model: Any, faults: list[str]) -> tuple[dict[str, Any], dict[tuple[str, ...], Entry]]:
+    """The tree that the entries make, the higher ones over the lower ones, and where each leaf of it is from."""
     tree: dict[str, Any] = {}
     origins: dict[tuple[str, ...], Entry] = {}
-    for entry in gathered(app, where, lambda path: _knows(model, path)):
-        if (
-            model is None
-            and entry.path[0] not in (BROKER, RETRY)
-            and RANKS[entry.rank] in (".env", "environment", "secret")
-        ):
+    for each in entries:
+        if model is None and each.path[0] not in (BROKER, RETRY) and RANKS[each.rank] in _CLAIMED:
             continue  # without settings the app has no claim to variables that begin as its name does
-        entry = entry._replace(path=_known_case(entry.path, tree, model))
+        entry = each._replace(path=_known_case(each.path, tree, model))
         try:
             value = _value(entry)
             _put(tree, entry, value)
@@ -66,58 +114,7 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
             del origins[path]
         for path in _leaves(entry.path, value):
             origins[path] = entry
-    broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
-    broker_entries = _broker_entries(broker, origins, faults)
-    retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
-    if not isinstance(retry, dict):
-        faults.append(f"{RETRY}: it is a section; write [retry.api] or [[retry.policy]]{_from((RETRY,), origins)}")
-    faults += _unknown(tree, model, (), origins)
-    settings = None
-    if model is not None and not faults:
-        settings, faults = _validated(app, model, tree, origins)
-    if faults:
-        raise SettingsError("\n".join(faults))
-    retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
-    rows = [Row(f"{BROKER}.{key}", _shown(key, each.value), each.origin) for key, each in broker_entries.items()]
-    rows += [Row(".".join(path), _at(retry, path[1:]), origin) for path, origin in retry_origins.items()]
-    if settings is not None:
-        rows += _rows(settings, (), origins)
-    return Loaded(settings, broker_entries, tuple(rows), retry, retry_origins)
-
-
-def _at(section: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    value: Any = section
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return (
-        f"{len(value)} policies" if path == ("policy",) and isinstance(value, list | dict) else _shown(path[-1], value)
-    )
-
-
-def load_broker(where: Where) -> dict[str, Entry]:
-    """The entries of the section ``mqtt`` alone, for whoever talks to the broker without being an app.
-
-    Raises:
-        SettingsError: it names every fault, one a line.
-    """
-    entries: dict[str, Entry] = {}
-    faults = []
-    for entry in gathered("", where, lambda _: False):
-        if entry.path == (BROKER,) and isinstance(entry.value, dict):
-            entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
-        elif entry.path[0] == BROKER:
-            entries[entry.path[-1]] = entry._replace(value=_value(entry))
-    for key, entry in entries.items():
-        if key not in BROKER_KEYS:
-            faults.append(f"{BROKER}.{key}: unknown (from {entry.origin}); {suggestion(str(key), BROKER_KEYS)}")
-    if faults:
-        raise SettingsError("\n".join(faults))
-    return entries
-
-
-def rows_of(settings: "BaseModel") -> tuple[Row, ...]:
-    """The rows of settings that somebody else made."""
-    return tuple(_rows(settings, (), {}))
+    return tree, origins
 
 
 def _value(entry: Entry) -> Any:
@@ -134,12 +131,12 @@ def _value(entry: Entry) -> Any:
 def _put(tree: dict[str, Any], entry: Entry, value: Any) -> None:
     node = tree
     for part in entry.path[:-1]:
-        inner = node.setdefault(part, {})
-        if not isinstance(inner, dict):
+        section = node.setdefault(part, {})
+        if not isinstance(section, dict):
             raise SettingsError(
                 f"{'.'.join(entry.path)} (from {entry.origin}): {part!r} is a value already, no section"
             )
-        node = inner
+        node = section
     last = entry.path[-1]
     if isinstance(value, dict) and isinstance(node.get(last), dict):
         _merge(node[last], value)
@@ -158,7 +155,7 @@ def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
 def _leaves(path: tuple[str, ...], value: Any) -> list[tuple[str, ...]]:
     if not isinstance(value, dict) or not value:
         return [path]
-    return [leaf for key, inner in value.items() for leaf in _leaves((*path, str(key)), inner)]
+    return [leaf for key, each in value.items() for leaf in _leaves((*path, str(key)), each)]
 
 
 def _known_case(path: tuple[str, ...], tree: Mapping[str, Any], model: Any) -> tuple[str, ...]:
@@ -166,149 +163,23 @@ def _known_case(path: tuple[str, ...], tree: Mapping[str, Any], model: Any) -> t
     known: list[str] = []
     node: Any = tree
     for part in path:
-        names = [*(model.model_fields if _is_model(model) else ()), *(node if isinstance(node, dict) else ())]
+        names = [*(model.model_fields if is_model(model) else ()), *(node if isinstance(node, dict) else ())]
         name = part if part in names else next((name for name in names if name.lower() == part.lower()), part)
         known.append(name)
         node = node.get(name) if isinstance(node, dict) else None
-        model = _inside(model, name)
+        model = inside(model, name)
     return tuple(known)
 
 
-def _inside(model: Any, name: str) -> Any:
-    """What lies at a key: a model, a mapping's value, or None for a value or for anything."""
-    if _is_model(model):
-        field = model.model_fields.get(name)
-        return None if field is None else _model_in(field.annotation)
-    if get_origin(model) is dict:
-        return _model_in(get_args(model)[1])
-    return None
-
-
-def _model_in(annotation: Any) -> Any:
-    """The model or the dict within ``Annotated[…]`` and ``… | None``."""
-    if get_origin(annotation) is Annotated:
-        return _model_in(get_args(annotation)[0])
-    if get_origin(annotation) is Union or type(annotation).__name__ == "UnionType":
-        return next((found for each in get_args(annotation) if (found := _model_in(each)) is not None), None)
-    return annotation if _is_model(annotation) or get_origin(annotation) is dict else None
-
-
-def _knows(model: Any, path: tuple[str, ...]) -> bool:
-    for name in path[:-1]:
-        model = _inside(model, name)
-    return _is_model(model) and path[-1] in model.model_fields
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and hasattr(kind, "model_fields")
-
-
-def _unknown(tree: Any, model: Any, path: tuple[str, ...], origins: Mapping[tuple[str, ...], Entry]) -> list[str]:
-    """Keys that no field takes."""
-    if not isinstance(tree, dict):
-        return []
-    if get_origin(model) is dict:
-        inside = _model_in(get_args(model)[1])
-        return [fault for key, value in tree.items() for fault in _unknown(value, inside, (*path, str(key)), origins)]
-    if not _is_model(model):
-        if path or not tree:
-            return []
-        return [f"{key}: unknown{_from((key,), origins)}; this app has no settings" for key in tree]
-    faults = []
-    names = {alias for name, field in model.model_fields.items() for alias in (name, field.alias) if alias}
-    for key, value in tree.items():
-        here = (*path, str(key))
-        if key in names:
-            faults += _unknown(value, _inside(model, key), here, origins)
-        elif model.model_config.get("extra") != "allow":
-            known = (*names, *((BROKER, RETRY) if not path else ()))
-            faults.append(f"{'.'.join(here)}: unknown{_from(here, origins)}; {suggestion(str(key), known)}")
-    return faults
-
-
-def _broker_entries(section: Any, origins: Mapping[tuple[str, ...], Entry], faults: list[str]) -> dict[str, Entry]:
+def _broker_entries(section: Any, origins: Origins, faults: list[str]) -> dict[str, Entry]:
     if not isinstance(section, dict):
-        faults.append(f"{BROKER}: it is a section; write [mqtt] and url = …{_from((BROKER,), origins)}")
+        faults.append(f"{BROKER}: it is a section; write [mqtt] and url = …{origin((BROKER,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
         path = (BROKER, str(key))
         if key not in BROKER_KEYS:
-            faults.append(f"{BROKER}.{key}: unknown{_from(path, origins)}; {suggestion(str(key), BROKER_KEYS)}")
+            faults.append(unknown_broker_key(str(key), origin(path, origins)))
         elif path in origins:
             entries[str(key)] = origins[path]._replace(value=value)
     return entries
-
-
-def _validated(
-    app: str, model: "type[BaseModel]", tree: dict[str, Any], origins: Mapping[tuple[str, ...], Entry]
-) -> tuple[Any, list[str]]:
-    from pydantic import ValidationError
-
-    try:
-        return model.model_validate(tree), []
-    except ValidationError as error:
-        faults = []
-        for each in error.errors(include_url=False):
-            path = tuple(str(part) for part in each["loc"])
-            name = ".".join(path) or model.__name__
-            if each["type"] == "missing":
-                faults.append(f"{name}: missing; set it in leadsman.toml, or {variable(app, path)}")
-                continue
-            plain = isinstance(each["input"], str | int | float | bool)
-            given = (
-                ""
-                if is_secret(name) or _declared_secret(model, path) or not path or not plain
-                else f", not {clean(repr(each['input']))}"
-            )
-            faults.append(f"{name}: {clean(each['msg'])}{given}{_from(path, origins)}")
-        return None, faults
-
-
-def _declared_secret(model: Any, path: tuple[str, ...]) -> bool:
-    """Whether the field at a path is a `SecretStr`, whatever it is called."""
-    for part in path:
-        fields = model.model_fields if _is_model(model) else {}
-        if part in fields and "Secret" in str(fields[part].annotation):
-            return True
-        model = _inside(model, part)
-    return False
-
-
-def _from(path: tuple[str, ...], origins: Mapping[tuple[str, ...], Entry]) -> str:
-    entry = _origin(path, origins)
-    return "" if entry is None else f" (from {entry.origin})"
-
-
-def _origin(path: tuple[str, ...], origins: Mapping[tuple[str, ...], Entry]) -> Entry | None:
-    for length in range(len(path), 0, -1):
-        if path[:length] in origins:
-            return origins[path[:length]]
-    return next((entry for known, entry in origins.items() if path and known[: len(path)] == path), None)
-
-
-def is_secret(name: str) -> bool:
-    """Whether a name is that of something nobody may see."""
-    return _SECRET.search(name) is not None
-
-
-def _shown(name: str, value: Any) -> str:
-    if is_secret(name.rsplit(".", 1)[-1]) or type(value).__name__ in ("SecretStr", "SecretBytes"):
-        return MASK
-    return clean(repr(value) if isinstance(value, str) else str(value))
-
-
-def _rows(value: Any, path: tuple[str, ...], origins: Mapping[tuple[str, ...], Entry]) -> list[Row]:
-    inner: Any = None
-    if _is_model(type(value)):
-        inner = {name: getattr(value, name) for name in type(value).model_fields}
-    elif isinstance(value, dict) and value:
-        inner = value
-    elif isinstance(value, list) and any(_is_model(type(each)) or isinstance(each, dict) for each in value):
-        inner = {str(number): each for number, each in enumerate(value)}
-    if inner is not None:
-        return [row for key, each in inner.items() for row in _rows(each, (*path, str(key)), origins)]
-    exact = origins.get(path)
-    if exact is None:
-        exact = next((origins[path[:n]] for n in range(len(path) - 1, 0, -1) if path[:n] in origins), None)
-    return [Row(".".join(path), _shown(".".join(path), value), "default" if exact is None else exact.origin)]

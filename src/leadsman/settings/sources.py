@@ -27,8 +27,9 @@ RUN_SECRETS = Path("/run/secrets")
 LARGEST = 1024 * 1024
 """Bytes of a file; settings are written by people."""
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
-_LINKS = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)$")
-"""Variables that Kubernetes sets for each service, also for one that is called as the app is."""
+_LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
+_LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
+"""What Kubernetes sets for each service, also for one that is called as the app is: ``HOUSE_PORT=tcp://10.0.0.1:80`` too."""
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
@@ -82,7 +83,7 @@ def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -
     prefix = variable_prefix(app)
     dotenv = where.directory / ".env"
     variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
-    entries = list(_from_file(_file(where), where.environment.get(ENVIRONMENT) or None, known))
+    entries = list(_from_file(settings_file(where), where.environment.get(ENVIRONMENT) or None, known))
     entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", known)
     entries += _from_variables(where.environment, prefix, 3, "environment ", known)
     entries += _from_secrets(where, prefix)
@@ -123,7 +124,8 @@ def read_text(path: Path) -> str:
         raise SettingsError(f"{path} is no UTF-8 (line {line}); save it as UTF-8") from None
 
 
-def _file(where: Where) -> Path | None:
+def settings_file(where: Where) -> Path | None:
+    """The file that is read, if there is one."""
     if where.config is not None:
         return where.config
     if named := where.environment.get("LEADSMAN_CONFIG"):
@@ -208,12 +210,20 @@ def _from_variables(
 ) -> Iterator[Entry]:
     for name, value in variables.items():
         path = _path(name, prefix)
-        if path is None or (_LINKS.search(name) and path[0] != BROKER and not known(path)):
+        if path is None or (_is_link(name, value) and not known(path)):
             continue
         if name.endswith("_FILE") and not known(path):
             yield Entry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
         else:
             yield Entry(path, value, rank, f"{origin}{name}")
+
+
+def _is_link(name: str, value: str) -> bool:
+    """Whether Kubernetes set this variable for a service. Its names have no two underscores in a row."""
+    if "__" in name:
+        return False
+    bare = name.endswith("_PORT") and _LINK_ADDRESS.fullmatch(value)
+    return bool(bare or _LINK.fullmatch(name))
 
 
 def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:

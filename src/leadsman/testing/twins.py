@@ -43,6 +43,9 @@ class SerialTwin(SerialPort):
         self._talking: asyncio.Task[None] | None = None
         self._there = True
 
+    def check_installed(self) -> None:
+        """A twin needs no library."""
+
     def send(self, data: bytes) -> None:
         """The device says something unasked. Nobody hears it while the port is closed."""
         if self._line is not None and self._line.lost is None:
@@ -210,6 +213,9 @@ class BleTwin(BleRadio):
     def __init__(self, *devices: TwinDevice, **options: Any) -> None:
         super().__init__(**options)
         self.devices = {device.address: device for device in devices}
+
+    def check_installed(self) -> None:
+        """A twin needs no library."""
 
     def _made(self) -> Backend:
         return _TwinBackend(self.devices)

@@ -1,0 +1,112 @@
+"""What is wrong with settings, in words: keys that nobody knows, values that are missing, and those of the wrong kind."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+
+from leadsman.settings.model import at, declared_secret, dotted_names, inside, is_model, passes_list, required_below
+from leadsman.settings.rows import is_secret
+from leadsman.settings.sources import BROKER, RETRY, Entry, variable
+from leadsman.wording import clean, nearest, suggestion
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key")
+Origins = Mapping[tuple[str, ...], Entry]
+
+
+class Place(NamedTuple):
+    """Where to write what is missing."""
+
+    app: str
+    file: str
+
+
+def origin(path: tuple[str, ...], origins: Origins) -> str:
+    """Where a value is from, as the end of a message."""
+    entry = next((origins[path[:length]] for length in range(len(path), 0, -1) if path[:length] in origins), None)
+    entry = entry or next((each for known, each in origins.items() if path and known[: len(path)] == path), None)
+    return "" if entry is None else f" (from {entry.origin})"
+
+
+def unknown_keys(app: str, tree: Mapping[str, Any], model: Any, origins: Origins) -> list[str]:
+    """Keys that no field takes, a line each."""
+    if is_model(model):
+        return list(_unknown(app, tree, model, (), origins))
+    sections = (BROKER, RETRY, f"{RETRY}.policy")
+    return [
+        f"{key}: unknown{origin((key,), origins)}; this app has no settings"
+        + (f"; did you mean {near!r}?" if (near := nearest(key, sections)) else "")
+        for key in tree
+    ]
+
+
+def _unknown(app: str, tree: Any, model: Any, path: tuple[str, ...], origins: Origins) -> Iterable[str]:
+    if isinstance(tree, list) and get_origin(model) is list:
+        tree = {str(number): each for number, each in enumerate(tree)}
+    if not isinstance(tree, dict) or model is None:
+        return
+    if not is_model(model):
+        for key, value in tree.items():
+            yield from _unknown(app, value, inside(model, str(key)), (*path, str(key)), origins)
+        return
+    known = {alias for name, field in model.model_fields.items() for alias in (name, field.alias) if alias}
+    for key, value in tree.items():
+        here = (*path, str(key))
+        if key in known:
+            yield from _unknown(app, value, inside(model, str(key)), here, origins)
+        elif model.model_config.get("extra") != "allow":
+            yield f"{'.'.join(here)}: unknown{origin(here, origins)}; {_meant(app, here, known, model)}"
+
+
+def _meant(app: str, path: tuple[str, ...], known: Iterable[str], model: Any) -> str:
+    """What somebody may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
+    key, sections = path[-1], (BROKER, RETRY, f"{RETRY}.policy") if len(path) == 1 else ()
+    for name in dotted_names(model) if sections else ():
+        if "." in name and name.replace(".", "_") == key:
+            return f"did you mean {name!r}? As a variable: {variable(app, name.split('.'))}"
+    return suggestion(key, (*known, *sections))
+
+
+def unknown_broker_key(key: str, where: str) -> str:
+    """That the section ``mqtt`` has a key that nobody knows."""
+    return f"{BROKER}.{key}: unknown{where}; {suggestion(key, BROKER_KEYS)}"
+
+
+def validated(
+    place: Place, model: "type[BaseModel]", tree: Mapping[str, Any], origins: Origins
+) -> "tuple[BaseModel | None, list[str]]":
+    """The settings that a tree makes, or what is wrong with it, a line each."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(tree), []
+    except ValidationError as error:
+        faults: list[str] = []
+        for each in error.errors(include_url=False):
+            path = tuple(str(part) for part in each["loc"])
+            if each["type"] == "missing":
+                faults += [_missing(place, model, leaf) for leaf in required_below(model, path)]
+            elif each["type"] != "extra_forbidden":  # found by `unknown_keys`, with what may have been meant
+                faults.append(_invalid(model, path, each, origins))
+        return None, faults
+
+
+def _missing(place: Place, model: Any, path: tuple[str, ...]) -> str:
+    name, structure = ".".join(path), at(model, path)
+    if is_model(structure):
+        return f"{name}: missing; write a section [{name}] in {place.file}"
+    if get_origin(structure) is dict and is_model(inside(structure, "")):
+        return f"{name}: missing; write a section such as [{name}.NAME] in {place.file}"
+    if get_origin(structure) is list and is_model(get_args(structure)[0]):
+        return f"{name}: missing; write a section [[{name}]] in {place.file}"
+    by_variable = "" if passes_list(model, path) else f", or {variable(place.app, path)}"
+    return f"{name}: missing; set it in {place.file}{by_variable}"
+
+
+def _invalid(model: Any, path: tuple[str, ...], error: Mapping[str, Any], origins: Origins) -> str:
+    name = ".".join(path)
+    plain = bool(path) and isinstance(error["input"], str | int | float | bool)
+    hidden = is_secret(name) or declared_secret(model, path)
+    given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
+    return f"{name or model.__name__}: {clean(error['msg'])}{given}{origin(path, origins)}"
