@@ -142,14 +142,17 @@ class LinkUp(NamedTuple):
 
 
 class LinkDown(NamedTuple):
-    """The connection ended, or could not be made. `retry_in` seconds until the next attempt. `clash`: it looks as if
-    another client had our client id."""
+    """The connection ended, or could not be made. `retry_in` seconds until the next attempt.
+
+    `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
+    """
 
     at: float
     wall: float
     reason: str
     retry_in: float
     clash: bool = False
+    topic: str | None = None
 
 
 class LinkSettled(NamedTuple):

@@ -37,6 +37,8 @@ from leadsman.wording import clean, told
 
 logger = logging.getLogger("leadsman")
 
+REMIND = 3600.0
+"""Seconds between two log lines about a topic whose messages the broker does not take."""
 TELL_AGAIN = 60.0
 """Seconds between two log lines about dropped messages, or about missed polls; the counts go on in between."""
 
@@ -110,6 +112,9 @@ class Log:
         self._link_down_at: float | None = None
         self._link_reason: str | None = None
         self._link_clash = False
+        self._link_topic: str | None = None
+        self._old_version_told = False
+        self._refused: dict[str, tuple[int, float]] = {}
         self._circuits_open: set[str] = set()
         self._missed = 0
         self._missed_told_at = -math.inf
@@ -137,10 +142,8 @@ class Log:
                 self._miss(event)
             case MessageDropped():
                 self._drop(event)
-            case MessageRefused(topic=topic, reason=reason, retry_in=rest):
-                logger.warning(
-                    "The broker refused a message of %s (%s); it is tried again in %s", topic, reason, human(rest)
-                )
+            case MessageRefused():
+                self._refusal(event)
             case FieldsLeftOut(entity=entity, fields=fields):
                 logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(fields)))
             case CommandDone():
@@ -179,11 +182,12 @@ class Log:
                 )
 
     def _link_up(self, event: LinkUp) -> None:
-        if self._link_clash:
-            return  # it may not hold; `LinkSettled` says when it does
+        if self._link_clash or self._link_topic is not None:
+            return  # it may not hold; `LinkSettled` says when it does. Or it broke on a message, and that one was told
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
         logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted)
-        if event.protocol != "5.0":
+        if event.protocol != "5.0" and not self._old_version_told:
+            self._old_version_told = True
             logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
         self._link_down_at = self._link_reason = None
 
@@ -191,9 +195,26 @@ class Log:
         if self._link_down_at is None:
             self._link_down_at = event.at
         self._link_clash = event.clash
+        self._link_topic = event.topic
+        if event.topic is not None:
+            return
         if event.reason != self._link_reason:
             logger.warning("No connection to the broker: %s. Readings are kept; trying again.", clean(event.reason))
             self._link_reason = event.reason
+
+    def _refusal(self, event: MessageRefused) -> None:
+        count, told_at = self._refused.get(event.topic, (0, -math.inf))
+        if event.at - told_at < REMIND:
+            self._refused[event.topic] = count + 1, told_at
+            return
+        self._refused[event.topic] = count + 1, event.at
+        times = f"; {count + 1} times so far" if count else ""
+        logger.warning(
+            "The broker refuses messages of %s: %s%s. They are kept, and tried again.",
+            clean(event.topic),
+            event.reason,
+            times,
+        )
 
     def _circuit(self, event: CircuitMoved) -> None:
         if event.state == "open" and event.entity not in self._circuits_open:

@@ -66,7 +66,8 @@ def test_a_message_the_link_broke_on_alone_may_go_behind_the_others():
     outbox = filled(message("a", 1), message("b", 2))
     take(outbox)
 
-    assert outbox.lost(defer=True) == ["a"]
+    assert outbox.lost() == ["a"]
+    outbox.defer("a")
 
     assert int(take(outbox).payload) == 2
 
@@ -147,6 +148,35 @@ def test_a_topic_that_rests_holds_up_nobody_else():
     assert (outbox.wake(10.0), int(take(outbox).payload)) == (None, 1)
 
 
+def test_a_topic_may_rest_before_anything_of_it_waits():
+    outbox = filled(message("a", 1))
+    outbox.rest("b", until=10.0)
+    outbox.put(message("b", 2))
+
+    assert drained(outbox) == {"a": [1]}
+    outbox.wake(10.0)
+    assert drained(outbox) == {"b": [2]}
+
+
+def test_the_topic_whose_rest_ends_first_may_go_on_early():
+    outbox = filled(message("a", 1), message("b", 2))
+    outbox.rest("a", until=20.0)
+    outbox.rest("b", until=10.0)
+
+    outbox.wake_next()
+
+    assert drained(outbox) == {"b": [2]}
+
+
+def test_a_message_that_was_handed_out_and_not_sent_is_the_next_again():
+    outbox = filled(message("a", 1), message("b", 2))
+    take(outbox)
+
+    outbox.back("a")
+
+    assert int(take(outbox).payload) == 1
+
+
 def test_a_message_put_while_its_topic_rests_waits_with_it():
     outbox = filled(message("a", 1))
     take(outbox)
@@ -158,9 +188,13 @@ def test_a_message_put_while_its_topic_rests_waits_with_it():
     assert drained(outbox) == {"a": [1, 2]}
 
 
+ACTIONS = (
+    "put", "take", "accept", "drop", "rest", "wake", "lost", "defer", "back", "discard", "set aside", "wake next",
+)  # fmt: skip
 actions = st.lists(
     st.tuples(
-        st.sampled_from(["put", "take", "accept", "drop", "rest", "wake", "lost", "defer"]), st.sampled_from("abc")
+        st.sampled_from(ACTIONS),
+        st.sampled_from("abc"),
     ),
     max_size=120,
 )
@@ -185,8 +219,18 @@ def test_whatever_happens_order_holds_and_every_message_is_accounted_for(history
             outbox.rest(topic, now + 3)
         elif action == "wake":
             outbox.wake(now)
-        elif action in ("lost", "defer"):
-            outbox.lost(defer=action == "defer")
+        elif action == "lost":
+            outbox.lost()
+        elif action == "defer" and not flying:
+            outbox.defer(topic)
+        elif action == "back" and flying:
+            outbox.back(topic)
+        elif action == "set aside" and not flying:
+            outbox.rest(topic, now + 3)
+        elif action == "wake next":
+            outbox.wake_next()
+        elif action == "discard" and topic in outbox and not flying:
+            outbox.discard(topic)
         assert outbox.messages <= max(bound, 3)
     outbox.lost()
     outbox.wake(now + 100)

@@ -96,8 +96,7 @@ class AppProcess:
         return code, time.monotonic() - before
 
 
-@pytest.fixture
-def listen():
+def listening():
     opened = []
 
     def start(port, **options):
@@ -111,11 +110,20 @@ def listen():
 
 
 @pytest.fixture
-def start_app(tmp_path):
+def listen():
+    yield from listening()
+
+
+@pytest.fixture(scope="module")
+def listen_all_along():
+    yield from listening()
+
+
+def starting(directory):
     started = []
 
     def start(code, url):
-        started.append(AppProcess(code, url, tmp_path / f"app{len(started)}.log"))
+        started.append(AppProcess(code, url, directory / f"app{len(started)}.log"))
         return started[-1]
 
     yield start
@@ -124,6 +132,16 @@ def start_app(tmp_path):
             each.process.kill()
             each.process.wait()
         assert "Traceback" not in each.log, each.log
+
+
+@pytest.fixture
+def start_app(tmp_path):
+    yield from starting(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def start_app_for_all(tmp_path_factory):
+    yield from starting(tmp_path_factory.mktemp("apps"))
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Hooks:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append(code)
 
-    def lost(self, reason):
+    def lost(self, reason, code=0):
         self.reasons.append(reason)
 
     def received(self, message):

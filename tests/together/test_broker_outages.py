@@ -272,6 +272,89 @@ def test_a_message_that_breaks_the_connection_is_given_up_while_the_others_arriv
     assert len(app.broker.connects) < 20
 
 
+CLOSING = {"without a word": None, "after an acknowledgement": 0, "after a refusal": 0x87, "after one for good": 0x95}
+
+
+@pytest.mark.parametrize("code", CLOSING.values(), ids=CLOSING)
+@pytest.mark.parametrize("poison", ["app/d3/state", "app/status", "app/registry", "app/d3/availability"])
+def test_a_topic_that_breaks_every_connection_costs_the_others_nothing_and_is_named(harness, caplog, poison, code):
+    app, counters = running_app(harness, devices=10)
+    app.broker.poison.add(poison)
+    app.broker.poison_code = code
+
+    app.run("2m")
+
+    arrived = [
+        (message.at, message.json["n"]) for name in counters for message in app.broker.messages(f"app/{name}/state")
+    ]
+    late = [at for at, number in arrived if at - (number - 1) > 2 and at > 5]
+    poisoned = set(counters) if poison != "app/d3/state" else set(counters) - {"d3"}
+    for name in poisoned:
+        assert list(dict.fromkeys(state["n"] for state in app.states(name)))[:118] == list(range(1, 119))
+    assert not late
+    assert len(app.broker.connects) < 30
+    assert caplog.text.count(f"The broker refuses messages of {poison}: ") == 1
+    assert "another client" not in caplog.text
+    assert caplog.text.count("No connection to the broker") <= 4
+
+
+@pytest.mark.parametrize("code", CLOSING.values(), ids=CLOSING)
+def test_many_topics_that_break_the_connection_leave_it_up_most_of_the_time(harness, code):
+    app, _ = running_app(harness, devices=20)
+    app.broker.poison = {f"app/d{number}/state" for number in range(10)}
+    app.broker.poison_code = code
+
+    app.run("10m")
+    before = len(app.broker.connects)
+    app.run("5m")
+
+    late = [
+        message
+        for number in range(10, 20)
+        for message in app.broker.messages(f"app/d{number}/state")
+        if message.at > 600 and message.at - (message.json["n"] - 1) > 2
+    ]
+    assert len(app.broker.connects) - before < 50
+    assert not late
+
+
+def test_a_topic_that_is_allowed_again_gets_everything_through_that_waited(harness):
+    app, counters = running_app(harness, devices=10)
+    app.broker.poison.add("app/d3/state")
+    app.broker.poison_code = 0x87
+    app.run("5m")
+    app.broker.poison.clear()
+
+    app.run("65.5s")
+
+    assert_nothing_lost(app, counters)
+    assert app.status()["mqtt"]["last_error"] is None
+
+
+def test_one_message_that_is_too_large_costs_itself_only(harness, caplog):
+    class Growing(Counter):
+        async def __call__(self):
+            reading = await super().__call__()
+            return {**reading, "text": "x" * (9000 if self.taken == 20 else 1)}
+
+    app = App("app")
+    app.add_telemetry("d", Growing(), interval=1)
+    app.add_telemetry("other", Counter(), interval=1)
+    running = harness(app)
+    receive = running.broker.receive
+
+    def limited(connection, packet_id, message):
+        running.broker.poison = {message.topic} if message.size > 5000 else set()
+        receive(connection, packet_id, message)
+
+    running.broker.receive = limited
+    running.run("60.5s")
+
+    assert [state["n"] for state in running.states("d")] == [n for n in range(1, 62) if n != 20]
+    assert "the connection broke 3 times on it" in caplog.text
+    assert list(dict.fromkeys(state["n"] for state in running.states("other"))) == list(range(1, 62))
+
+
 def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, caplog):
     app = App("app")
     app.add_telemetry("large", Scripted({"text": "x" * 5000}, {"text": "short"}), interval=10)
@@ -369,11 +452,40 @@ def test_an_error_is_told_also_when_the_broker_was_away_at_its_onset(harness):
     assert [error["event"] for error in running.errors("d")] == ["onset", "reminder", "recovered"]
 
 
+def test_a_broker_that_says_who_took_the_connection_over_is_believed_at_once(harness, caplog):
+    app, counters = running_app(harness, devices=1)
+    app.run("30s")
+    for connection in list(app.broker._clients.values()):
+        connection.end("session taken over", will=False, code=0x8E)
+
+    app.run("90.5s")
+
+    assert caplog.text.count("another client uses the client id 'app'") == 1
+    assert app.broker.connects[1][0] >= 32.5
+    assert app.status()["mqtt"]["last_error"] is None
+    assert_nothing_lost(app, counters)
+
+
+def test_connections_that_break_with_messages_in_flight_are_no_other_client(harness, caplog):
+    app, counters = running_app(harness, devices=10)
+    app.broker.lose_acknowledgements = True
+    for second in range(1, 30):
+        app.at(second + 0.01, app.broker.cut)
+    app.run("30s")
+    app.broker.lose_acknowledgements = False
+    app.broker.cut()
+
+    app.run("30.5s")
+
+    assert "another client" not in caplog.text
+    assert {counter.taken for counter in counters.values()} == {61}
+
+
 def test_another_client_with_our_id_is_told_once_and_both_slow_down(harness, caplog):
     class Nobody:
         def acknowledged(self, packet_id, code): ...
 
-        def lost(self, reason): ...
+        def lost(self, reason, code=0): ...
 
         def received(self, message): ...
 

@@ -74,7 +74,7 @@ class _Asking:
             if not self._answer.done():
                 self._answer.set_result(answer)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `Hooks`."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(BrokerError(reason))

@@ -104,7 +104,7 @@ class Viewer:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `Hooks`. The viewer publishes nothing."""
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `Hooks`."""
         self._lost.set()
 

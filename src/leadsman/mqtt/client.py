@@ -104,17 +104,17 @@ class _Client(aiomqtt.Client):
         if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that nobody asks for
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
-            self._broken(f"the broker closed the connection: {reason_code}")
+            self._broken(f"the broker closed the connection: {reason_code}", reason_code.value)
         else:
             self._broken("the connection was lost")
 
-    def _broken(self, reason: str) -> None:
+    def _broken(self, reason: str, code: int = 0) -> None:
         if self._given_up:
             return
         if not self._connected.done():
             self._connected.set_exception(ConnackMissing(f"no CONNACK: {reason}"))
         elif self._connected.exception() is None:
-            self._hooks.lost(reason)
+            self._hooks.lost(reason, code)
 
     def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:
         self._hooks.acknowledged(mid, reason_code.value)

@@ -49,8 +49,8 @@ class Hooks(Protocol):
         """PUBACK, with its reason code; 0x80 and above are refusals, which MQTT 3.1.1 cannot express."""
         ...
 
-    def lost(self, reason: str) -> None:
-        """The connection ended, and nobody here asked for it."""
+    def lost(self, reason: str, code: int = 0) -> None:
+        """The connection ended, and nobody here asked for it; `code` is the reason code of the broker's DISCONNECT."""
         ...
 
     def received(self, message: Received) -> None:

@@ -1,8 +1,9 @@
 """The link: keeps one connection to the broker and drains the outbox through it.
 
 At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so nobody
-waits: not the handler, not a task per message. After a broken connection a single message is tried until one is
-acknowledged; that finds the message the broker dies of, if there is one.
+waits: not the handler, not a task per message. After a broken connection few messages go at a time, and then one; that
+finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic rests,
+and all others go on.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.session import V5, Session
+from leadsman.mqtt.suspects import QUIET, Blame, Suspects
 from leadsman.mqtt.topics import topic_matches
 from leadsman.wording import clean
 
@@ -36,11 +38,22 @@ PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
 REST = (1.0, 60.0)
 """Seconds: the first and the longest rest of a topic whose message was refused."""
+REST_EACH = 10.0
+"""Seconds of longest rest for each topic that breaks the connection, so that many of them break it no more often."""
 POISON = 3
 """Connections that may break on one message, while others arrive, before it is given up."""
-_PASSING = frozenset({0x80, 0x83, 0x87, 0x91, 0x97})
-"""PUBACK reason codes that may pass: unspecified, implementation specific, not authorized, packet identifier in use,
-quota exceeded (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 payload format invalid, …) are for good."""
+_REFUSALS = {
+    0x80: "unspecified error",
+    0x83: "implementation specific error",
+    0x87: "not authorized; check its access list",
+    0x91: "packet identifier in use",
+    0x97: "quota exceeded",
+}
+"""PUBACK reason codes that may pass (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 payload format invalid, …)
+are for good."""
+
+
+_CLOSES = "check its access list, and its limit on the size of a message"
 
 
 class Identity(NamedTuple):
@@ -53,9 +66,12 @@ class Identity(NamedTuple):
     protocol: str = V5
 
 
-class _Suspect(NamedTuple):
-    breaks: int
-    delivered: int
+class _End(NamedTuple):
+    """Why a connection ended, and `wait` seconds until the next one; the topic that it broke on."""
+
+    reason: str
+    wait: float
+    topic: str | None = None
 
 
 class Link:
@@ -70,19 +86,20 @@ class Link:
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
         """Connections made since the start."""
-        self.last_error: str | None = None
+        self._error: str | None = None
+        self._faults: dict[str, str] = {}
         self._identity = identity
         self._connect = connect
         self._clock = clock
         self._events = events
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._lost: asyncio.Future[str] = self._loop.create_future()
+        self._lost: asyncio.Future[tuple[str, int]] = self._loop.create_future()
         self._sent: dict[int, tuple[str, float]] = {}
         self._retained: dict[str, Message] = {}
         self._rests: dict[str, float] = {}
-        self._suspects: dict[str, _Suspect] = {}
-        self._probing = False
+        self._suspects = Suspects()
+        self._quiet: asyncio.TimerHandle | None = None
         self._pump_due = False
         self._check: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
@@ -94,6 +111,14 @@ class Link:
     def up(self) -> bool:
         """Whether there is a connection."""
         return self._connection is not None
+
+    @property
+    def last_error(self) -> str | None:
+        """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
+        if self._error is not None:
+            return self._error
+        outbox = self.outbox
+        return next((why for topic, why in self._faults.items() if topic in outbox or outbox.rests(topic)), None)
 
     def put(self, message: Message) -> None:
         """Send `message` as soon as it can be. Returns at once; what had to go for it is told as an event."""
@@ -108,16 +133,16 @@ class Link:
         """Connect, wait for the end of the connection, and connect again."""
         while True:
             try:
-                reason, wait = await self._live()
+                end = await self._live()
             except Exception:  # a fault of ours; whoever runs the link tells it, and runs it again
                 if self._connection is not None:
                     self._end(self._connection)
                 raise
-            self.last_error = reason
-            self._events.emit(
-                LinkDown(self._clock.monotonic(), self._clock.wall(), reason, wait, machine.clashes(self.session))
-            )
-            await asyncio.sleep(wait)
+            self._error = None if end.topic is not None else end.reason
+            now, wall = self._clock.monotonic(), self._clock.wall()
+            clash = machine.clashes(self.session)
+            self._events.emit(LinkDown(now, wall, end.reason, end.wait, clash, end.topic))
+            await asyncio.sleep(end.wait)
 
     async def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds until the broker has everything. Whether it has."""
@@ -130,14 +155,14 @@ class Link:
     async def close(self) -> None:
         """Say goodbye. `run` must have been cancelled."""
         connection, self._connection = self._connection, None
-        for handle in (self._check, self._resume, self._subscribing, self._settling):
+        for handle in (self._check, self._resume, self._subscribing, self._settling, self._quiet):
             if handle is not None:
                 handle.cancel()
         if connection is not None:
             await connection.close()
 
-    async def _live(self) -> tuple[str, float]:
-        """One connection, from CONNECT to its end. Returns why it ended, and how long to wait."""
+    async def _live(self) -> _End:
+        """One connection, from CONNECT to its end."""
         now, draw = self._clock.monotonic, random.random
         self.number = max(self.number + 1, round(self._clock.wall() * 1000))
         will = self._identity.will(self.number)
@@ -147,33 +172,48 @@ class Link:
             connection = await self._connect(greeting, self)
         except ConnectionRefused as error:
             self.session, wait = machine.refused(self.session, error.code, now(), draw())
-            return clean(str(error)), wait
+            return _End(clean(str(error)), wait)
         except BrokerError as error:
             self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, ConnackMissing))
-            return clean(str(error)), wait
+            return _End(clean(str(error)), wait)
         self.session = machine.connected(self.session, now())
+        delivered = self.outbox.delivered
         self._begin(connection)
-        reason = await self._lost
-        self._end(connection)
-        self.session, wait = machine.failed(self.session, now(), draw())
+        reason, code = await self._lost
+        subscribing = self._subscribing is not None and not self._subscribing.done()
+        flying, blame = self._end(connection)
+        if code == machine.SESSION_TAKEN_OVER:
+            self.session, wait = machine.taken_over(self.session, now(), draw())
+        elif flying or blame is not None or subscribing:
+            useful = self.outbox.delivered > delivered and not subscribing
+            self.session, wait = machine.interrupted(self.session, now(), draw(), useful=useful)
+        else:
+            self.session, wait = machine.failed(self.session, now(), draw())
+        return self._explained(clean(reason), wait, blame)
+
+    def _explained(self, reason: str, wait: float, blame: Blame | None) -> _End:
+        """Why the connection ended, as far as it is known."""
         if machine.clashes(self.session):
-            reason = (
-                f"connections end within seconds: another client uses the client id {self._identity.client_id!r}; "
-                "stop it, or give this one App(…, instance='two', prefix=…)"
+            client_id = self._identity.client_id
+            return _End(
+                f"another client uses the client id {client_id!r}, and each takes the connection of the other over; "
+                "stop it, or give this one App(…, instance='two', prefix=…)",
+                wait,
             )
-        return clean(reason), wait
+        if blame is not None and self._proven(blame):
+            return _End(self._faults[blame.topic], wait, blame.topic)
+        return _End(reason, wait)
 
     def _begin(self, connection: Connection) -> None:
-        self._probing = self.connects > 0 and self.outbox.messages > 0
         self.connects += 1
         if machine.clashes(self.session):
             self._settling = self._loop.call_later(machine.SETTLED, self._settled)
         else:
-            self.last_error = None
+            self._error = None
         self._connection = connection
         self._events.emit(LinkUp(self._clock.monotonic(), self._clock.wall(), self.number, self.session.protocol))
         for topic, message in self._retained.items():  # a broker that was restarted may have lost them
-            if topic not in self.outbox and topic not in self._suspects:
+            if topic not in self.outbox and not self._suspects.is_blamed(topic):
                 self.outbox.put(message)
         self._pump()
         if self.listeners:
@@ -181,7 +221,7 @@ class Link:
 
     def _settled(self) -> None:
         """The connection holds; nobody else takes it over any more."""
-        self.last_error = None
+        self._error = None
         self._events.emit(LinkSettled(self._clock.monotonic(), self._clock.wall()))
 
     async def _subscribe(self, connection: Connection) -> None:
@@ -190,61 +230,86 @@ class Link:
             try:
                 await connection.subscribe(topic_filter)
             except SubscriptionRefused as error:
-                self.last_error = clean(str(error))
+                self._error = clean(str(error))
                 now, wall = self._clock.monotonic(), self._clock.wall()
-                self._events.emit(SubscriptionFailed(now, wall, topic_filter, self.last_error))
+                self._events.emit(SubscriptionFailed(now, wall, topic_filter, self._error))
             except BrokerError as error:
                 if self._connection is connection:  # else it is lost already, and the next one subscribes again
                     self.lost(str(error))
                 return
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: Connection) -> tuple[list[str], Blame | None]:
+        """Clear up. Returns the topics that were in flight, and the one to blame if that is known."""
         connection.abort()
         self._connection = None
         self._sent.clear()
-        for handle in (self._subscribing, self._settling):
+        for handle in (self._subscribing, self._settling, self._check, self._quiet):
             if handle is not None:
                 handle.cancel()
-        if self._check is not None:
-            self._check.cancel()
-            self._check = None
-        alone = self.outbox.in_flight == 1
-        for topic in self.outbox.lost(defer=alone):
-            if alone:
-                self._suspect(topic)
+        self._check = self._quiet = None
+        flying = self.outbox.lost()
+        blame = self._suspects.broke(flying, self.outbox.delivered, self._clock.monotonic())
+        if blame is not None:
+            self._blame(blame, in_flight=blame.topic in flying)
+        return flying, blame
 
-    def _suspect(self, topic: str) -> None:
-        """The connection broke with one message in flight. Three times, while others arrive, and it is the message."""
-        suspect = self._suspects.get(topic, _Suspect(0, self.outbox.delivered))
-        suspect = suspect._replace(breaks=suspect.breaks + 1)
-        self._suspects[topic] = suspect
-        if suspect.breaks >= POISON and self.outbox.delivered > suspect.delivered:
-            del self._suspects[topic]
-            self._retained.pop(topic, None)
+    def _blame(self, blame: Blame, *, in_flight: bool) -> None:
+        """The connection broke on a message of this topic. The first time may be chance; after it the topic rests."""
+        topic = blame.topic
+        if not self._proven(blame):
+            self.outbox.defer(topic)
+            return
+        self._retained.pop(topic, None)
+        self._faults[topic] = f"the broker closes the connection on messages of {topic!r}: {_CLOSES}"
+        if not self.outbox.rests(topic):
+            self._rest(topic, f"it closes the connection; {_CLOSES}")
+        if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
+            self._suspects.pardon(topic)
             self.outbox.discard(topic)
             self._tell([Dropped(topic, 1, f"the connection broke {POISON} times on it")])
+
+    def _proven(self, blame: Blame) -> bool:
+        return blame.refused or blame.breaks > 1
+
+    def _rest(self, topic: str, reason: str) -> None:
+        """Keep `topic` back, twice as long as the last time."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        longest = max(REST[1], REST_EACH * self._suspects.blamed)
+        rest = min(self._rests.get(topic, REST[0] / 2) * 2, longest)
+        self._rests[topic] = rest
+        self.outbox.rest(topic, now + rest)
+        self._events.emit(MessageRefused(now, wall, topic, reason, rest))
 
     def _pump(self) -> None:
         """Fill the window."""
         self._pump_due = False
-        connection, outbox = self._connection, self.outbox
+        connection, outbox, suspects = self._connection, self.outbox, self._suspects
         if connection is None:
             return
-        window = 1 if self._probing else min(WINDOW, connection.terms.receive_maximum)
         largest = connection.terms.maximum_packet_size
         now = self._clock.monotonic()
         if self._rests:
             self._wake_rested(now)
+        window = suspects.window(min(WINDOW, connection.terms.receive_maximum))
         while outbox.in_flight < window:
             message, expired = outbox.take(now)
             if expired:
                 self._tell(expired)
             if message is None:
+                if not outbox.in_flight:
+                    suspects.untested.clear()  # what was left of them is expired, or had to make room
                 break
             if largest is not None and message.size + 20 > largest:
                 outbox.drop(message.topic)
                 self._tell([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
                 continue
+            if suspects.alone and message.topic in suspects.alone:
+                if outbox.in_flight > 1:
+                    outbox.back(message.topic)
+                    break
+                suspects.solo, window = message.topic, 0
+            if not message.qos:
+                message = suspects.certain(message, now)
             try:
                 packet_id = connection.publish(message)
             except BrokerError as error:
@@ -261,32 +326,46 @@ class Link:
             return
         topic = sent[0]
         if code < 0x80:
-            message = self.outbox.accept(topic)
-            self._probing = False
-            if message.retain and not message.latest:
-                self._retained[topic] = message
-            if self._rests or self._suspects:
-                self._rests.pop(topic, None)
-                self._suspects.pop(topic, None)
-            if self._empty is not None and self.outbox.messages == 0 and not self._empty.done():
-                self._empty.set_result(None)
+            self._accepted(topic)
         else:
             self._refused(topic, code)
-        if not self._pump_due:
+        if topic == self._suspects.solo:
+            self._quiet = self._loop.call_later(QUIET, self._survived, topic)
+        elif not self._pump_due:
             self._pump_due = True
             self._loop.call_soon(self._pump)
 
+    def _accepted(self, topic: str) -> None:
+        message = self.outbox.accept(topic)
+        self._suspects.acknowledged(topic, self._clock.monotonic())
+        if message.retain and not message.latest:
+            self._retained[topic] = message
+        if self._faults and not self._suspects.is_blamed(topic):
+            self._forgive(topic)
+        if self._empty is not None and self.outbox.messages == 0 and not self._empty.done():
+            self._empty.set_result(None)
+
+    def _survived(self, topic: str) -> None:
+        """The connection outlived a message that went alone."""
+        self._quiet = None
+        if self._suspects.survived(topic):
+            if not self.outbox.rests(topic):
+                self._forgive(topic)
+            self.outbox.wake_next()  # what was wrong with this topic may have been wrong with the next one too
+        self._pump()
+
+    def _forgive(self, topic: str) -> None:
+        self._rests.pop(topic, None)
+        self._faults.pop(topic, None)
+
     def _refused(self, topic: str, code: int) -> None:
-        now, wall = self._clock.monotonic(), self._clock.wall()
-        self.last_error = f"the broker refused a message of {topic!r} (0x{code:02x})"
-        if code not in _PASSING:
+        self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
+        self._suspects.refused(topic, self._clock.monotonic())
+        if code in _REFUSALS:
+            self._rest(topic, f"{_REFUSALS[code]} (0x{code:02x})")
+        else:
             self.outbox.drop(topic)
             self._tell([Dropped(topic, 1, f"refused for good by the broker (0x{code:02x})")])
-            return
-        rest = min(self._rests.get(topic, REST[0] / 2) * 2, REST[1])
-        self._rests[topic] = rest
-        self.outbox.rest(topic, now + rest)
-        self._events.emit(MessageRefused(now, wall, topic, f"0x{code:02x}", rest))
 
     def _wake_rested(self, now: float) -> None:
         due = self.outbox.wake(now)
@@ -295,10 +374,10 @@ class Link:
                 self._resume.cancel()
             self._resume = self._loop.call_at(due, self._pump)
 
-    def lost(self, reason: str) -> None:
+    def lost(self, reason: str, code: int = 0) -> None:
         """See `Hooks`."""
         if not self._lost.done():
-            self._lost.set_result(reason)
+            self._lost.set_result((reason, code))
 
     def received(self, message: Received) -> None:
         """See `Hooks`."""

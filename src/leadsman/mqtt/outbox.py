@@ -70,7 +70,8 @@ class Outbox:
         queue = self._queues.get(message.topic)
         if queue is None:
             self._queues[message.topic] = [entry]
-            self._ready.append(message.topic)
+            if message.topic not in self._resting:
+                self._ready.append(message.topic)
         else:
             waiting = len(queue) - (message.topic in self._flying)
             if message.latest and waiting:
@@ -109,35 +110,60 @@ class Outbox:
         return self._done(topic)
 
     def rest(self, topic: str, until: float) -> None:
-        """Keep the message of `topic` in flight, and offer nothing of that topic before `until`, monotonic seconds."""
-        del self._flying[topic]
+        """Offer nothing of `topic` before `until`, monotonic seconds; a message of it in flight is kept."""
+        if topic in self._flying:
+            del self._flying[topic]
+        elif topic in self._queues and topic not in self._resting:
+            self._ready.remove(topic)
         self._resting[topic] = until
+
+    def rests(self, topic: str) -> bool:
+        """Whether nothing of `topic` is offered now."""
+        return topic in self._resting
 
     def wake(self, now: float) -> float | None:
         """Let topics go on that have rested enough. Returns when the next one has, or None."""
         for topic in [topic for topic, until in self._resting.items() if until <= now]:
-            del self._resting[topic]
-            self._ready.append(topic)
+            self._rouse(topic)
         return min(self._resting.values(), default=None)
 
-    def lost(self, *, defer: bool = False) -> list[str]:
-        """The link broke: what was in flight goes back, in order, to the front, or behind the others when `defer`.
+    def wake_next(self) -> None:
+        """Let the topic go on whose rest ends first."""
+        if self._resting:
+            self._rouse(min(self._resting, key=self._resting.__getitem__))
 
-        Returns those topics.
-        """
+    def back(self, topic: str) -> None:
+        """The message of `topic` that was handed out was not sent: it is the next one again."""
+        del self._flying[topic]
+        self._ready.appendleft(topic)
+
+    def defer(self, topic: str) -> None:
+        """Let all other topics go before `topic`."""
+        if topic in self._queues and topic not in self._resting:
+            self._ready.remove(topic)
+            self._ready.append(topic)
+
+    def lost(self) -> list[str]:
+        """The link broke: what was in flight goes back to the front, in order. Returns those topics."""
         flying = list(self._flying)
-        if defer:
-            self._ready.extend(flying)
-        else:
-            self._ready.extendleft(reversed(flying))
+        self._ready.extendleft(reversed(flying))
         self._flying.clear()
         return flying
 
     def discard(self, topic: str) -> None:
         """Give up the first message of a topic that is not in flight."""
-        self._ready.remove(topic)
-        self._flying[topic] = None
-        self.drop(topic)
+        queue = self._queues[topic]
+        self._forget(queue.pop(0)[1])
+        self.dropped += 1
+        if not queue:
+            del self._queues[topic]
+            if topic not in self._resting:
+                self._ready.remove(topic)
+
+    def _rouse(self, topic: str) -> None:
+        del self._resting[topic]
+        if topic in self._queues:
+            self._ready.append(topic)
 
     def _done(self, topic: str) -> Message:
         del self._flying[topic]

@@ -43,6 +43,7 @@ class MemoryBroker:
         only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by hanging up.
         refusals: PUBACK reason codes by topic; 0x80 and above refuse.
         poison: topics on whose messages the broker closes the connection.
+        poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: take messages, and let their PUBACK get lost.
         refuse_subscriptions: topic filters that nobody may subscribe to.
         refuse_connect: a CONNACK reason code for whoever connects, or None.
@@ -56,6 +57,7 @@ class MemoryBroker:
         self.only_v311: str | None = None
         self.refusals: dict[str, int] = {}
         self.poison: set[str] = set()
+        self.poison_code: int | None = None
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
         self.refuse_connect: int | None = None
@@ -147,6 +149,8 @@ class MemoryBroker:
             return
         elif message.topic in self.poison:
             self._clients.pop(connection.greeting.client_id, None)
+            if self.poison_code is not None:
+                connection.hooks.acknowledged(packet_id, self.poison_code)
             connection.end("closed by the broker", will=True)
         else:
             code = self.refusals.get(message.topic, 0)
@@ -218,9 +222,9 @@ class _MemoryConnection:
             self.open = False
             self._broker.left(self, will=True)
 
-    def end(self, reason: str, *, will: bool) -> None:
-        """The broker's side closes."""
+    def end(self, reason: str, *, will: bool, code: int = 0) -> None:
+        """The broker's side closes, with the reason code of a DISCONNECT."""
         self.open = False
         if will:
             self._broker.left(self, will=True)
-        self.loop.call_soon(self.hooks.lost, reason)
+        self.loop.call_soon(self.hooks.lost, reason, code)

@@ -1,0 +1,136 @@
+"""Finds the topic on whose messages the broker closes the connection.
+
+Many brokers close the connection instead of refusing a message: mosquitto 2.0 on a topic that its access list denies, and
+above its `message_size_limit`. All messages in flight are lost with the connection, and nothing says which one it was.
+
+===========================================  =======================================================
+when the connection broke                    what follows
+===========================================  =======================================================
+more than `FEW` messages were in flight      `FEW` at a time, until each of them is acknowledged
+up to `FEW` were in flight                   each of their topics goes alone
+a message was acknowledged just before       its topic goes alone too: some brokers acknowledge, then close
+a message had gone alone                     its topic is blamed
+a message was refused just before            its topic is blamed, and no other
+messages of quality 0 had just been sent     the next of each of their topics goes with quality 1
+===========================================  =======================================================
+
+A topic that goes alone is free again when its message is acknowledged and the connection holds for `QUIET` seconds.
+Pure: `now` is monotonic seconds.
+"""
+
+from typing import NamedTuple
+
+from leadsman.mqtt.message import Message
+
+FEW = 4
+"""Messages in flight after a connection broke with more: five round trips test twenty."""
+QUIET = 0.05
+"""Seconds after an acknowledgement in which a broken connection is that message's fault: both come in one burst."""
+AFTER_REFUSAL = 0.2
+"""Seconds after a refusal in which a broken connection is that message's fault."""
+AFTER_SENDING = 1.0
+"""Seconds after sending in which a broken connection may be the fault of a message of quality 0."""
+
+
+class Blame(NamedTuple):
+    """The connection broke on a message of `topic`; `breaks` times since the topic last got through.
+
+    `delivered` is what the outbox had delivered when it was first blamed. `refused`: the broker said so itself.
+    """
+
+    topic: str
+    breaks: int
+    delivered: int
+    refused: bool
+
+
+class Suspects:
+    """Which topics must go alone, and who is to blame for a broken connection."""
+
+    def __init__(self) -> None:
+        self.untested: dict[str, None] = {}
+        """Topics of a broken window that have not been acknowledged since."""
+        self.alone: dict[str, Blame | None] = {}
+        """Topics that go alone, with their blame so far."""
+        self.solo: str | None = None
+        """The topic that is in flight alone, or whose quiet time runs."""
+        self._unsure: dict[str, float] = {}
+        self._upgraded: set[str] = set()
+        self._acknowledged: tuple[str, float] | None = None
+        self._refused: tuple[str, float] | None = None
+
+    @property
+    def blamed(self) -> int:
+        """How many topics are to blame."""
+        return sum(blame is not None for blame in self.alone.values())
+
+    def is_blamed(self, topic: str) -> bool:
+        """Whether a connection broke on this topic since it last got through."""
+        return self.alone.get(topic) is not None
+
+    def window(self, full: int) -> int:
+        """How many messages may be in flight."""
+        if self.solo is not None:
+            return 0
+        return min(full, FEW) if self.untested else full
+
+    def certain(self, message: Message, now: float) -> Message:
+        """A message of quality 0 as it goes out: with quality 1 where it must be known whether it arrived."""
+        if message.topic in self.alone or message.topic in self._upgraded:
+            return message._replace(qos=1)
+        self._unsure[message.topic] = now
+        return message
+
+    def acknowledged(self, topic: str, now: float) -> None:
+        """The broker took a message of `topic`."""
+        self._acknowledged = topic, now
+        if self.untested or self._upgraded:
+            self.untested.pop(topic, None)
+            self._upgraded.discard(topic)
+
+    def refused(self, topic: str, now: float) -> None:
+        """The broker refused a message of `topic`, with a reason code."""
+        self._refused = topic, now
+        self.untested.pop(topic, None)
+
+    def survived(self, topic: str) -> bool:
+        """The connection outlived a message of `topic` that went alone. Whether the topic had been blamed before."""
+        self.solo = None
+        return self.alone.pop(topic, None) is not None
+
+    def broke(self, flying: list[str], delivered: int, now: float) -> Blame | None:
+        """The connection broke with messages of these topics in flight. Who is to blame, where that is known."""
+        refused = _within(self._refused, AFTER_REFUSAL, now)
+        acknowledged = _within(self._acknowledged, QUIET, now)
+        culprit = refused or self.solo
+        self.untested.clear()
+        self._upgraded = {topic for topic, at in self._unsure.items() if now - at <= AFTER_SENDING}
+        self._unsure.clear()
+        self.solo = self._refused = self._acknowledged = None
+        if culprit is not None:
+            before = self.alone.get(culprit)
+            breaks, since = (1, delivered) if before is None else (before.breaks + 1, before.delivered)
+            self.alone[culprit] = blame = Blame(culprit, breaks, since, refused is not None)
+            return blame
+        if len(flying) > FEW:
+            self.untested = dict.fromkeys(flying)
+        else:
+            self._suspect(*flying)
+        if acknowledged is not None:
+            self._suspect(acknowledged)
+        return None
+
+    def pardon(self, topic: str) -> None:
+        """A message of `topic` was given up: the next one has tries of its own."""
+        blame = self.alone[topic]
+        if blame is not None:
+            self.alone[topic] = blame._replace(breaks=1)
+
+    def _suspect(self, *topics: str) -> None:
+        for topic in topics:
+            self.alone.setdefault(topic, None)
+
+
+def _within(latest: tuple[str, float] | None, seconds: float, now: float) -> str | None:
+    """The topic of the latest acknowledgement or refusal, unless it is longer ago than that."""
+    return latest[0] if latest is not None and now - latest[1] <= seconds else None

@@ -1,0 +1,91 @@
+"""A broker that closes the connection instead of refusing a message: mosquitto 2.0.11, in both versions of MQTT."""
+
+import json
+import time
+
+import paho.mqtt.client as paho
+import pytest
+
+from leadsman.testing import Mosquitto
+
+TEN_DEVICES = """
+class Device:
+    def __init__(self, bytes=0):
+        self.n, self.bytes = 0, bytes
+    async def __call__(self):
+        self.n += 1
+        return {"n": self.n, "at": time.time(), "ballast": "x" * self.bytes}
+
+for number in range(9):
+    app.add_telemetry(f"d{number}", Device(), interval=0.5)
+app.add_telemetry("bad", Device(BYTES), interval=0.5, delivery=Delivery(qos=QOS))
+"""
+CASES = {  # what the access list denies, the bytes of the bad device's readings, their quality, the version of MQTT
+    "denied": ("sys/bad/state", 10, 1, "5.0"),
+    "denied, 3.1.1": ("sys/bad/state", 10, 1, "3.1.1"),
+    "denied, quality 0": ("sys/bad/state", 10, 0, "5.0"),
+    "too large": (None, 9000, 1, "5.0"),
+    "too large, 3.1.1": (None, 9000, 1, "3.1.1"),
+    "own status": ("sys/status", 10, 1, "5.0"),
+    "own status, 3.1.1": ("sys/status", 10, 1, "3.1.1"),
+    "own registry": ("sys/registry", 10, 1, "5.0"),
+    "own availability": ("sys/d3/availability", 10, 1, "5.0"),
+}
+SECONDS = 8
+
+
+class Case:
+    """One app beside one broker, and what came of it."""
+
+    def __init__(self, name, directory, start_app, listen):
+        self.denied, size, quality, version = CASES[name]
+        access = directory / f"access of {name}"
+        access.write_text("topic readwrite #\n" + (f"topic deny {self.denied}\n" if self.denied else ""))
+        access.chmod(0o644)
+        self.broker = Mosquitto(f"acl_file {access}\nmessage_size_limit 5000\n").__enter__()
+        self.listener = listen(self.broker.port, version=paho.MQTTv311)
+        code = TEN_DEVICES.replace("BYTES", str(size)).replace("QOS", str(quality))
+        self.app = start_app(code, f"{self.broker.url}?protocol={version}")
+
+    def readings(self, device):
+        return [(at, json.loads(message.payload)) for at, message in self.listener.messages
+                if message.topic == f"sys/{device}/state"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory, start_app_for_all, listen_all_along):
+    """All of them at once: each takes seconds, and nearly all of it is waiting."""
+    directory = tmp_path_factory.mktemp("cases")
+    cases = {name: Case(name, directory, start_app_for_all, listen_all_along) for name in CASES}
+    for case in cases.values():
+        case.listener.wait_for("sys/d0/state", timeout=60)
+    time.sleep(SECONDS)
+    yield cases
+    for case in cases.values():
+        case.broker.stop()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_topic_on_which_the_broker_closes_the_connection_costs_the_other_devices_nothing(cases, name):
+    case = cases[name]
+    ages = []
+    for number in range(9):
+        readings = case.readings(f"d{number}")
+        numbers = list(dict.fromkeys(reading["n"] for _, reading in readings))
+        ages += [time.time() - time.monotonic() + at - reading["at"] for at, reading in readings]
+
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        assert numbers[-1] >= 2 * SECONDS - 6
+
+    assert max(ages) < 4
+    assert sum(age > 1 for age in ages) < len(ages) / 5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_topic_is_named_and_no_other_client_is_blamed(cases, name):
+    case = cases[name]
+
+    assert f"The broker refuses messages of {case.denied or 'sys/bad/state'}: " in case.app.log
+    assert "check its access list" in case.app.log
+    assert "another client" not in case.app.log
+    assert case.app.log.count("onnect") < 20
