@@ -44,6 +44,12 @@ def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
     assert registered(schedule=Cron("0 */2 * * *", zone="UTC")).stale_after == 4 * 3600
 
 
+def test_an_empty_retry_on_is_accepted_beside_no_retries_as_both_may_come_of_settings():
+    assert registered(interval=30, retry=0, retry_on=()).rules.policy == of_words(0)
+    with pytest.raises(InvalidValue, match="retry_on is empty"):
+        registered(interval=30, retry=1, retry_on=())
+
+
 def test_an_explicit_retry_on_replaces_the_default():
     assert registered(interval=30, retry_on=[ValueError]).rules.policy == of_words(0, (ValueError,))
 

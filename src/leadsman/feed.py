@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leadsman.adapters.adapter import labels_of
+from leadsman.adapters.adapter import names_of
 from leadsman.calls import Lanes
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
@@ -56,7 +56,7 @@ class Feed:
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask."""
-        return {"handler": self.source.name, "adapter": labels_of(self.source.needs), "verb": "poll"}
+        return {"handler": self.source.name, "adapter": names_of(self.source.needs), "verb": "poll"}
 
     def abandoned(self, error: Abandoned) -> None:
         """A source has no timeout that could abandon it."""

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadsman.adapters.adapter import labels_of
+from leadsman.adapters.adapter import names_of
 from leadsman.calls import Lanes, PlainCall
 from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
@@ -150,7 +150,7 @@ class Poll:
         telemetry = self.telemetry
         facts: dict[str, Property] = {
             "handler": telemetry.name,
-            "adapter": labels_of(telemetry.needs),
+            "adapter": names_of(telemetry.needs),
             "verb": "poll",
         }
         return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}

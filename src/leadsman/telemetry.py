@@ -208,9 +208,14 @@ def _policy(words: Words, needs: Needs) -> Policy:
             raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
         if retry < 0:
             raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
-    kinds = exception_types(words["retry_on"], "retry_on") if "retry_on" in words else _transient(needs)
+    kinds = _transient(needs) if _left_out(words, retry) else exception_types(words["retry_on"], "retry_on")
     bounds = [seconds(words[word], word) if word in words else math.inf for word in ("budget", "within")]
     return of_words(retry, kinds, backoff_of(words), *bounds)
+
+
+def _left_out(words: Words, retry: object) -> bool:
+    """Whether nothing is said of what is retried. An empty list is nothing beside ``retry=0``: both may come of settings."""
+    return "retry_on" not in words or ("retry" in words and retry == 0 and words["retry_on"] in ((), []))
 
 
 def lookup(name: str) -> Policy:

@@ -143,9 +143,16 @@ def test_each_wait_is_logged_before_it_and_the_end_after_it(run, caplog):
         run(execute_with_retry(Flaky(9), retry="storage"))
 
     told = [record.getMessage() for record in caplog.records]
-    assert any("call 1 failed: ConnectionError: refused; again in 0.5 s" in line for line in told)
+    assert any("call 1 failed, again in 0.5 s: ConnectionError: refused" in line for line in told)
     assert any("succeeded at call 2" in line for line in told)
-    assert "gave up after 5 calls (count): refused" in told[-1]
+    assert told[-1] == "Flaky: gave up: no retries left; call 5 failed: ConnectionError: refused"
+
+
+def test_an_error_that_does_not_pass_is_logged_with_its_type_and_why_it_is_not_repeated(run, caplog):
+    with pytest.raises(ValueError, match="bug"):
+        run(execute_with_retry(Flaky(9, ValueError("bug")), retry="storage"))
+
+    assert caplog.messages == ["Flaky: gave up: not of a kind that is retried; call 1 failed: ValueError: bug"]
 
 
 def test_a_wait_ends_with_its_task():
@@ -191,3 +198,78 @@ def test_what_is_no_policy_is_refused_at_once(wrong):
 def test_an_unknown_family_is_told_with_what_it_may_have_been(run):
     with pytest.raises(InvalidValue, match="did you mean 'api'"):
         run(execute_with_retry(Flaky(0), retry="apii"))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"max_attempts": 0}, "max_attempts: it is 0"),
+        ({"max_attempts": "3"}, "max_attempts: '3'"),
+        ({"min_wait": "nope"}, "min_wait is 'nope'"),
+        ({"max_wait": -1}, "max_wait is -1"),
+        ({"min_wait": 20, "max_wait": 10}, "the longer one is max_wait"),
+    ],
+)
+def test_a_wrong_bound_is_refused_where_it_is_written(bounds, message):
+    with pytest.raises((InvalidValue, InvalidType), match=message):
+        retrying("api", **bounds)
+    with pytest.raises((InvalidValue, InvalidType), match=message):
+        retry_api_call(**bounds)
+
+
+@pytest.mark.parametrize("name", ["RETRY__STORAGE_MAX_ATTEMPT", "RETRY__STORAGE_MAX__ATTEMPTS"])
+def test_a_misspelt_knob_in_the_environment_is_told_as_a_knob_of_its_family(run, monkeypatch, name):
+    monkeypatch.setenv(name, "3")
+
+    with pytest.raises(InvalidValue, match=rf"retry\.storage\..*{name}.*did you mean 'max_attempts'"):
+        run(execute_with_retry(Flaky(0), retry="api"))
+
+
+def test_a_plain_function_is_refused_where_it_is_decorated_and_before_it_is_called():
+    def plain():
+        raise AssertionError("called")
+
+    async def asynchronous():
+        return 1
+
+    with pytest.raises(InvalidType, match="plain is no async function; write 'async def'"):
+        retrying("api")(plain)
+    assert retrying("api")(asynchronous).__name__ == "asynchronous"
+    assert callable(retrying("api")(Flaky(0)))
+
+
+def test_a_call_that_gives_nothing_to_await_is_an_error_that_says_what_to_write(run):
+    with pytest.raises(InvalidType, match=r"<lambda> returned int, which cannot be awaited; write 'async def'"):
+        run(retrying("api").call(lambda: 1))
+
+
+@pytest.mark.parametrize(
+    "alias", [retry_worker_operation, retry_storage_operation, retry_scheduler_operation, retry_api_call]
+)
+def test_a_decorator_without_its_brackets_is_told_with_what_to_write(alias):
+    with pytest.raises(InvalidType, match=rf"with brackets: @{alias.__name__}\(\)"):
+
+        @alias
+        async def operation():
+            return 1
+
+
+def test_bounds_given_to_execute_with_retry_are_told_with_what_to_write(run):
+    async def fetch(url):
+        return url
+
+    with pytest.raises(
+        InvalidType, match=r"fetch takes no max_attempts; write retrying\('api', max_attempts=5\)\.call\(.*fetch, …\)"
+    ):
+        run(execute_with_retry(fetch, "url", retry="api", max_attempts=5))
+
+
+def test_no_argument_of_a_function_collides_with_one_of_ours(run):
+    async def takes(self, function, max_attempts, min_wait):
+        return (self, function, max_attempts, min_wait)
+
+    given = {"self": 1, "function": 2, "max_attempts": 3, "min_wait": 4}
+
+    assert run(execute_with_retry(takes, **given))[0] == (1, 2, 3, 4)
+    assert run(retrying("api").call(takes, **given))[0] == (1, 2, 3, 4)
+    assert run(retrying("api")(takes)(**given))[0] == (1, 2, 3, 4)

@@ -99,6 +99,16 @@ def test_an_impossible_wait_is_refused_at_construction(kind, wait):
         kind(wait)
 
 
+def test_a_fixed_wait_of_zero_is_told_how_to_retry_at_once():
+    with pytest.raises(InvalidValue, match=r"for retries at once write policy=immediate\(\)"):
+        FixedBackoff(0)
+
+
+def test_a_strategy_is_shown_as_it_is_written():
+    for strategy in (FixedBackoff("5s", "6s"), LinearBackoff(3), ExponentialBackoff(1, factor=3.0)):
+        assert eval(repr(strategy)) == strategy
+
+
 @pytest.mark.parametrize("kind", [ExponentialBackoff, LinearBackoff, FixedBackoff])
 @pytest.mark.parametrize("wait", [True, None, [2]])
 def test_a_wait_of_the_wrong_type_is_refused_at_construction(kind, wait):

@@ -35,6 +35,33 @@ def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_lo
         assert all(shortest <= wait <= longest for wait in taken)
 
 
+@pytest.mark.parametrize(
+    "section",
+    [
+        *({"name": name} for name in FAMILIES if FAMILIES[name].jitter),
+        *({"name": "api", "jitter": jitter} for jitter in ("full", "equal", "decorrelated", 0.2, 0.9, 1)),
+        {"name": "api", "jitter": "full", "min_wait": 8, "max_wait": 10},
+        {"name": "api", "jitter": "decorrelated", "min_wait": 0},
+    ],
+)
+def test_every_wait_of_a_family_with_jitter_is_spread_the_first_one_too(section):
+    name = section.pop("name")
+    policy = Catalogue({name: section}).policy(name)
+    draws = [number / 100 for number in range(100)]
+
+    spread = [waits(policy, draw=lambda draw=draw: draw) for draw in draws]
+
+    for drawn in zip(*spread, strict=True):
+        assert max(drawn.count(wait) for wait in drawn) <= 30
+
+
+def test_the_first_waits_of_a_family_go_from_its_shortest_to_twice_of_it():
+    shortest, longest = (waits(Catalogue().policy("api"), draw=lambda u=u: u) for u in (0.0, 1 - 1e-12))
+
+    assert shortest == [1, 2, 4]
+    assert longest == pytest.approx([2, 4, 8])
+
+
 def test_a_local_bus_waits_without_jitter():
     assert waits(Catalogue().policy("serial"), draw=lambda: 0.9) == [0.5, 1, 2, 4]
     assert waits(Catalogue().policy("storage"), draw=lambda: 0.1) == [0.5, 1, 2, 4]

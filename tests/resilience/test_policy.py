@@ -220,10 +220,39 @@ def test_jitter_stays_inside_the_cap_and_does_not_pile_up_on_it():
     assert len(set(drawn)) == 90
 
 
+@pytest.mark.parametrize(
+    ("inner", "mode", "low", "high"),
+    [
+        (periodic("10s"), "symmetric", 5, 15),
+        (sequence(["10s"]), "symmetric", 5, 15),
+        (periodic("4s").plus("6s"), "symmetric", 5, 15),
+        (immediate().max_retries(0) >> periodic("10s"), "symmetric", 5, 15),
+        (exponential("10s", cap="10s"), "symmetric", 5, 10),
+        (periodic("20s").clamp("0s", "10s"), "symmetric", 5, 10),
+        (strategy(FixedBackoff("10s", "12s", jitter=0)), "symmetric", 5, 12),
+        (periodic("10s"), "add", 10, 15),
+        (periodic("4s").plus("6s"), "add", 10, 15),
+        (exponential("10s", cap="10s"), "add", 10, 15),
+        (exponential("10s", cap="10s"), "full", 0, 10),
+        (exponential("10s", cap="10s"), "equal", 5, 10),
+        (exponential("10s", cap="10s"), "decorrelated", 10, 30),
+    ],
+)
+def test_jitter_without_a_cap_keeps_a_cap_that_was_asked_for_and_spreads_other_waits_to_both_sides(
+    inner, mode, low, high
+):
+    spread = inner.jitter(0.5, mode)
+
+    shortest, longest = (verdicts(spread, [Failure(ERROR)], lambda u=u: u)[0] for u in (0.0, 1 - 1e-12))
+
+    assert (shortest, longest) == (pytest.approx(low), pytest.approx(high))
+    assert longest <= spread.cap
+
+
 def test_decorrelated_jitter_goes_by_the_wait_before():
     spread = periodic("2s").jitter(mode="decorrelated", cap="30s")
 
-    assert verdicts(spread, [Failure(ERROR)] * 5, lambda: 1.0 - 1e-12) == pytest.approx([2, 6, 18, 30, 30])
+    assert verdicts(spread, [Failure(ERROR)] * 5, lambda: 1.0 - 1e-12) == pytest.approx([6, 18, 30, 30, 30])
 
 
 def test_a_request_is_granted_as_it_is_given_whatever_counts_filters_and_shapes():

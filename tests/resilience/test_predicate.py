@@ -144,6 +144,32 @@ def test_a_question_that_makes_no_sense_is_refused_where_it_is_written(make, hin
         make()
 
 
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [
+        ("error-message", "io.*"),
+        ("error-message", "(io|timeout)"),
+        ("error-message", r"^\[Errno \d+\] io"),
+        ("error-message", "away$"),
+        ("error-message", "(?i)away"),
+        ("error-message", "away.+"),
+        ("error-type", ".*Timeout.*"),
+        ("handler", "attic|loft"),
+    ],
+)
+def test_a_regular_expression_is_refused_as_a_glob_since_it_would_match_nothing(name, pattern):
+    with pytest.raises(InvalidValue, match="looks like a regular expression; write regex, in files propRegex"):
+        prop(name).matches(pattern)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("error-type", "httpx.*"), ("error-bases", "*.Bleak*"), ("error-message", "*(busy)*"), ("handler", "p?mp[0-9]")],
+)
+def test_a_glob_is_taken_for_one(name, pattern):
+    prop(name).matches(pattern)
+
+
 def test_and_and_or_of_python_are_refused_since_they_would_drop_half_the_question():
     with pytest.raises(TypeError, match="& |"):
         bool(is_a(OSError) and is_a(KeyError))

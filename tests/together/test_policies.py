@@ -1,6 +1,7 @@
 """Policies with names: from the code, the settings and the environment, and for a while."""
 
 import itertools
+from typing import Annotated
 
 import pytest
 
@@ -194,6 +195,29 @@ def test_a_handler_that_is_registered_late_finds_its_policy_too(harness, where):
     assert len(sensor.calls) == 5
     with pytest.raises(InvalidValue, match="before the app runs"):
         app.retry_policy("late", never())
+
+
+class Ble:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc_info):
+        pass
+
+
+@pytest.mark.parametrize("name", ["ble", "Ble"])
+def test_a_policy_may_be_chosen_by_the_name_or_the_class_of_an_adapter(harness, name):
+    calls, app = [], App("app", adapters={"ble": Ble()})
+    app.retry_policy("radio", periodic(1).max_retries(5), predicate=prop("adapter") == name)
+
+    @app.telemetry("d", interval="1m")
+    async def d(radio: Annotated[Ble, "ble"]):
+        calls.append(1)
+        raise OSError
+
+    harness(app).run("30s")
+
+    assert len(calls) == 6
 
 
 def test_for_a_while_all_handlers_go_by_another_policy(harness):

@@ -177,9 +177,10 @@ class Slot:
             await self.adapter.__aexit__(None, None, None)
 
 
-def labels_of(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
-    """The labels of the adapters among what a handler needs."""
-    return tuple(offer.label for _, offer in needs if isinstance(offer, Slot))
+def names_of(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
+    """The names and the classes of the adapters among what a handler needs."""
+    slots = [offer for _, offer in needs if isinstance(offer, Slot)]
+    return tuple(name for slot in slots for name in (slot.name, type(slot.adapter).__name__) if name is not None)
 
 
 def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot, ...]:

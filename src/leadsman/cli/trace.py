@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from leadsman.durations import human
 from leadsman.errors import LeadsmanError
+from leadsman.resilience.policy import REASONS
 from leadsman.wording import clean
 
 FOLLOWING = 1.0
@@ -80,19 +81,4 @@ def _verdict(row: dict[str, Any]) -> str:
     if row["delay"] is not None:
         return f"{row['reason']} in {human(round(row['delay'], 1))}"
     reason = str(row["reason"])
-    return _WORDS.get(reason, reason)
-
-
-_WORDS = {
-    "count": "gave up: no retries left",
-    "filtered": "gave up: not of a kind that is retried",
-    "next-poll": "left to the next poll",
-    "budget": "gave up: the budget is used up",
-    "time": "gave up: the time is up",
-    "probe": "the probe failed",
-    "tokens": "gave up: the adapter has no retries left",
-    "never": "gave up: the policy says never",
-    "deferred": "deferred, as the device asked",
-    "fault": "gave up: the policy itself failed",
-}
-"""What a verdict without a delay means."""
+    return REASONS.get(reason, reason)

@@ -12,6 +12,7 @@ with the task: whoever cancels it, as the app does when it stops, is not waited 
 
 import asyncio
 import functools
+import inspect
 import logging
 import os
 import random
@@ -20,9 +21,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from leadsman.durations import Duration
 from leadsman.errors import InvalidType
-from leadsman.resilience.catalogue import CATALOGUE, Catalogue
+from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import GiveUp, Policy
+from leadsman.resilience.policy import REASONS, GiveUp, Policy
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
 from leadsman.wording import told
 
@@ -40,9 +41,12 @@ class Retrying:
         self._bounds = bounds
 
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """Decorate an async function."""
+        """Decorate an async function. Raises `InvalidType` for any other."""
         if not callable(function):
             raise InvalidType(f"{function!r} is no function; write @retrying('api') above one")
+        inner = inspect.unwrap(function)
+        if inspect.isfunction(inner) and not inspect.iscoroutinefunction(inner):
+            raise InvalidType(f"{_name(function)} is no async function; {_ASYNC}")
 
         @functools.wraps(function)
         async def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -50,21 +54,21 @@ class Retrying:
 
         return repeated
 
-    async def call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call an async function until it succeeds or the policy gives up.
 
         Raises:
             Exception: what the last call raised, with its own cause.
-            ConfigurationError: no policy has that name, or the environment says what makes no sense.
+            ConfigurationError: no policy has that name, the environment says what makes no sense, or the function is not async.
         """
-        policy, name = self._policy(), getattr(function, "__qualname__", repr(function))
+        policy, name = self._policy(), _name(function)
         family = self._retry if isinstance(self._retry, str) else "policy"
         state, attempt, began = policy.start(), 0, asyncio.get_running_loop().time()
         while True:
             attempt += 1
             logger.debug("%s: call %d (%s)", name, attempt, family)
             try:
-                value = await function(*args, **kwargs)
+                value = await _awaitable(function(*args, **kwargs), name)
             except Exception as error:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():  # clean-up made another error of the cancellation
@@ -74,12 +78,9 @@ class Retrying:
                 failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _faulty)
                 state, verdict = policy.step(state, failure, random.random)
                 if isinstance(verdict, GiveUp):
-                    logger.warning("%s: gave up after %d calls (%s): %s", name, attempt, verdict.reason, told(error))
+                    logger.warning("%s: %s; call %d failed: %s", name, REASONS[verdict.reason], attempt, _shown(error))
                     raise
-                kind = type(error).__name__
-                logger.warning(
-                    "%s: call %d failed: %s: %s; again in %.1f s", name, attempt, kind, told(error), verdict.delay
-                )
+                logger.warning("%s: call %d failed, again in %.1f s: %s", name, attempt, verdict.delay, _shown(error))
             else:
                 if attempt > 1:
                     logger.info("%s: succeeded at call %d", name, attempt)
@@ -110,6 +111,7 @@ def retrying(
 
     Raises:
         InvalidType: `retry` is neither.
+        InvalidValue, InvalidType: a bound makes no sense.
     """
     if not isinstance(retry, str | Policy):
         raise InvalidType(f"retry is {retry!r}; write a name such as 'api', or a policy; the function comes after it")
@@ -118,39 +120,88 @@ def retrying(
         raise InvalidType(
             "a policy says itself how often and how soon; max_attempts, min_wait and max_wait are for families"
         )
+    check_bounds(bounds)
     return Retrying(retry, bounds)
 
 
 async def execute_with_retry(
-    function: Callable[..., Awaitable[T]], *args: Any, retry: str | Policy = "worker", **kwargs: Any
+    function: Callable[..., Awaitable[T]], /, *args: Any, retry: str | Policy = "worker", **kwargs: Any
 ) -> T:
     """Call ``function(*args, **kwargs)`` until it succeeds or the policy gives up; see `retrying` for what `retry` may be.
 
+    Every other argument goes to the function. Bounds go to `retrying`: ``await retrying("api", max_attempts=5).call(fetch, url)``.
+
     Raises:
         Exception: what the last call raised.
-        ConfigurationError: no policy has that name.
+        ConfigurationError: no policy has that name, or a bound of `retrying` is given that the function does not take.
     """
+    _check_arguments(function, kwargs, retry)
     return await retrying(retry).call(function, *args, **kwargs)
 
 
-def retry_worker_operation(**bounds: Any) -> Retrying:
+def retry_worker_operation(function: None = None, /, **bounds: Any) -> Retrying:
     """`retrying` with the family ``worker``: work that may be done twice."""
-    return retrying("worker", **bounds)
+    return _family("worker", function, bounds)
 
 
-def retry_storage_operation(**bounds: Any) -> Retrying:
+def retry_storage_operation(function: None = None, /, **bounds: Any) -> Retrying:
     """`retrying` with the family ``storage``: files and databases nearby, often and soon."""
-    return retrying("storage", **bounds)
+    return _family("storage", function, bounds)
 
 
-def retry_scheduler_operation(**bounds: Any) -> Retrying:
+def retry_scheduler_operation(function: None = None, /, **bounds: Any) -> Retrying:
     """`retrying` with the family ``scheduler``: handing work over to a broker."""
-    return retrying("scheduler", **bounds)
+    return _family("scheduler", function, bounds)
 
 
-def retry_api_call(**bounds: Any) -> Retrying:
+def retry_api_call(function: None = None, /, **bounds: Any) -> Retrying:
     """`retrying` with the family ``api``: calls to services far away."""
-    return retrying("api", **bounds)
+    return _family("api", function, bounds)
+
+
+_ASYNC = "write 'async def'; what blocks goes into one with await asyncio.to_thread(…)"
+
+
+def _family(family: str, function: object, bounds: dict[str, Any]) -> Retrying:
+    if function is not None:  # the decorator without brackets
+        name = "call" if family == "api" else "operation"
+        raise InvalidType(f"write the decorator with brackets: @retry_{family}_{name}()")
+    return retrying(family, **bounds)
+
+
+def _check_arguments(function: Callable[..., Any], kwargs: dict[str, Any], retry: str | Policy) -> None:
+    """See that bounds which the function does not take are not meant for `retrying`."""
+    given = [name for name in ("max_attempts", "min_wait", "max_wait") if name in kwargs]
+    if not given:
+        return
+    try:
+        takes = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function of C says nothing
+        return
+    names = {each.name for each in takes}
+    if any(each.kind is each.VAR_KEYWORD for each in takes) or names.issuperset(given):
+        return
+    bounds = ", ".join(f"{name}={kwargs[name]!r}" for name in given)
+    family = repr(retry) if isinstance(retry, str) else "'worker'"
+    raise InvalidType(
+        f"{_name(function)} takes no {' nor '.join(given)}; write retrying({family}, {bounds}).call({_name(function)}, …)"
+    )
+
+
+async def _awaitable(value: Awaitable[T], name: str) -> T:
+    if not inspect.isawaitable(value):
+        raise InvalidType(f"{name} returned {type(value).__name__}, which cannot be awaited; {_ASYNC}")
+    return await value
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def _shown(error: Exception) -> str:
+    """An error at the end of a line: its type and its message."""
+    kind, text = type(error).__name__, told(error)
+    return kind if text == kind else f"{kind}: {text}"
 
 
 def _faulty(strategy: object, error: Exception) -> None:

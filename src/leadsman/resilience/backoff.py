@@ -135,6 +135,8 @@ class FixedBackoff(Jittered):
     jitter: float
 
     def __init__(self, delay: Duration = 5.0, max_delay: Duration | None = None, *, jitter: float = 0.2) -> None:
+        if seconds(delay, "delay") == 0:
+            raise InvalidValue(f"delay is {delay!r}; for retries at once write policy=immediate().max_retries(3)")
         self._hold(
             seconds=_wait(delay, "delay"),
             max_delay=None if max_delay is None else _wait(max_delay, "max_delay"),
@@ -147,6 +149,10 @@ class FixedBackoff(Jittered):
 
     def wait(self, attempt: int) -> float:
         return min(self.seconds, self.cap)
+
+    def __repr__(self) -> str:
+        """Under the names of its parameters; a field `delay` would hide the method."""
+        return f"FixedBackoff(delay={self.seconds!r}, max_delay={self.max_delay!r}, jitter={self.jitter!r})"
 
 
 class FibonacciBackoff(Jittered):

@@ -104,6 +104,9 @@ class Choice(Policy):
     def cap(self) -> float:
         return max((each.policy.cap for each in self.among), default=0.0)
 
+    def jittered_cap(self, fraction: float) -> float:
+        return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
+
     @property
     def strategy(self) -> BackoffStrategy:
         return self.among[0].policy.strategy if self.among else DEFAULT_BACKOFF
@@ -179,9 +182,7 @@ class Catalogue:
         elif name in FAMILIES and isinstance(value, Mapping):
             self.families[name] = self._family(name, value)
         else:
-            known = (*FAMILIES, "policy")
-            words = "a section with max_attempts and the like" if name in FAMILIES else suggestion(name, known)
-            raise InvalidValue(f"retry.{name}{self._from(('retry', name))}: {words}")
+            self._refuse(name)
 
     def _read_named(self, value: object) -> None:
         if isinstance(value, Mapping):
@@ -219,6 +220,16 @@ class Catalogue:
         except ConfigurationError as error:
             raise type(error)(f"retry.{name}: {error}{self._from(('retry', name))}") from None
 
+    def _refuse(self, name: str) -> None:
+        where = self._from(("retry", name))
+        family = next((family for family in FAMILIES if name.startswith(f"{family}_")), None)
+        if name in FAMILIES:
+            raise InvalidValue(f"retry.{name}{where}: write a section with {', '.join(KNOBS)}")
+        if family is not None:  # a variable whose end is no knob
+            knob = name.removeprefix(f"{family}_")
+            raise InvalidValue(f"retry.{family}.{knob}{where}: unknown; {suggestion(knob, KNOBS)}")
+        raise InvalidValue(f"retry.{name}{where}: unknown; {suggestion(name, (*FAMILIES, 'policy'))}")
+
     def _from(self, path: tuple[str, ...]) -> str:
         for length in range(len(path), 0, -1):
             if path[:length] in self._origin:
@@ -233,18 +244,36 @@ CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", defau
 
 def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
     """The policy of a family: exponential waits from its shortest to its longest one."""
-    if family.max_wait == 0:
-        waits = immediate()
-    else:
-        base = family.min_wait or min(1.0, family.max_wait)
-        waits = exponential(base, cap=family.max_wait)
-        if isinstance(family.jitter, str):
-            waits = waits.jitter(mode=family.jitter, cap=family.max_wait)
-        elif family.jitter:
-            waits = waits.jitter(family.jitter)
-        waits = waits.clamp(family.min_wait, family.max_wait)
     passing = family.passing | is_a(*also) if also else family.passing
-    return waits.only_when(passing).max_retries(family.max_attempts - 1)
+    return _waits(family).only_when(passing).max_retries(family.max_attempts - 1)
+
+
+def _waits(family: Family) -> Policy:
+    """The waits are spread above the shortest one, the first wait too, so that callers who failed together ask again apart."""
+    low, high, jitter = family.min_wait, family.max_wait, family.jitter
+    if high == 0:
+        return immediate()
+    base = low or min(1.0, high)
+    if jitter == "full" and low < high:
+        return exponential(min(base, high - low), cap=high - low).jitter(mode="full").plus(low)
+    if jitter == "decorrelated":
+        return exponential(base, cap=high).jitter(mode="decorrelated", cap=high)
+    if isinstance(jitter, str):
+        return exponential(min(2 * low or base, high), cap=high).jitter(mode="equal").clamp(low, high)
+    if jitter == 0:
+        return exponential(base, cap=high)
+    raised = low / (1 - jitter) if jitter < 0.5 else 2 * low
+    return exponential(min(raised or base, high), cap=high).jitter(jitter).clamp(low, high)
+
+
+def check_bounds(bounds: Mapping[str, Any]) -> None:
+    """See that bounds of a family make sense by themselves, where its own are not known yet; None is none.
+
+    Raises:
+        InvalidValue, InvalidType: a bound makes no sense.
+    """
+    given = {knob: value for knob, value in bounds.items() if value is not None}
+    _changed(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
 
 
 def _changed(family: Family, knobs: Mapping[str, Any], *, ordered: bool = True) -> Family:

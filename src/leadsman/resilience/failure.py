@@ -16,7 +16,7 @@ Property = str | int | float | bool | tuple[str, ...]
 
 PROPERTIES: Mapping[str, str] = {
     "handler": "name of the device",
-    "adapter": "names of the adapters that the handler asks for",
+    "adapter": "names and classes of the adapters that the handler asks for",
     "family": "of operations, for a call made under one",
     "verb": "poll, or adhoc",
     "error-type": "qualified name of the error's class, such as builtins.TimeoutError",

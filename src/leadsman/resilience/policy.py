@@ -25,7 +25,7 @@ can refuse it.
 Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments answers the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from leadsman.durations import Duration, seconds
@@ -68,6 +68,20 @@ class GiveUp(NamedTuple):
 
 Verdict = Retry | GiveUp
 
+REASONS: Mapping[str, str] = {
+    "count": "gave up: no retries left",
+    "filtered": "gave up: not of a kind that is retried",
+    "next-poll": "left to the next poll",
+    "budget": "gave up: the budget is used up",
+    "time": "gave up: the time is up",
+    "probe": "the probe failed",
+    "tokens": "gave up: the adapter has no retries left",
+    "never": "gave up: the policy says never",
+    "deferred": "deferred, as the device asked",
+    "fault": "gave up: the policy itself failed",
+}
+"""What a reason means, for a person."""
+
 _AT_ONCE = Retry(0.0)
 _COUNT, _TIME, _BUDGET, _FILTERED, _NEVER = (GiveUp(why) for why in ("count", "time", "budget", "filtered", "never"))
 
@@ -89,6 +103,10 @@ class Policy(Value):
     def cap(self) -> float:
         """No wait is longer, in seconds; a wait that was requested may be."""
         raise NotImplementedError
+
+    def jittered_cap(self, fraction: float) -> float:
+        """The cap once waits are spread by `fraction`: the one that was asked for, or so much more than `cap` where none was."""
+        return self.cap
 
     @property
     def strategy(self) -> BackoffStrategy:
@@ -208,6 +226,10 @@ class Waits(Policy):
             return strategy.cap
         return float(getattr(strategy, "max_delay", None) or LONGEST)
 
+    def jittered_cap(self, fraction: float) -> float:
+        asked = getattr(self.strategy, "max_delay", None)
+        return self.cap if asked is not None else min(self.cap * (1 + fraction), LONGEST)
+
 
 class _Wrapper(Policy):
     """What has one policy inside."""
@@ -218,6 +240,9 @@ class _Wrapper(Policy):
     @property
     def cap(self) -> float:
         return self.inner.cap
+
+    def jittered_cap(self, fraction: float) -> float:
+        return self.inner.jittered_cap(fraction)
 
     @property
     def strategy(self) -> BackoffStrategy:
@@ -343,6 +368,9 @@ class Clamp(_Wrapper):
     def cap(self) -> float:
         return min(max(self.inner.cap, self.low), self.high)
 
+    def jittered_cap(self, fraction: float) -> float:
+        return min(max(self.inner.jittered_cap(fraction), self.low), self.high)
+
 
 class AddDelay(_Wrapper):
     """Waits longer by `delay` seconds, up to ten years. State: the inner one."""
@@ -366,21 +394,27 @@ class AddDelay(_Wrapper):
     def cap(self) -> float:
         return min(self.inner.cap + self.delay, LONGEST)
 
+    def jittered_cap(self, fraction: float) -> float:
+        return min(self.inner.jittered_cap(fraction) + self.delay * (1 + fraction), LONGEST)
+
 
 class Jitter(_Wrapper):
-    """Spreads a wait d by chance, and never above the cap: that of the policy inside, or `cap`.
+    """Spreads a wait d by chance.
 
-    ================  ======================================================================
-    mode              drawn from, within [0, cap]
-    ================  ======================================================================
-    ``symmetric``     d·(1 - fraction) to d·(1 + fraction)
-    ``add``           d to d·(1 + fraction)
-    ``full``          0 to d
-    ``equal``         d/2 to d
-    ``decorrelated``  d to three times the wait before; `cap` is 60 s unless told otherwise
-    ================  ======================================================================
+    ================  =========================================  =============================================
+    mode              drawn from, within [0, cap]                the cap, where none is given
+    ================  =========================================  =============================================
+    ``symmetric``     d·(1 - fraction) to d·(1 + fraction)       that of the policy inside, where it was given one
+    ``add``           d to d·(1 + fraction)                      none: `fraction` more than the longest wait inside
+    ``full``          0 to d                                     that of the policy inside
+    ``equal``         d/2 to d                                   that of the policy inside
+    ``decorrelated``  d to three times the wait before,          60 s
+                      at first to three times d
+    ================  =========================================  =============================================
 
-    State: the inner one; ``decorrelated`` has the wait before it.
+    So `exponential`, `linear` and `fibonacci` keep their cap, and ``periodic(10)`` is spread from 8 to 12 s. State: the inner
+    one; ``decorrelated`` has the wait before it. ``full``, ``equal`` and ``decorrelated`` are those of M. Brooker,
+    "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
     __slots__ = ("ceiling", "fraction", "inner", "mode")
@@ -391,10 +425,9 @@ class Jitter(_Wrapper):
     def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
         if mode not in _MODES:
             raise InvalidValue(f"the mode of jitter is {mode!r}; it is one of {', '.join(_MODES)}")
-        within = policy(inner)
-        default = 60.0 if mode == "decorrelated" else within.cap
-        ceiling = default if cap is None else _duration(cap, "the cap of jitter")
-        self._hold(fraction=backing_off.fraction_of(fraction), inner=within, mode=mode, ceiling=ceiling)
+        part, within = backing_off.fraction_of(fraction), policy(inner)
+        ceiling = _widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
+        self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
 
     def start(self) -> State:
         return (0.0, self.inner.start()) if self.mode == "decorrelated" else self.inner.start()
@@ -423,12 +456,28 @@ class Jitter(_Wrapper):
         if type(verdict) is not Retry or isinstance(failure.error, RetryRequested):
             return (before, inner), verdict
         low = min(verdict.delay, self.ceiling)
-        wait = low + max(0.0, min(3 * before, self.ceiling) - low) * draw()
+        wait = low + max(0.0, min(3 * (before or low), self.ceiling) - low) * draw()
         return (wait, inner), Retry(wait)
 
     @property
     def cap(self) -> float:
         return self.ceiling
+
+    def jittered_cap(self, fraction: float) -> float:
+        return self.ceiling
+
+
+def _widest(inner: Policy, fraction: float, mode: str) -> float:
+    """No draw of a jitter without a cap of its own is longer."""
+    match mode:
+        case "symmetric":
+            return inner.jittered_cap(fraction)
+        case "add":
+            return min(inner.cap * (1 + fraction), LONGEST)
+        case "decorrelated":
+            return 60.0
+        case _:
+            return inner.cap
 
 
 _MODES = ("symmetric", "add", "full", "equal", "decorrelated")
@@ -460,6 +509,9 @@ class _Pair(Policy):
     @property
     def cap(self) -> float:
         return max(self.left.cap, self.right.cap)
+
+    def jittered_cap(self, fraction: float) -> float:
+        return max(self.left.jittered_cap(fraction), self.right.jittered_cap(fraction))
 
     @property
     def strategy(self) -> BackoffStrategy:

@@ -295,6 +295,11 @@ def _checked(name: str, how: str, value: Any) -> Any:
         raise InvalidType(f"{how} of {name!r} takes text, not {value!r}")
     if how == "regex":
         _compiled(name, value)
+    if how == "matches" and _regular(name, value):
+        raise InvalidValue(
+            f"matches of {name!r} takes a glob such as '*timeout*', and {value!r} looks like a regular expression; "
+            "write regex, in files propRegex"
+        )
     if how in ("eq", "neq", *_ORDER):
         if not isinstance(value, str | int | float):
             raise InvalidType(f"{name!r} is compared with {value!r}; write text, a number, True or False")
@@ -303,6 +308,15 @@ def _checked(name: str, how: str, value: Any) -> Any:
         if isinstance(value, float) and value != value:
             raise InvalidValue(f"{name!r} is compared with NaN, which equals nothing")
     return value
+
+
+def _regular(name: str, pattern: str) -> bool:
+    """Whether a pattern is a regular expression by its look: as a glob it would match nothing, in silence.
+
+    Names of classes have a dot before what differs, so ``httpx.*`` is a glob of them.
+    """
+    dotted = name in ("error-type", "error-bases") and not pattern.startswith(".")
+    return bool(re.search(r"^\^|\$$|\\|\||\(\?|\.\+" + ("" if dotted else r"|\.\*"), pattern))
 
 
 def _compiled(name: str, pattern: str) -> None:
