@@ -136,7 +136,9 @@ class FixedBackoff(Jittered):
 
     def __init__(self, delay: Duration = 5.0, max_delay: Duration | None = None, *, jitter: float = 0.2) -> None:
         if seconds(delay, "delay") == 0:
-            raise InvalidValue(f"delay is {delay!r}; for retries at once write policy=immediate().max_retries(3)")
+            raise InvalidValue(
+                f"delay is {delay!r}; it must be greater than zero; for retries at once write policy=immediate().max_retries(3)"
+            )
         self._hold(
             seconds=_wait(delay, "delay"),
             max_delay=None if max_delay is None else _wait(max_delay, "max_delay"),
