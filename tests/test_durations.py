@@ -13,6 +13,7 @@ from leadsman.errors import InvalidType, InvalidValue
     [
         ("5m", 300),
         ("1h30m", 5400),
+        ("1h 30m", 5400),
         ("2m30s", 150),
         ("250ms", 0.25),
         ("1d", 86_400),

@@ -10,15 +10,15 @@ Duration = float | str | timedelta
 """Seconds as a number, text such as ``"250ms"`` or ``"1h30m"``, or a `datetime.timedelta`."""
 
 _UNITS = (("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
-_TEXT = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
+_TEXT = re.compile(r"\s*".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit, _ in _UNITS))
 
 
 def seconds(value: Duration, what: str = "a duration") -> float:
     """Turn a duration into seconds.
 
     Args:
-        value: a number of seconds; text of numbers with the units ``d h m s ms``, each at most once and in this order;
-            or a `timedelta`. Never negative.
+        value: a number of seconds; text of numbers with the units ``d h m s ms``, each at most once and in this order, with
+            or without spaces between them; or a `timedelta`. Never negative.
         what: the name used in an error message.
 
     Raises:

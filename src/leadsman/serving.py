@@ -282,10 +282,10 @@ def _service(
 
 
 def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
-    from leadsman.introspection.registered import policy_in_words
+    from leadsman.introspection.registered import policy_text
     from leadsman.trace import Trace
 
-    trace = Trace({each.name: policy_in_words(each.rules.policy) for each in read})
+    trace = Trace({each.name: policy_text(each) for each in read})
     plan.traced(trace)
     return trace
 

@@ -111,6 +111,8 @@ class Telemetry(NamedTuple):
     enabled: bool
     undecided: bool = False
     """It says nothing about retries, so the policies of the settings may."""
+    policy_name: str | None = None
+    """Of the policy, where it has a name; of several, all names in the order in which they are asked."""
     job: bool = False
     """A side job: it has a schedule and a health, and no topics of its own."""
 
@@ -237,11 +239,15 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     if isinstance(found, Lookup):
         declared = [kind for _, offer in telemetry.needs if isinstance(offer, Slot) for kind in offer.transient_errors]
         try:
-            return telemetry._replace(rules=rules._replace(policy=catalogue.policy(found.name, also=declared)))
+            asked = catalogue.policy(found.name, also=declared)
+            return telemetry._replace(rules=rules._replace(policy=asked), policy_name=found.name)
         except ConfigurationError as error:
             raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
     choice = catalogue.choice() if telemetry.undecided else None
-    return telemetry if choice is None else telemetry._replace(rules=rules._replace(policy=choice))
+    if choice is None:
+        return telemetry
+    names = ", ".join(each.name for each in choice.among)
+    return telemetry._replace(rules=rules._replace(policy=choice), policy_name=names)
 
 
 def _transient(needs: Needs) -> tuple[type[Exception], ...]:

@@ -1,7 +1,7 @@
 """``leadsman inspect`` and ``leadsman check``: what is registered, how it is doing, and where each setting is from."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadsman import __version__
@@ -83,23 +83,56 @@ def _show_mqtt(mqtt: dict[str, Any]) -> None:
 
 
 def _registration_table(title: str, devices: dict[str, Any]) -> str:
-    rows = []
-    for name, device in devices.items():
-        for each in device["registrations"]:
-            when = each.get("schedule") or (f"every {human(each['interval'])}" if each.get("interval") else "")
-            breaker = each.get("circuit_breaker")
-            rows.append(
-                (
-                    name,
-                    each["kind"] + ("" if each["enabled"] else " (off)"),
-                    when,
-                    "" if "retry" not in each else f"{each['retry']} on {', '.join(each['retry_on'])}",
-                    "" if breaker is None else f"after {breaker['threshold']}",
-                    human(each["timeout"]) if each.get("timeout") else "",
-                    ", ".join(each["needs"]),
-                )
-            )
-    return table((title, "kind", "when", "retries", "breaker", "timeout", "needs"), rows)
+    """What is registered; columns that are empty in every row are left out."""
+    registered = [(name, each) for name, device in devices.items() for each in device["registrations"]]
+    columns = {
+        title: [name for name, _ in registered],
+        **{head: [cell(each) for _, each in registered] for head, cell in _COLUMNS.items()},
+    }
+    shown = {head: cells for head, cells in columns.items() if any(cells)}
+    return table(tuple(shown), list(zip(*shown.values(), strict=True)))
+
+
+def _when(each: dict[str, Any]) -> str:
+    return str(each.get("schedule") or (f"every {human(each['interval'])}" if each.get("interval") else ""))
+
+
+def _retries(each: dict[str, Any]) -> str:
+    if each["kind"] == "source":
+        return "restarted"
+    if (policy := each.get("policy_name") or each.get("policy")) is not None:
+        return clean(policy) if len(policy) <= WIDEST else f"{clean(policy)[: WIDEST - 1]}…"
+    if "retry" not in each:
+        return ""
+    bounds = "".join(f", {word} {human(each[word])}" for word in ("budget", "within") if word in each)
+    return f"{each['retry']} on {', '.join(each['retry_on'])}{bounds}" if each["retry"] else "none"
+
+
+def _breaker(each: dict[str, Any]) -> str:
+    rule = each.get("circuit_breaker")
+    if rule is None:
+        return ""
+    shared = f", shared {rule['shared']}" if rule["shared"] else ""
+    return f"after {rule['threshold']}{shared}" + (f", ignores {', '.join(rule['ignore'])}" if rule["ignore"] else "")
+
+
+def _length(word: str) -> Callable[[dict[str, Any]], str]:
+    return lambda each: human(each[word]) if each.get(word) else ""
+
+
+WIDEST = 60
+"""Characters of a policy in a table; ``--json`` has the whole."""
+_COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
+    "kind": lambda each: each["kind"] + ("" if each["enabled"] else " (off)"),
+    "when": _when,
+    "retries": _retries,
+    "breaker": _breaker,
+    "timeout": _length("timeout"),
+    "publish": lambda each: each.get("publish") or "",
+    "group": lambda each: each.get("group") or "",
+    "stale after": _length("stale_after"),
+    "needs": lambda each: ", ".join(each["needs"]),
+}
 
 
 def _runtime_table(title: str, devices: dict[str, Any]) -> str:

@@ -22,6 +22,8 @@ class BreakerTerms(TypedDict):
     shared: str | None
     probes: int
     successes: int
+    ignore: list[str]
+    """Errors that are neutral: neither a success nor a failure."""
 
 
 class DeliveryTerms(TypedDict):
@@ -48,7 +50,9 @@ class Registered(TypedDict):
     budget: NotRequired[float]
     within: NotRequired[float]
     policy: NotRequired[str]
-    """Where the words above do not say it."""
+    """In the notation of a policy file, where the options above do not say it."""
+    policy_name: NotRequired[str]
+    """The name that the handler asks for, or the names of the policies that it takes as it says nothing about retries."""
     circuit_breaker: NotRequired[BreakerTerms | None]
     timeout: NotRequired[float | None]
     overrun: NotRequired[Literal["next-poll", "finish"]]

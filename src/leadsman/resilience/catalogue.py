@@ -172,7 +172,7 @@ class Catalogue:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
         return made_of(_changed(self.families[name], knobs), tuple(also))
 
-    def choice(self) -> Policy | None:
+    def choice(self) -> Choice | None:
         """What handlers take that say nothing about retries; None where no policy has been named."""
         return Choice(self.named.values()) if self.named else None
 

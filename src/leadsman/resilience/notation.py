@@ -184,7 +184,7 @@ _POLICIES: Mapping[str, Callable[[_Node], Policy]] = {
     "union": lambda node: node.pair(_policy, lambda left, right: left | right),
     "intersect": lambda node: node.pair(_policy, lambda left, right: left & right),
 }
-_COMPARED = {
+COMPARED = {
     "propEq": ("eq", "value"),
     "propNeq": ("neq", "value"),
     "propGt": ("gt", "value"),
@@ -200,7 +200,7 @@ _COMPARED = {
 
 
 def _compared(node: _Node) -> Predicate:
-    how, field = _COMPARED[node.name]
+    how, field = COMPARED[node.name]
     node.fields("property", field)
     value = node.value[field]
     if how == "in":
@@ -218,7 +218,7 @@ def _exists(node: _Node) -> Predicate:
 _PREDICATES: Mapping[str, Callable[[_Node], Predicate]] = {
     "true": lambda node: _alone(node, Constant(True)),
     "false": lambda node: _alone(node, Constant(False)),
-    **dict.fromkeys(_COMPARED, _compared),
+    **dict.fromkeys(COMPARED, _compared),
     "propExists": _exists,
     "and": lambda node: node.pair(_predicate, lambda left, right: left & right),
     "or": lambda node: node.pair(_predicate, lambda left, right: left | right),

@@ -426,7 +426,7 @@ class Jitter(_Wrapper):
         if mode not in _MODES:
             raise InvalidValue(f"the mode of jitter is {mode!r}; it is one of {', '.join(_MODES)}")
         part, within = backing_off.fraction_of(fraction), policy(inner)
-        ceiling = _widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
+        ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
         self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
 
     def start(self) -> State:
@@ -467,7 +467,7 @@ class Jitter(_Wrapper):
         return self.ceiling
 
 
-def _widest(inner: Policy, fraction: float, mode: str) -> float:
+def widest(inner: Policy, fraction: float, mode: str) -> float:
     """No draw of a jitter without a cap of its own is longer."""
     match mode:
         case "symmetric":
