@@ -120,5 +120,9 @@ class SubscriptionRefused(BrokerError):
     """The broker answered SUBSCRIBE with a reason code of 0x80 or above (MQTT 5 §3.9.3)."""
 
 
+class TlsRefused(BrokerError):
+    """One side does not accept the certificate of the other, or a file for TLS cannot be read. A person has to mend it."""
+
+
 class ConnackMissing(BrokerError):
     """The broker closed the connection, or kept silent, where a CONNACK was due."""

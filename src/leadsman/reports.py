@@ -37,6 +37,8 @@ from leadsman.wording import clean, told
 
 logger = logging.getLogger("leadsman")
 
+MOST_REASONS = 20
+"""Reasons of one outage of the broker that are logged, each of them once."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take."""
 TELL_AGAIN = 60.0
@@ -110,7 +112,7 @@ class Log:
         self._name = name
         self._prefix = prefix
         self._link_down_at: float | None = None
-        self._link_reason: str | None = None
+        self._link_reasons: set[str] = set()
         self._link_clash = False
         self._link_topic: str | None = None
         self._old_version_told = False
@@ -134,7 +136,8 @@ class Log:
                 self._link_down(event)
             case LinkSettled():
                 self._link_clash = False
-                self._link_down_at = self._link_reason = None
+                self._link_down_at = None
+                self._link_reasons.clear()
                 logger.info("%s: the connection to the broker holds again", self._name)
             case CircuitMoved():
                 self._circuit(event)
@@ -189,7 +192,8 @@ class Log:
         if event.protocol != "5.0" and not self._old_version_told:
             self._old_version_told = True
             logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
-        self._link_down_at = self._link_reason = None
+        self._link_down_at = None
+        self._link_reasons.clear()
 
     def _link_down(self, event: LinkDown) -> None:
         if self._link_down_at is None:
@@ -198,9 +202,9 @@ class Log:
         self._link_topic = event.topic
         if event.topic is not None:
             return
-        if event.reason != self._link_reason:
+        if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
             logger.warning("No connection to the broker: %s. Readings are kept; trying again.", clean(event.reason))
-            self._link_reason = event.reason
+            self._link_reasons.add(event.reason)
 
     def _refusal(self, event: MessageRefused) -> None:
         count, told_at = self._refused.get(event.topic, (0, -math.inf))

@@ -2,7 +2,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.session import V5, V311, Session, clashes, connected, failed, refused
+from leadsman.mqtt.session import (
+    DAY,
+    V5,
+    V311,
+    Session,
+    by_hand,
+    clashes,
+    connected,
+    doubted,
+    doubtful,
+    failed,
+    interrupted,
+    refused,
+    taken_over,
+)
 
 
 def outage(seconds, draw=0.5, session=Session()):
@@ -47,13 +61,33 @@ def test_a_link_that_flaps_goes_on_backing_off():
 
 
 @pytest.mark.parametrize("code", [0x86, 0x87])
-def test_refused_credentials_are_tried_slowly(code):
+def test_refused_credentials_are_tried_every_minute_and_sooner_at_first(code):
     session, waits = Session(), []
     for now in range(6):
         session, wait = refused(session, code, float(now), 0.999)
         waits.append(round(wait))
 
-    assert waits == [30, 60, 120, 240, 300, 300]
+    assert waits == [5, 10, 20, 60, 60, 60]
+
+
+def test_a_certificate_that_is_not_accepted_is_tried_as_a_password():
+    assert by_hand(Session(), 0.5) == refused(Session(), 0x87, 0.0, 0.5)
+
+
+def test_refused_credentials_begin_with_short_waits_after_an_outage_too():
+    _, session = outage(600)
+
+    assert refused(session, 0x87, 600.0, 0.0)[1] == 4.0
+
+
+def test_a_broker_that_refuses_both_versions_is_not_hammered():
+    session, waits = Session(), []
+    for now in range(100, 400):
+        session, wait = refused(session, 0x84, float(now), 0.5)
+        waits.append(wait)
+
+    assert waits[0] == 0.1
+    assert min(waits[70:]) > 5
 
 
 def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
@@ -71,12 +105,94 @@ def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time(
     assert session.protocol == V311
 
 
-def test_a_version_that_worked_is_not_changed_because_the_broker_hangs():
-    session = connected(Session(), 0.0)
-    for now in range(1, 50):
+def silent(session, times):
+    """The versions that a broker without a word is greeted with."""
+    versions = []
+    for now in range(100, 100 + times):
         session, _ = failed(session, float(now), 0.5, mute=True)
+        versions.append(session.protocol)
+    return session, versions
 
+
+def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourth_silence():
+    _, versions = silent(connected(Session(), 0.0), 11)
+
+    assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
+
+
+def test_a_version_that_only_silence_led_to_is_confirmed_by_a_last_attempt_with_5():
+    session, _ = silent(connected(Session(), 0.0), 4)
+    session = connected(session, 200.0)
+
+    assert doubtful(session)
+    session = doubted(session)
     assert session.protocol == V5
+    assert connected(session, 201.0).protocol == V5
+    assert not doubtful(connected(session, 201.0))
+    session, _ = failed(session, 201.0, 0.5, mute=True)
+    session = connected(session, 202.0)
+    assert (session.protocol, doubtful(session)) == (V311, False)
+
+
+def test_a_version_that_the_broker_asked_for_is_not_doubted():
+    session, _ = refused(Session(), 0x84, 0.0, 0.5)
+
+    assert not doubtful(connected(session, 1.0))
+
+
+def test_a_version_that_the_user_asked_for_is_neither_doubted_nor_left_for_5():
+    session = connected(Session(V311, V311), 0.0)
+
+    assert not doubtful(session)
+    assert failed(session, 2 * DAY, 0.5)[0].protocol == V311
+
+
+def test_a_broker_that_was_upgraded_is_spoken_to_in_5_at_a_reconnect_after_a_day():
+    session = connected(refused(Session(), 0x84, 0.0, 0.5)[0], 1.0)
+
+    session, _ = failed(session, DAY, 0.5)
+    assert session.protocol == V311
+    session, _ = failed(connected(session, DAY + 1), DAY + 10, 0.5)
+    assert session.protocol == V5
+    session = connected(session, DAY + 11)
+    assert failed(session, 3 * DAY, 0.5)[0].protocol == V5
+
+
+def test_a_broker_that_was_not_upgraded_is_asked_again_a_day_later():
+    session = connected(Session(V311, V5), 0.0)
+    session, _ = failed(session, DAY + 1, 0.5)
+
+    session, wait = refused(session, 0x84, DAY + 2, 0.5)
+
+    assert (session.protocol, wait) == (V311, 0.1)
+    session = connected(session, DAY + 3)
+    assert failed(session, DAY + 100, 0.5)[0].protocol == V311
+    assert failed(session, 2 * DAY + 3, 0.5)[0].protocol == V5
+
+
+def test_a_broker_that_no_longer_speaks_3_1_1_is_spoken_to_in_5():
+    session = connected(Session(V311, V311), 0.0)
+
+    assert refused(session, 0x84, 100.0, 0.5)[0].protocol == V5
+
+
+@given(st.sampled_from([V5, V311]), st.sampled_from([V5, V311]), st.sampled_from([True, False]), st.integers(0, 30))
+def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, after, answers, outage_lasts):
+    """Whatever the broker spoke before, and however long it was silent."""
+    session, now = connected(Session(before, V5), 0.0), 1000.0
+    session, _ = failed(session, now, 0.5)
+    for _ in range(outage_lasts):
+        session, wait = failed(session, now, 0.5, mute=True)
+        now += wait
+    attempts = 0
+    while session.protocol != after:
+        attempts += 1
+        assert attempts <= 5
+        if answers:
+            session, wait = refused(session, 0x84, now, 0.5)
+        else:
+            session, wait = failed(session, now, 0.5, mute=True)
+        now += wait
 
 
 def test_a_version_that_worked_is_kept_over_cuts():
@@ -147,3 +263,26 @@ def test_a_broker_that_goes_away_after_a_clash_is_tried_as_quickly_as_ever():
     session, wait = failed(session._replace(outage_since=500.0), 501.0, 0.5)
 
     assert wait < 0.8
+
+
+def test_a_connection_that_broke_on_a_message_is_no_clash_and_is_made_again_at_once():
+    _, session = outage(600)
+    for now in range(700, 800):
+        session, wait = interrupted(connected(session, now), now + 0.5, 0.5, useful=True)
+
+    assert not clashes(session)
+    assert wait < 0.8
+
+
+def test_a_connection_that_broke_before_anything_got_through_is_backed_off_from():
+    _, session = outage(600)
+
+    assert interrupted(connected(session, 700.0), 701.0, 0.5, useful=False)[1] > 10
+
+
+def test_a_broker_that_says_that_another_client_took_over_is_believed():
+    session, wait = taken_over(connected(Session(), 0.0), 1000.0, 0.999)
+
+    assert clashes(session)
+    assert round(wait) == 5
+    assert round(taken_over(connected(session, 1005.0), 1006.0, 0.999)[1]) == 10

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from leadsman.clock import system_clock
-from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection import Greeting
@@ -191,16 +191,26 @@ def test_tls_is_verified_against_the_given_authority(certificates):
         url = f"mqtts://127.0.0.1:{broker.port}"
 
         assert connected(f"{url}?ca={certificates}/ca.pem", publish_one).acknowledgements[0] < 0x80
-        for wrong in (f"{url}?ca={certificates}/stranger.pem", url, f"mqtt://127.0.0.1:{broker.port}"):
-            with pytest.raises(BrokerError):
+        for wrong in (f"{url}?ca={certificates}/stranger.pem", url):
+            with pytest.raises(TlsRefused, match="certificate verify failed"):
                 connected(wrong, publish_one)
+
+
+def test_a_url_with_the_wrong_scheme_for_its_port_is_answered_with_the_right_one(certificates, mosquitto):
+    with (
+        tls_broker(certificates) as broker,
+        pytest.raises(ConnackMissing, match=f"is this a TLS port.* mqtts://127.0.0.1:{broker.port}$"),
+    ):
+        connected(f"mqtt://127.0.0.1:{broker.port}", publish_one)
+    with pytest.raises(BrokerError, match=f"is this a TLS port.* mqtt://127.0.0.1:{mosquitto.port}$"):
+        connected(f"mqtts://127.0.0.1:{mosquitto.port}?ca={certificates}/ca.pem", publish_one)
 
 
 def test_tls_with_a_wrong_name_is_refused_unless_insecure_is_asked_for(certificates):
     with tls_broker(certificates, "wrong-name") as broker:
         url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
 
-        with pytest.raises(BrokerError, match="certificate"):
+        with pytest.raises(TlsRefused, match="certificate"):
             connected(url, publish_one)
         assert connected(f"{url}&insecure=true", publish_one).acknowledgements[0] < 0x80
 
@@ -209,7 +219,7 @@ def test_a_client_certificate_opens_a_broker_that_asks_for_one(certificates):
     with tls_broker(certificates, extra="require_certificate true\n") as broker:
         url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
 
-        with pytest.raises(BrokerError):
+        with pytest.raises(TlsRefused, match="cert="):
             connected(url, publish_one)
         assert (
             connected(
@@ -219,9 +229,43 @@ def test_a_client_certificate_opens_a_broker_that_asks_for_one(certificates):
         )
 
 
-def test_a_missing_certificate_file_is_a_named_error():
-    with pytest.raises(BrokerError, match="cannot connect"):
-        connected("mqtts://127.0.0.1:1?ca=/nowhere/ca.pem", publish_one)
+@pytest.mark.parametrize("name", ["ca", "cert", "key"])
+def test_a_missing_certificate_file_is_named(certificates, name):
+    given = {"ca": f"{certificates}/ca.pem", "cert": f"{certificates}/client.pem", "key": f"{certificates}/client.key"}
+    query = "&".join(f"{key}={path}" for key, path in (given | {name: "/nowhere/file.pem"}).items())
+
+    with pytest.raises(
+        TlsRefused, match=f"cannot connect to mqtts://127.0.0.1:1: the file of {name}=, '/nowhere/file.pem'"
+    ):
+        connected(f"mqtts://127.0.0.1:1?{query}", publish_one)
+
+
+def test_a_file_that_holds_no_certificate_is_named(tmp_path):
+    (tmp_path / "ca.pem").write_text("nonsense")
+
+    with pytest.raises(TlsRefused, match="ca.pem"):
+        connected(f"mqtts://127.0.0.1:1?ca={tmp_path}/ca.pem", publish_one)
+
+
+@pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
+def test_return_code_1_of_an_old_connack_refuses_the_version(protocol):
+    with socket.socket() as old:
+        old.bind(("127.0.0.1", 0))
+        old.listen()
+
+        def refuse():
+            with old.accept()[0] as client:
+                client.recv(1000)
+                client.sendall(b"\x20\x02\x00\x01")
+                client.recv(1000)
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        with pytest.raises(ConnectionRefused, match="version") as caught:
+            connected(f"mqtt://127.0.0.1:{old.getsockname()[1]}", publish_one, protocol)
+        thread.join(5)
+
+    assert caught.value.code == 0x84
 
 
 def wait_until_open(port):

@@ -73,6 +73,12 @@ class Broker(Value):
         return self.scheme in ("mqtts", "wss")
 
     @property
+    def files(self) -> dict[str, str]:
+        """Files that TLS needs, by the name of their parameter."""
+        given = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        return {name: path for name, path in given.items() if path is not None} if self.tls else {}
+
+    @property
     def websocket(self) -> bool:
         """Whether MQTT travels in a WebSocket."""
         return self.scheme in ("ws", "wss")

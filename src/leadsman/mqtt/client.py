@@ -6,7 +6,9 @@ What aiomqtt 2.5 does not tell, or gets wrong, is mended here and nowhere else:
 * it forgets a disconnection that arrives right after CONNACK, and does not notice one before it;
 * a client that is used again after a cut re-sends what it reported as failed: every connection gets a fresh one;
 * a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement a callback;
-* a connection attempt that is given up keeps its socket and its thread.
+* a connection attempt that is given up keeps its socket and its thread;
+* return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost connection;
+* a certificate file that cannot be read is not named.
 """
 
 import asyncio
@@ -17,12 +19,13 @@ import threading
 from typing import Any
 
 import aiomqtt
+import paho.mqtt.client as paho
 from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from leadsman.clock import Clock, rfc3339
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
 from leadsman.mqtt.message import Message
@@ -40,10 +43,25 @@ CLOSE_TIMEOUT = 0.3
 """Seconds for DISCONNECT to be written; the process has two in all to end."""
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
+_NOT_YET_VALID = 9
+"""X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
+_NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""How a handshake ends at a port that does not speak TLS; or it gets bytes that are no TLS (WRONG_VERSION_NUMBER)."""
 
 
 class _ClosingSocket(ssl.SSLSocket):
-    """Closes when its handshake fails; paho leaves that to the garbage collector."""
+    """Closes when its handshake fails, which paho leaves to the garbage collector, and keeps what the other side has against it."""
+
+    alerts: list[ssl.SSLError]
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise
+        except ssl.SSLError as error:  # paho takes it for a lost connection
+            self.alerts.append(error)
+            raise
 
     def do_handshake(self, block: bool = False) -> None:
         try:
@@ -64,6 +82,11 @@ class _Client(aiomqtt.Client):
         self.closing = False
         """Whether DISCONNECT is about to be said."""
         self.terms = Terms()
+        self.files: dict[str, str] = {}
+        """Files that TLS needs, by the name of their parameter."""
+        self.alerts: list[ssl.SSLError] = []
+        """What the broker said against our certificate, after the handshake."""
+        self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
 
@@ -88,10 +111,27 @@ class _Client(aiomqtt.Client):
 
     def _set_tls_params(self) -> None:
         # aiomqtt calls this from the thread that connects, as it reads files.
-        super()._set_tls_params()
+        for name, path in self.files.items():
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise _FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
+        try:
+            super()._set_tls_params()
+        except ssl.SSLError as error:
+            given = " or ".join(f"{name}={path!r}" for name, path in self.files.items())
+            raise _FileError(f"{given} is no certificate or key in PEM, or they do not fit: {error}") from error
         context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
         if context is not None:
-            context.sslsocket_class = _ClosingSocket
+            context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
+
+    def _handle_connack(self) -> Any:
+        # paho keeps return code 1 of MQTT 3.1.1 to itself and tells a protocol error, which has other causes too.
+        packet = self._client._in_packet["packet"]  # noqa: SLF001
+        if self._client.protocol == paho.MQTTv311 and packet[1:2] == b"\x01" and not self._connected.done():
+            self._connected.set_exception(MqttConnectError(1))
+        return paho.Client._handle_connack(self._client)  # noqa: SLF001
 
     def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
         self.terms = Terms(
@@ -112,7 +152,7 @@ class _Client(aiomqtt.Client):
         if self._given_up:
             return
         if not self._connected.done():
-            self._connected.set_exception(ConnackMissing(f"no CONNACK: {reason}"))
+            self._connected.set_exception(ConnackMissing(reason))
         elif self._connected.exception() is None:
             self._hooks.lost(reason, code)
 
@@ -171,6 +211,10 @@ class _Client(aiomqtt.Client):
     def _on_socket_unregister_write(self, client: Any, userdata: Any, sock: Any) -> None:
         if sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
+
+
+class _FileError(OSError):
+    """A file for TLS; the message names it."""
 
 
 class _Packed:
@@ -244,6 +288,7 @@ async def connect(broker: Broker, clock: Clock, greeting: Greeting, hooks: Hooks
     v5 = greeting.protocol == V5
     try:
         client = _Client(hooks, **_options(broker, greeting, v5=v5))
+        client.files = broker.files
     except ValueError as error:
         raise BrokerError(f"cannot connect to {broker}: {error}") from error
     try:
@@ -252,17 +297,23 @@ async def connect(broker: Broker, clock: Clock, greeting: Greeting, hooks: Hooks
     except BaseException as error:
         opened = client.opened
         client.give_up()
-        translated = _translated(broker, error, v5=v5, opened=opened)
+        translated = _translated(broker, error, v5=v5, opened=opened, alerts=client.alerts)
         if translated is error:
             raise
         raise translated from error
     return BrokerConnection(client, v5=v5, clock=clock)
 
 
-def _translated(broker: Broker, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
+def _translated(
+    broker: Broker, error: BaseException, *, v5: bool, opened: bool, alerts: list[ssl.SSLError]
+) -> BaseException:
     match error:
-        case BrokerError():
-            return error
+        case ConnackMissing() if alerts:
+            return TlsRefused(
+                f"{broker} refused our side of TLS: {alerts[0]}; does it ask for a certificate (cert=, key=)?"
+            )
+        case ConnackMissing():
+            return ConnackMissing(f"{broker} sent no CONNACK: {error}{_other_port(broker)}")
         case MqttConnectError():
             code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
             code = code if v5 or code >= 0x80 else _V311_REFUSALS.get(code, 0x80)
@@ -272,14 +323,37 @@ def _translated(broker: Broker, error: BaseException, *, v5: bool, opened: bool)
         case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first
             return _silent(broker, opened=opened)
         case aiomqtt.MqttError() | OSError() | ValueError():
-            return BrokerError(f"cannot connect to {broker}: {error}")
+            return _unreachable(broker, error)
     return error
 
 
+def _unreachable(broker: Broker, error: Exception) -> BrokerError:
+    cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
+    text = f"cannot connect to {broker}: {error}"
+    match cause:
+        case ssl.SSLCertVerificationError(verify_code=code) if code == _NOT_YET_VALID:
+            return BrokerError(f"{text}; is the clock set?")
+        case ssl.SSLCertVerificationError() | _FileError():
+            return TlsRefused(text)
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE" | "UNEXPECTED_EOF_WHILE_READING"):
+            return BrokerError(f"{text}{_other_port(broker)}")
+        case OSError() if isinstance(cause, _NO_TLS) and broker.tls:
+            return BrokerError(f"{text}{_other_port(broker)}")
+        case ssl.SSLError():
+            return TlsRefused(text)
+    return BrokerError(text)
+
+
 def _silent(broker: Broker, *, opened: bool) -> BrokerError:
-    hint = "; a TLS port answers only mqtts://" if not broker.tls and broker.port == 8883 else ""
-    kind = ConnackMissing if opened else BrokerError
-    return kind(f"{broker} did not answer within {CONNECT_TIMEOUT:g} s{hint}")
+    text = f"{broker} did not answer within {CONNECT_TIMEOUT:g} s"
+    return ConnackMissing(f"{text}{_other_port(broker)}") if opened else BrokerError(text)
+
+
+def _other_port(broker: Broker) -> str:
+    """What somebody may have meant who gets no answer at an open port."""
+    if broker.tls:
+        return f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
+    return f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
 
 
 def _advice(code: int) -> str:

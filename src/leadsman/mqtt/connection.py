@@ -81,4 +81,5 @@ class Connection(Protocol):
 
 
 Connect = Callable[[Greeting, Hooks], Awaitable[Connection]]
-"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, and `BrokerError`."""
+"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused` for what
+a person has to mend, and `BrokerError`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.clock import Clock
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.events import (
     AppFault,
     Events,
@@ -81,7 +81,7 @@ class Link:
         self.outbox = outbox
         self.listeners: dict[str, Callable[[Received], None]] = {}
         """Topic filters to subscribe to on every connection, and who takes what comes. Fill it before `run`."""
-        self.session = Session(identity.protocol)
+        self.session = Session(identity.protocol, identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
@@ -173,10 +173,17 @@ class Link:
         except ConnectionRefused as error:
             self.session, wait = machine.refused(self.session, error.code, now(), draw())
             return _End(clean(str(error)), wait)
+        except TlsRefused as error:
+            self.session, wait = machine.by_hand(self.session, draw())
+            return _End(clean(str(error)), wait)
         except BrokerError as error:
             self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, ConnackMissing))
             return _End(clean(str(error)), wait)
         self.session = machine.connected(self.session, now())
+        if machine.doubtful(self.session):
+            self.session = machine.doubted(self.session)
+            await connection.close()
+            return await self._live()
         delivered = self.outbox.delivered
         self._begin(connection)
         reason, code = await self._lost

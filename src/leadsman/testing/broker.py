@@ -41,6 +41,7 @@ class MemoryBroker:
 
     Attributes:
         only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by hanging up.
+        only_v5: refuse MQTT 3.1.1 with a reason code.
         refusals: PUBACK reason codes by topic; 0x80 and above refuse.
         poison: topics on whose messages the broker closes the connection.
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
@@ -55,6 +56,7 @@ class MemoryBroker:
         self.retained: dict[str, Delivered] = {}
         self.connects: list[tuple[float, Greeting]] = []
         self.only_v311: str | None = None
+        self.only_v5 = False
         self.refusals: dict[str, int] = {}
         self.poison: set[str] = set()
         self.poison_code: int | None = None
@@ -79,6 +81,8 @@ class MemoryBroker:
         if self.only_v311 and greeting.protocol == V5:
             if self.only_v311 == "mute":
                 raise ConnackMissing("closed before CONNACK")
+            raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
+        if self.only_v5 and greeting.protocol != V5:
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
         if self.refuse_connect is not None:
             raise ConnectionRefused(self.refuse_connect, f"refused (0x{self.refuse_connect:02x})")
