@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leadsman import Cron
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.schedule import CLOCK_SET_BACK, next_on_grid, spread_offset
+from leadsman.schedule import CLOCK_SET_BACK, look, next_on_grid, spread_offset
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -97,6 +97,52 @@ def test_cron_starts_afresh_when_the_clock_was_set_back():
     slot = at(2026, 1, 1, 6, zone=UTC)
 
     assert cron.next(slot, slot - CLOCK_SET_BACK - 3600) < slot
+
+
+ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kolkata"]
+EXPRESSIONS = [
+    "30 2 * * *",
+    "15,45 2 * * *",
+    "15 0-23 * * *",
+    "*/7 1-2 * * *",
+    "0 * * * *",
+    "5 0 1 * *",
+    "45 1 * 4,10 SUN",
+]
+
+
+@given(st.sampled_from(EXPRESSIONS), st.sampled_from(ZONES), st.floats(at(2026, 1, 1), at(2028, 1, 1)))
+def test_the_next_slot_always_lies_ahead(expression, zone, wall):
+    assert Cron(expression, zone=zone).after(wall) > wall
+
+
+@pytest.mark.parametrize("minute", [0, 10, 29, 30, 31, 59])
+def test_the_next_slot_lies_ahead_in_the_second_of_two_hours_too(minute):
+    wall = datetime(2026, 10, 25, 2, minute, fold=1, tzinfo=BERLIN).timestamp()
+
+    assert slots(Cron("30 2 * * *", zone="Europe/Berlin"), wall, 1) == ["10-26 02:30 CET"]
+    assert slots(Cron("15 0-23 * * *", zone="Europe/Berlin"), wall, 1) == ["10-25 03:15 CET"]
+
+
+def test_slots_that_were_passed_over_are_counted():
+    cron, slot = Cron("*/10 * * * *", zone="UTC"), at(2026, 1, 1, 6, zone=UTC)
+
+    assert look(cron, slot, None, slot + 3601, 0.0) == (slot + 4200, slot + 3600, True, 6)
+    assert look(cron, slot, None, slot - 1, 0.0) == (slot, None, False, 0)
+
+
+def test_a_clock_that_was_wrong_by_hours_makes_nothing_due():
+    cron, slot = Cron("0 3 * * *", zone="UTC"), at(1970, 1, 1, 3, zone=UTC)
+    noon = at(2026, 1, 1, 12, zone=UTC)
+
+    assert look(cron, slot, None, noon, noon - slot) == (noon + 15 * 3600, None, False, 0)
+
+
+def test_a_clock_that_is_set_back_by_minutes_gives_the_slots_in_between_again():
+    cron, slot = Cron("0 * * * *", zone="UTC"), at(2026, 1, 1, 6, zone=UTC)
+
+    assert look(cron, slot + 3600, slot, slot - 500, -600.0) == (slot, None, False, 0)
+    assert look(cron, slot + 3600, slot, slot - 0.5, -0.7) == (slot + 3600, slot, False, 0)
 
 
 def test_the_largest_gap_is_found():

@@ -133,3 +133,16 @@ def test_after_stop_nothing_rings(loop, timers):
     pass_time(loop, 5)
 
     assert bell.rung == []
+
+
+def test_an_alarm_that_is_due_again_at_once_holds_up_neither_the_loop_nor_the_other_alarms(loop, timers):
+    other = Bell()
+    restless = Bell(lambda now: timers.add(now - 1, restless))
+    timers.add(0.1, restless)
+    timers.add(0.1, other)
+
+    loop.call_at(0.1, lambda: loop.call_soon(timers.stop))
+    loop.run_until_complete(asyncio.sleep(1))
+
+    assert len(other.rung) == 1
+    assert 1 <= len(restless.rung) < 10

@@ -4,16 +4,18 @@ A fixed-rate schedule lies on a grid, ``start + k · interval``: what a poll tak
 drifts, and a process that slept through some points goes on at the next one instead of catching up in a burst.
 
 A cron schedule follows the wall clock in an IANA time zone, through `cronsim`: jobs at a fixed time that fall into the
-gap of a DST change run right after it, and those in the repeated hour run once, as Debian's cron does. It is asked
-again whenever the wall clock may have moved, and never gives the same slot twice.
+gap of a DST change run right after it, and those in the repeated hour run once, as Debian's cron does. Whoever waits looks at
+the wall clock again and again, since it may be set meanwhile; no slot comes due twice, unless the clock was set back.
 
 Pure: `now` is handed in, seconds, monotonic for the grid and epoch for cron.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
+from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,6 +28,16 @@ CLOCK_SET_BACK = 300.0
 
 ntpd slews by at most 128 ms and steps beyond (ntpd(8), `-x`); chrony slews faster, but minutes are nobody's slew.
 """
+
+CLOCK_SET_FORWARD = 3 * 3600.0
+"""A wall clock that goes forward by more than this (seconds) was wrong before: what it passes over is not polled. Within it, one
+poll is made at once. cron(8) of Debian draws the line there, too."""
+
+_SET = 1.0
+"""Seconds by which a clock that is slewed between two looks does not move."""
+
+_MOST_COUNTED = 10_000
+"""Slots passed over that are counted: a week of minutes."""
 
 
 class Due(NamedTuple):
@@ -47,6 +59,16 @@ def next_on_grid(last: float, interval: float, now: float) -> Due:
 def spread_offset(name: str, spread: float) -> float:
     """Where within `spread` seconds a handler's first poll falls: the same for a name, at every start."""
     return zlib.crc32(name.encode()) / 2**32 * spread
+
+
+class Look(NamedTuple):
+    """What a look at the wall clock found: the `slot` to wait for and the `last` one that came due, both epoch seconds; whether the
+    one that was waited for is `due`, and how many after it were `missed`."""
+
+    slot: float
+    last: float | None
+    due: bool
+    missed: int
 
 
 class Cron(Value):
@@ -74,13 +96,14 @@ class Cron(Value):
                 f"schedule is {expression!r}; write five fields: minute hour day-of-month month day-of-week, '0 */2 * * *'"
             )
         self._hold(expression=" ".join(expression.split()).upper(), zone=zone, at_start=at_start)
-        if _next_slot(self.expression, datetime(2024, 1, 1, tzinfo=zone_of(zone))) is None:
+        if next(_slots(self.expression, datetime(2024, 1, 1, tzinfo=zone_of(zone))), None) is None:
             raise InvalidValue(f"schedule {expression!r} never comes due")
 
     def after(self, wall: float) -> float:
         """The first slot after `wall`, both in epoch seconds; infinity when there is none."""
-        slot = _next_slot(self.expression, datetime.fromtimestamp(wall, zone_of(self.zone)))
-        return math.inf if slot is None else slot.timestamp()
+        # A job at a fixed time is looked for in local time: in the hour that autumn repeats, the first answers lie in the past.
+        slots = _slots(self.expression, datetime.fromtimestamp(wall, zone_of(self.zone)))
+        return next((at for at in map(datetime.timestamp, slots) if at > wall), math.inf)
 
     def next(self, last: float | None, wall: float) -> float:
         """The slot to wait for at `wall`, when `last` was the latest slot polled. Never that slot again, unless the clock was set back."""
@@ -92,19 +115,39 @@ class Cron(Value):
         """The longest time in seconds between two slots, over the next hundred or the next four years."""
         at = datetime(2024, 1, 1, tzinfo=zone_of(self.zone))
         end, largest = at + timedelta(days=4 * 366), 0.0
-        for _ in range(100):
-            slot = _next_slot(self.expression, at)
-            if slot is None or slot > end:
+        for slot in itertools.islice(_slots(self.expression, at), 100):
+            if slot > end:
                 break
             largest, at = max(largest, slot.timestamp() - at.timestamp()), slot
         return largest
 
 
-def _next_slot(expression: str, after: datetime) -> datetime | None:
+def look(cron: Cron, slot: float, last: float | None, wall: float, step: float) -> Look:
+    """What the wall clock says of `slot`, which is waited for.
+
+    Args:
+        cron: the schedule.
+        slot: epoch seconds.
+        last: the latest slot that came due, epoch seconds; None for none.
+        wall: what the clock says, epoch seconds.
+        step: seconds by which it was set since it was looked at last, beside the time that passed.
+    """
+    if step > CLOCK_SET_FORWARD or step < -CLOCK_SET_BACK:
+        return Look(cron.after(wall), None, due=False, missed=0)
+    if wall < slot:
+        return Look(cron.next(last, wall) if abs(step) > _SET else slot, last, due=False, missed=0)
+    missed, latest, following = 0, slot, cron.after(slot)
+    while following <= wall and missed < _MOST_COUNTED:
+        missed, latest, following = missed + 1, following, cron.after(following)
+    return Look(following if following > wall else cron.after(wall), latest, due=True, missed=missed)
+
+
+def _slots(expression: str, after: datetime) -> Iterator[datetime]:
+    """The slots from a point in time on, in order, but for those right after the hour that autumn repeats."""
     from cronsim import CronSim, CronSimError  # only apps with a cron schedule pay for it
 
     try:
-        return next(CronSim(expression, after), None)
+        return CronSim(expression, after)
     except CronSimError as error:
         raise InvalidValue(f"schedule is {expression!r}: {error}; write five fields such as '0 */2 * * *'") from error
 

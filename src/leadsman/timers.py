@@ -98,8 +98,9 @@ class Timers:
     def _wake(self) -> None:
         self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop
         reached = math.floor((self._loop.time() - self.origin) / FINE + _EPSILON)
-        heap, slots = self._heap, self._slots
-        while heap and heap[0] <= reached:
+        heap, slots, before = self._heap, self._slots, -math.inf
+        while heap and before < heap[0] <= reached:  # one that is set back to the past waits until the loop has turned
+            before = heap[0]
             for alarm in slots.pop(heappop(heap)):
                 self._ring(alarm)
         while heap and not slots[heap[0]]:  # all its alarms were taken back
