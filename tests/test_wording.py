@@ -29,3 +29,11 @@ def test_secrets_and_control_characters_are_not_shown(text, shown):
 def test_an_error_without_words_is_named():
     assert told(TimeoutError()) == "TimeoutError"
     assert told(OSError("gone")) == "gone"
+
+
+def test_an_error_whose_text_breaks_is_named_with_what_broke():
+    class Rude(OSError):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    assert told(Rude()) == "its text cannot be read: ZeroDivisionError"

@@ -21,9 +21,17 @@ def clean(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+def text_of(error: BaseException) -> str:
+    """The message of an error, empty where it has none. It is made by somebody's code, which may break, too."""
+    try:
+        return clean(str(error))
+    except Exception as fault:
+        return f"its text cannot be read: {type(fault).__name__}"
+
+
 def told(error: BaseException) -> str:
     """An error in words: its message, or its type where it has none."""
-    return clean(str(error)) or type(error).__name__
+    return text_of(error) or type(error).__name__
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -5,12 +5,12 @@ carries in a mapping ``retry_properties``. They are looked up when they are aske
 nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from leadsman.durations import Duration, seconds
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
-from leadsman.wording import clean
+from leadsman.wording import clean, text_of
 
 Property = str | int | float | bool | tuple[str, ...]
 
@@ -59,6 +59,28 @@ class RetryRequested(LeadsmanError):
 
 SHORTEST_REQUEST = 0.1
 """Seconds; a handler that asks for a retry at once, again and again, must not take the whole processor."""
+
+
+def sifted(error: Exception) -> Exception:
+    """What a group of errors amounts to where requests are among them, as a task group makes one; any other error as it is.
+
+    A group of nothing but requests is the one with the longest delay. Beside real failures the requests are left out: the
+    device failed, and what failed decides.
+    """
+    if not isinstance(error, ExceptionGroup):
+        return error
+    requests, others = error.split(RetryRequested)
+    if requests is None:
+        return error
+    return max(_leaves(requests), key=lambda request: request.delay or 0.0) if others is None else others
+
+
+def _leaves(group: ExceptionGroup[RetryRequested]) -> Iterator[RetryRequested]:
+    for each in group.exceptions:
+        if isinstance(each, ExceptionGroup):
+            yield from _leaves(each)
+        else:
+            yield each
 
 
 _PLAIN = (str, int, float, tuple)
@@ -131,7 +153,7 @@ def _status(error: Exception) -> object:
 _READ: Mapping[str, Callable[[Exception], object]] = {
     "error-type": lambda error: qualified(type(error)),
     "error-bases": _bases,
-    "error-message": lambda error: clean(str(error)),
+    "error-message": text_of,
     "errno": lambda error: getattr(error, "errno", None),
     "status-code": _status,
 }
