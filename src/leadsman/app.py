@@ -385,6 +385,7 @@ class App(Registrar):
         try:
             return await serve(self._plan(), connect or self._real_connect(), self._stopping)
         finally:
+            self._stopping.set()  # also where whoever serves was cancelled: what still runs must know
             self._stopping = None
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":

@@ -24,8 +24,9 @@ from leadsman.outlet import Mail, Outlet
 from leadsman.poll import Poller
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution
-from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.resilience.failure import Property, RetryRequested, sifted
 from leadsman.resilience.terms import Rules
+from leadsman.tasks import forget_cancellations
 from leadsman.wording import clean, told
 
 if TYPE_CHECKING:
@@ -102,8 +103,12 @@ class Line:
                 result = await self._plain(**self._arguments)
             else:
                 result = await bound(command.handler, command.needs, self._arguments)()
-        except RetryRequested as asked:  # a command is made once; whoever sent it may send it again
-            raise DeviceUnavailable(f"the device wants to be asked again: {asked}") from asked
+        except (RetryRequested, ExceptionGroup) as error:
+            asked = sifted(error)
+            if not isinstance(asked, RetryRequested):
+                raise
+            # A command is made once; whoever sent it may send it again.
+            raise DeviceUnavailable(f"the device wants to be asked again: {asked}") from error
         return None if result is None else fields_of(result)
 
     def facts(self) -> Mapping[str, Property]:
@@ -113,6 +118,9 @@ class Line:
     def abandoned(self, error: Abandoned) -> None:
         """The call under way would not end: answer for it now. The next one begins once it has."""
         self._settle(None, error)
+
+    def isolated(self) -> None:
+        """Commands have no circuit."""
 
     def _settle(self, result: Any, error: BaseException | None) -> None:
         made, self._made_for = self._made_for, None
@@ -132,6 +140,12 @@ class Line:
             self._made_for = self.waiting.popleft()
             self._settle(None, DeviceUnavailable("the app stopped; the command was not made"))
 
+    def _ends(self, error: BaseException) -> bool:
+        """Whether `error` came because the app ends, and not out of the handler by itself."""
+        if isinstance(error, asyncio.CancelledError):
+            return self._dispatcher.mail.world.stopping.is_set()
+        return isinstance(error, GeneratorExit) and not self._dispatcher.loop.is_running()
+
     def begin(self, command: _Waiting) -> None:
         """Make a command, and then what has come to wait behind it."""
         self.task = asyncio.get_running_loop().create_task(self._run(command))
@@ -148,14 +162,10 @@ class Line:
                 try:
                     self.execution.admit()
                     result = await self.execution.run()
-                except asyncio.CancelledError as cancelled:
-                    task = asyncio.current_task()
-                    if task is None or task.cancelling():
-                        raise
-                    error = cancelled
-                except GeneratorExit:
-                    raise
                 except BaseException as raised:  # a handler does not end the process
+                    if self._ends(raised):
+                        raise
+                    forget_cancellations()
                     error = raised
                 self._settle(result, error)
                 following = self.waiting.popleft() if self.waiting else None
@@ -176,6 +186,7 @@ class Dispatcher:
         self._lanes = lanes
         self._outlets: dict[str, Outlet] = {}
         self._retained: set[str] = set()
+        self.loop = asyncio.get_running_loop()
 
     def add(self, command: Command) -> Line:
         """Listen to a command."""

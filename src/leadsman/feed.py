@@ -19,16 +19,20 @@ from leadsman.reading import fields_of
 from leadsman.resilience.execution import GRACE, Execution
 from leadsman.resilience.failure import Property
 from leadsman.source import Source
+from leadsman.tasks import Outcome, begin, end
 
 _AT_A_STRETCH = 50
 """Readings taken before the loop may turn: a generator with a full buffer starves nobody."""
+
+_SILENCE, _ISOLATED = "it was silent", "its circuit was isolated"
+"""Why a run was cancelled."""
 
 
 class Feed:
     """One source. An alarm in the heap: it rings when the source may have fallen silent."""
 
     __slots__ = (
-        "_mail", "_run", "_silent", "_slot", "_started", "execution", "failures", "heard_at", "outlet", "restarts", "source",
+        "_cancelled", "_mail", "_run", "_slot", "_started", "_stubborn", "execution", "failures", "heard_at", "outlet", "restarts", "source",
     )  # fmt: skip
 
     def __init__(self, source: Source, mail: Mail, lanes: Lanes) -> None:
@@ -49,8 +53,9 @@ class Feed:
         self.heard_at = -math.inf
         """When the last reading came, monotonic seconds."""
         self._mail = mail
-        self._run: asyncio.Task[Any] | None = None
-        self._silent = 0
+        self._run: asyncio.Task[Outcome[Any]] | None = None
+        self._cancelled = ""
+        self._stubborn = False
         self._slot = 0
         self._started = 0.0
 
@@ -61,45 +66,42 @@ class Feed:
     def abandoned(self, error: Abandoned) -> None:
         """A source has no timeout that could abandon it."""
 
+    def isolated(self) -> None:
+        """Somebody works at the device: end the run."""
+        if self._run is not None and not self._cancelled:
+            self._mail.world.timers.remove(self._slot, self)
+            self._cancel(_ISOLATED)
+
     async def run(self) -> None:
         """Run the generator until cancelled."""
         world, name = self._mail.world, self.source.name
         while True:
             if self.execution.admit():
-                try:
-                    await self._once()
-                except asyncio.CancelledError as error:
-                    task = asyncio.current_task()
-                    if task is None or task.cancelling():
-                        raise
-                    self._failed(error)  # it came out of the generator by itself
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # a handler does not end the process
+                error = await self._once()
+                if error is not None and self._cancelled != _ISOLATED:
                     self._failed(error)
+                    error.__traceback__ = None  # told by now; it holds the frames until the next run has ended
             else:
                 self.failures += 1
                 world.events.emit(PollSkipped(name, world.clock.monotonic(), world.clock.wall()))
             await world.timers.sleep(self.execution.wait(max(1, self.failures)))
             self.restarts += 1
 
-    async def _once(self) -> None:
+    async def _once(self) -> BaseException | None:
         timers, silence = self._mail.world.timers, self.source.silence
-        self._run = asyncio.current_task()
-        self._silent = 0
-        self._started = self._mail.world.clock.monotonic()
+        self._cancelled, self._stubborn = "", False
+        self._run = begin(self.execution.run)
         if silence is not None:
-            self._slot = timers.add(self._started + silence, self)
+            self._slot = timers.add(self._mail.world.clock.monotonic() + silence, self)
         try:
-            await self.execution.run()
+            return (await end(self._run)).error
         finally:
             self._run = None
             timers.remove(self._slot, self)
 
     async def _readings(self) -> None:
         """Take readings until the generator has no more; to end after some of them is no failure."""
-        task = asyncio.current_task()
-        assert task is not None  # feeds run in tasks
+        self._started = self._mail.world.clock.monotonic()
         readings = bound(self.source.handler, self.source.needs)()
         taken = 0
         try:
@@ -109,13 +111,12 @@ class Feed:
                 if taken % _AT_A_STRETCH == 0:
                     await asyncio.sleep(0)
         except (asyncio.CancelledError, Exception) as error:
-            if self._silent and task.uncancel() == 0:  # also where clean-up made another error of the cancellation
+            if self._fell_silent():  # also where clean-up made another error of the cancellation
                 raise self._silence() from error
             raise
         finally:
             await readings.aclose()
-        if self._silent:  # it took the cancellation for its end
-            task.uncancel()
+        if self._fell_silent():  # it took the cancellation for its end
             raise self._silence()
         if not taken:
             raise DeviceUnavailable("the source ended without a reading; it is started again")
@@ -145,25 +146,33 @@ class Feed:
         clock = self._mail.world.clock
         self._mail.world.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
 
+    def _fell_silent(self) -> bool:
+        return self._cancelled == _SILENCE and not self._mail.world.stopping.is_set()
+
     def _silence(self) -> DeviceTimeout:
         return DeviceTimeout(f"silent for {human(self.source.silence or 0.0)}")
 
+    def _cancel(self, reason: str) -> None:
+        timers, run = self._mail.world.timers, self._run
+        assert run is not None  # seen by whoever asks
+        self._cancelled = reason
+        run.cancel()
+        self._slot = timers.add(self._mail.world.clock.monotonic() + GRACE, self)
+
     def ring(self, now: float) -> None:
         """Look whether the source is silent: then its run is cancelled; if it lives on, that is told once."""
-        silence, run = self.source.silence, self._run
-        if run is None or silence is None:
+        silence = self.source.silence
+        if self._run is None or self._stubborn:
             return
-        if self._silent:
-            if self._silent == 1:
-                self._silent = 2
-                error = Abandoned(f"still running {human(GRACE)} after it was cancelled for its silence")
-                wall = self._mail.world.clock.wall()
-                self._mail.world.events.emit(PollFailed(self.source.name, now, wall, error, 1))
-            return
-        due = max(self.heard_at, self._started) + silence
-        if due > now + 0.001:
-            self._slot = self._mail.world.timers.add(due, self)
-            return
-        self._silent = 1
-        run.cancel()
-        self._slot = self._mail.world.timers.add(now + GRACE, self)
+        if self._cancelled:
+            self._stubborn = True
+            error = Abandoned(f"still running {human(GRACE)} after it was cancelled: {self._cancelled}")
+            wall = self._mail.world.clock.wall()
+            self._mail.world.events.emit(PollFailed(self.source.name, now, wall, error, 1))
+        elif silence is not None:
+            # A source that asked to be left alone is silent from its next call on.
+            due = max(self.heard_at, self._started, self.execution.resumes_at) + silence
+            if due > now + 0.001:
+                self._slot = self._mail.world.timers.add(due, self)
+            else:
+                self._cancel(_SILENCE)

@@ -23,7 +23,8 @@ from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.terms import Snapshot
-from leadsman.schedule import next_on_grid, spread_offset
+from leadsman.schedule import look, next_on_grid, spread_offset
+from leadsman.tasks import forget_cancellations
 from leadsman.telemetry import Fallback, Telemetry
 
 CLOCK_CHECK = 30.0
@@ -49,8 +50,8 @@ class Poll:
         "asked_at",
         "due",
         "execution",
-        "held",
         "last_slot",
+        "lead",
         "outlet",
         "task",
         "telemetry",
@@ -62,11 +63,11 @@ class Poll:
         self.due = math.inf
         """When the next poll is due: monotonic seconds, or epoch seconds for cron."""
         self.last_slot: float | None = None
-        """The cron slot polled last, epoch seconds."""
+        """The latest cron slot that came due, epoch seconds."""
+        self.lead = 0.0
+        """By how much the wall clock was ahead of the monotonic one when cron looked at it last, seconds."""
         self.asked_at = -math.inf
         """When somebody last asked for a poll, monotonic seconds."""
-        self.held = False
-        """Whether it keeps still until it is released."""
         self.task: asyncio.Task[None] | None = None
         self._poller = poller
         self._plain: PlainCall | None = None
@@ -84,6 +85,15 @@ class Poll:
             owner=self,
             ties=poller.lanes.ties(telemetry.rules.breaker, telemetry.needs),
         )
+
+    @property
+    def held(self) -> bool:
+        """Whether it keeps still until it is released."""
+        return self.execution.held
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self.execution.held = held
 
     @property
     def busy(self) -> bool:
@@ -108,14 +118,10 @@ class Poll:
                 raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
             now, wall = world.clock.monotonic(), world.clock.wall()
             self._poller.succeeded(self, ReadingTaken(self.telemetry.name, now, wall, now - started), result)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            await self._failed(error)  # it came out of the handler by itself
-        except GeneratorExit:
-            raise  # the loop is gone
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a handler does not end the process
+            if self._poller.ends(error):
+                raise
+            forget_cancellations()
             await self._failed(error)
             error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
         finally:
@@ -124,7 +130,9 @@ class Poll:
     async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
-        if isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
+        if self.execution.gave_up == "isolated":
+            self._poller.ended(self, DeviceUnavailable("somebody isolated the circuit; close it to go on"))
+        elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._poller.deferred(self, error)
         else:
             self._poller.failed(self, error)
@@ -139,8 +147,7 @@ class Poll:
             if result is not None and not self.telemetry.job:
                 self.outlet.tell(*fields_of(result), clock.monotonic(), clock.wall())
         except BaseException as fault:  # as the handler itself, it does not end the process
-            task = asyncio.current_task()
-            if isinstance(fault, GeneratorExit) or (task is not None and task.cancelling()):
+            if self._poller.ends(fault):
                 raise
             where = f"on_failure of {name}"
             self._poller.mail.world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
@@ -158,6 +165,9 @@ class Poll:
     def abandoned(self, error: Abandoned) -> None:
         """Tell a call that would not end."""
         self._poller.failed(self, error)
+
+    def isolated(self) -> None:
+        """Between two polls nothing goes on, and retries look for themselves."""
 
 
 class Poller:
@@ -178,6 +188,12 @@ class Poller:
         self._loop = asyncio.get_running_loop()
         self._asked: dict[str, list[Answer]] = {}
         self._taken: list[tuple[Poll, ReadingTaken, Any]] = []
+
+    def ends(self, error: BaseException) -> bool:
+        """Whether `error` came because the app ends, and not out of a handler by itself."""
+        if isinstance(error, asyncio.CancelledError):
+            return self.world.stopping.is_set()
+        return isinstance(error, GeneratorExit) and not self._loop.is_running()
 
     def add(self, telemetry: Telemetry) -> Poll:
         """Make a handler ready to be polled."""
@@ -262,7 +278,7 @@ class Poller:
 
     def on_due(self, poll: Poll, now: float) -> None:
         """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
-        if not self._advance(poll, now) or poll.held:
+        if not self._advance(poll, now) or poll.execution.held:
             return
         if poll.busy:
             self._missed(poll, now, 1)
@@ -301,10 +317,14 @@ class Poller:
         for answer in self._asked.pop(event.entity):
             answer(fields)
 
+    def ended(self, poll: Poll, error: BaseException) -> None:
+        """Answer whoever asked for a poll that gave no reading."""
+        for answer in self._asked.pop(poll.telemetry.name, ()):
+            answer(error)
+
     def deferred(self, poll: Poll, request: RetryRequested) -> None:
         """Tell a poll that ended with the wish to be asked later. It is no failure."""
-        for answer in self._asked.pop(poll.telemetry.name, ()):
-            answer(DeviceUnavailable(f"the device wants to be asked again: {request}"))
+        self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
         clock = self.world.clock
         rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
         event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
@@ -312,8 +332,7 @@ class Poller:
 
     def failed(self, poll: Poll, error: BaseException) -> None:
         """Tell a poll that failed for good."""
-        for answer in self._asked.pop(poll.telemetry.name, ()):
-            answer(error)
+        self.ended(poll, error)
         clock = self.world.clock
         attempts = poll.execution.attempts
         name, now, wall = poll.telemetry.name, clock.monotonic(), clock.wall()
@@ -353,16 +372,17 @@ class Poller:
         cron, now = poll.telemetry.cron, self.world.timers.origin
         assert cron is not None  # asked by `start`
         wall = self.world.clock.wall()
-        poll.due = wall if at_start else cron.after(wall)
+        poll.due, poll.lead = wall if at_start else cron.after(wall), wall - self.world.clock.monotonic()
         self.world.timers.add(now if at_start else now + min(poll.due - wall, CLOCK_CHECK), poll)
 
     def _advance_cron(self, poll: Poll, now: float) -> bool:
         cron, wall = poll.telemetry.cron, self.world.clock.wall()
         assert cron is not None  # asked by `_advance`
-        due = wall >= poll.due
-        if due:
-            poll.last_slot = poll.due
-        poll.due = cron.next(poll.last_slot, wall)  # looked up each time: the clock may have been set meanwhile
+        lead = wall - now
+        poll.due, poll.last_slot, due, missed = look(cron, poll.due, poll.last_slot, wall, lead - poll.lead)
+        poll.lead = lead
+        if missed:
+            self._missed(poll, now, missed)
         self.world.timers.add(now + min(poll.due - wall, CLOCK_CHECK), poll)
         return due
 

@@ -27,6 +27,7 @@ from leadsman.poll import Poller
 from leadsman.reports import Log, Outages
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.terms import Overlay, Snapshot, World
+from leadsman.tasks import outcome_of
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
 from leadsman.wording import told
@@ -100,7 +101,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
     timers = Timers(loop, clock, events)
-    world = World(timers, clock, events, plan.overlay)
+    world = World(timers, clock, events, plan.overlay, stopping)
     if plan.catalogue is not None:
         from leadsman.resilience.catalogue import CATALOGUE
 
@@ -347,20 +348,22 @@ class _Lifespan:
         attempt = 0
         while True:
             attempt += 1
-            try:
-                async with make():
-                    self._entered.set()
-                    await self._leave.wait()
+            error = (await outcome_of(functools.partial(self._once, make))).error
+            if error is None:
                 return
-            except ConfigurationError:
-                raise
-            except Exception as error:
-                if self._entered.is_set():
-                    raise
-                clock = self._world.clock
-                where = "entering the lifespan; it is tried again"
-                self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            if self._entered.is_set() or not isinstance(error, Exception | asyncio.CancelledError | GeneratorExit):
+                raise error
+            if isinstance(error, ConfigurationError):
+                raise error
+            clock = self._world.clock
+            where = "entering the lifespan; it is tried again"
+            self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
             await self._world.timers.sleep(REOPENING.delay(attempt))
+
+    async def _once(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+        async with make():
+            self._entered.set()
+            await self._leave.wait()
 
 
 async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: World) -> None:
@@ -368,9 +371,8 @@ async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: World) -> 
     deaths, clock = 0, world.clock
     while True:
         began = clock.monotonic()
-        try:
-            await run()
-        except Exception as error:
+        error = (await outcome_of(run)).error
+        if error is not None:
             deaths = deaths + 1 if clock.monotonic() - began < RESTARTING.max_delay else 1
             world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
         await world.timers.sleep(RESTARTING.delay(max(1, deaths)))

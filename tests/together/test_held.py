@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leadsman import App, CircuitBreaker
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, ExponentialBackoff
 from leadsman.errors import Stopped
 from leadsman.testing import Scripted, fail
 
@@ -101,6 +101,94 @@ def test_an_isolated_device_is_left_alone_until_its_circuit_is_closed(harness):
 
     assert len(sensor.calls) >= 4
     assert app.statuses("d")[-1] == "ok"
+
+
+def test_retries_under_way_end_when_a_device_is_isolated(harness):
+    sensor = Scripted(fail(99))
+    app = harness(app_with(sensor, interval="25m", retry=UNTIL_NEXT_POLL, on_failure="hold"))
+    app.run(20)
+    calls = len(sensor.calls)
+
+    answered(app, "app/d/circuit/set", b"isolate")
+    app.run("1h")
+
+    assert len(sensor.calls) == calls
+    assert app.status()["devices"]["d"]["circuit"] == "isolated"
+    assert answered(app, "app/d/circuit/set", b"close")["status"] == "ok"
+    assert answered(app, "app/d/release/set")["error"] == "PayloadError: d is not held"
+
+
+def test_a_call_under_way_when_its_device_is_isolated_is_the_last_one(harness):
+    app, calls = App("app"), []
+
+    @app.telemetry("d", interval="25m", retry=3)
+    async def read():
+        calls.append(1)
+        await asyncio.sleep(10)
+        raise OSError("away")
+
+    running = harness(app)
+    running.run(5)
+    answered(running, "app/d/circuit/set", b"isolate")
+    running.run("20m")
+
+    assert calls == [1]
+    assert app.trace("d")[-1].reason == "isolated"
+
+
+def test_whoever_asked_for_a_poll_is_answered_when_isolating_ends_it(harness):
+    sensor = Scripted(READING, fail(99))
+    app = harness(app_with(sensor, interval="25m", retry=UNTIL_NEXT_POLL))
+    app.run(5)
+    app.broker.send("app/d/get", b"", response_topic="app/polled")
+    app.run(20)
+
+    answered(app, "app/d/circuit/set", b"isolate")
+    app.run("2m")
+
+    assert "isolated the circuit" in app.broker.messages("app/polled")[-1].json["error"]
+
+
+def test_the_run_of_a_source_ends_when_it_is_isolated_and_it_runs_again_when_its_circuit_is_closed(harness):
+    app, ends = App("app"), []
+
+    async def heard():
+        try:
+            while True:
+                yield READING
+                await asyncio.sleep(10)
+        finally:
+            ends.append(1)
+
+    app.add_source("s", heard)
+    running = harness(app)
+    running.run(60)
+    answered(running, "app/s/circuit/set", b"isolate")
+    readings = len(running.states("s"))
+    running.run("1h")
+
+    assert (len(running.states("s")), ends) == (readings, [1])
+    assert running.errors("s") == []
+    assert running.statuses("s")[-1] == "circuit_open"
+
+    answered(running, "app/s/circuit/set", b"close")
+    running.run("2m")
+
+    assert len(running.states("s")) > readings
+    assert running.statuses("s")[-1] == "ok"
+
+
+def test_closing_a_circuit_while_a_retry_is_waited_for_begins_the_waits_again_and_keeps_the_outage(harness):
+    sensor = Scripted(fail(99, OSError("away")))
+    app = harness(app_with(sensor, interval="25m", retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff(jitter=0)))
+    app.run(20)
+
+    answered(app, "app/d/circuit/set", b"close")
+    app.run("2m")
+
+    assert [round(call) for call in sensor.calls[:7]] == [0, 2, 6, 14, 30, 32, 36]
+    assert {error["type"] for error in app.errors("d")} == {"OSError"}
+    assert len({row.outage_id for row in app.app.trace("d") if row.attempt}) == 1
 
 
 def test_a_disabled_circuit_never_opens(harness):

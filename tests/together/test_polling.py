@@ -374,6 +374,49 @@ def test_cron_does_not_poll_a_slot_twice_when_the_clock_slews_back(harness):
     assert len(sensor.calls) in (59, 60)
 
 
+def test_a_cron_time_in_the_doubled_hour_hangs_nothing(harness):
+    start = datetime(2026, 10, 25, 1, 45, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
+    nightly, other = Scripted(READING), Scripted(READING)
+    app = app_with(nightly, schedule=Cron("30 2 * * *", zone="Europe/Berlin"))
+    app.add_telemetry("other", other, interval="1m")
+
+    harness(app, wall=start).run("2d")
+
+    assert [round(call) for call in nightly.calls] == [45 * 60, 45 * 60 + 25 * 3600]
+    assert len(other.calls) == 2 * 1440 + 1
+
+
+def test_cron_polls_nothing_because_a_machine_without_a_clock_learns_the_time(harness):
+    sensor = Scripted(READING)
+    app = harness(app_with(sensor, schedule=Cron("0 3 * * *", zone="UTC")), wall=0.0)
+    app.at(60, lambda: app.loop.step_wall(START + 12 * 3600))
+
+    app.run("16h")
+
+    assert [round(call) for call in sensor.calls] == [15 * 3600]
+
+
+def test_cron_polls_a_slot_again_that_comes_again_after_the_clock_was_set_back(harness):
+    sensor = Scripted(READING)
+    app = harness(app_with(sensor, schedule=Cron("0 * * * *", zone="UTC")))
+    app.at(3700, lambda: app.loop.step_wall(-600))
+
+    app.run(4300)
+
+    assert sensor.calls == [3600, 4200]
+
+
+def test_cron_slots_that_the_process_slept_through_are_counted_as_missed(harness):
+    sensor = Scripted(READING)
+    app = harness(app_with(sensor, schedule=Cron("*/10 * * * *", zone="UTC")))
+    app.at(601, lambda: app.loop.block(3600))
+
+    app.run("2h")
+
+    assert app.status()["devices"]["d"]["missed_polls"] == 5
+    assert [round(call, -1) for call in sensor.calls] == [600, 4200, 4800, 5400, 6000, 6600, 7200]
+
+
 def test_cron_polls_at_the_start_only_if_asked(harness):
     asked, unasked = Scripted(READING), Scripted(READING)
     app = app_with(asked, schedule=Cron("0 12 * * *", zone="UTC", at_start=True))

@@ -125,6 +125,55 @@ def test_a_device_sees_how_often_it_was_asked_again(harness):
     assert seen == [0, 1, 2, 3, 3, 0]
 
 
+@pytest.mark.parametrize("words", [{"budget": "30m"}, {"within": "30m"}, {"retry": 3, "budget": "30m"}])
+def test_a_request_that_is_refused_still_keeps_the_polls_away(harness, words):
+    sensor = Scripted(asked(99, "1h", "429"))
+    app = harness(app_with(sensor, interval="1m", **words))
+
+    app.run("1h")
+
+    assert sensor.calls == [0, 3600]
+
+
+def test_give_up_after_five_gives_up_though_each_request_defers_the_polls(harness):
+    seen, app = [], App("app")
+
+    @app.telemetry("d", interval="10s")
+    async def read(context: Context):
+        seen.append(context.attempts)
+        if context.attempts > 5:
+            raise RuntimeError("give up")
+        raise RetryRequested(60)
+
+    running = harness(app)
+    running.run("365s")
+
+    assert seen == [0, 1, 2, 3, 4, 5, 6]
+    assert running.errors("d")[0]["message"] == "give up"
+
+
+def test_a_group_of_requests_is_a_request_with_the_longest_delay(harness):
+    group = ExceptionGroup("two", [RetryRequested("30s"), ExceptionGroup("in", [RetryRequested("50s", "busy")])])
+    sensor = Scripted(fail(1, group), READING)
+    app = harness(app_with(sensor))
+
+    app.run("10m")
+
+    assert gaps(sensor.calls) == [50]
+    assert app.errors("d") == []
+
+
+def test_beside_failures_the_requests_of_a_group_are_left_out(harness):
+    group = ExceptionGroup("two", [RetryRequested("30m"), OSError("away")])
+    sensor = Scripted(fail(99, group))
+    app = harness(app_with(sensor, retry=1, backoff=STEADY))
+
+    app.run("10m")
+
+    assert gaps(sensor.calls) == [2]
+    assert app.errors("d")[0]["message"] == "two (1 sub-exception)"
+
+
 def test_a_command_is_made_once_even_when_its_handler_asks_for_more(harness):
     calls = []
     app = App("app")

@@ -295,3 +295,25 @@ def test_devices_that_fail_together_do_not_retry_together(harness):
     retries = sorted(sensor.calls[1] for sensor in sensors)
     assert max(sum(start <= retry < start + 0.1 for retry in retries) for start in retries) <= 8
     assert retries[-1] - retries[0] > 0.4
+
+
+def test_a_later_failure_does_not_name_the_first_one_as_its_context(harness):
+    app = app_with(Scripted(OSError("first"), TimeoutError("second"), READING), retry=3)
+
+    harness(app).run("1m")
+
+    assert "second" in app.trace("d")[1].traceback
+    assert "first" not in app.trace("d")[1].traceback
+
+
+def test_an_error_whose_text_breaks_is_told_as_any_other(harness):
+    class Rude(OSError):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    app = harness(app_with(Scripted(fail(99, Rude())), interval=10, stale_after="1d"))
+
+    app.run("1m")
+
+    assert app.statuses("d") == ["starting", "error"]
+    assert app.errors("d")[0]["message"] == "its text cannot be read: ZeroDivisionError"

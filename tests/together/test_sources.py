@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from leadsman import App, Buffer, CircuitBreaker, FixedBackoff, OnChange
+from leadsman import App, Buffer, CircuitBreaker, FixedBackoff, OnChange, RetryRequested
 from leadsman.errors import InvalidType, InvalidValue
 
 
@@ -145,6 +145,38 @@ def alarms(running):
 
     heaps = [each for each in gc.get_objects() if isinstance(each, Timers) and each._loop is running.loop]
     return sum(len(slot) for heap in heaps for slot in heap._slots.values())
+
+
+def test_a_source_that_asks_to_be_left_alone_for_longer_than_its_silence_is_asked_again(harness):
+    starts = []
+
+    async def rationed():
+        starts.append(asyncio.get_running_loop().time())
+        if len(starts) == 2:
+            raise RetryRequested("10m")
+        yield {"n": len(starts)}
+
+    running = harness(app_with(rationed, backoff=FixedBackoff(5, jitter=0)))
+    running.run("20m")
+
+    assert [round(start) for start in starts[:4]] == [0, 5, 605, 610]
+    assert running.statuses("meter") == ["starting", "ok", "stale", "ok"]
+
+
+def test_a_source_is_silent_from_the_end_of_the_time_that_it_asked_for(harness):
+    starts = []
+
+    async def mute():
+        starts.append(asyncio.get_running_loop().time())
+        if len(starts) == 1:
+            raise RetryRequested("10m")
+        await asyncio.sleep(1e6)
+        yield {}
+
+    running = harness(app_with(mute, silence="1m", backoff=FixedBackoff(5, jitter=0)))
+    running.run("12m")
+
+    assert [round(start) for start in starts] == [0, 600, 665]
 
 
 def test_a_source_that_swallows_its_cancellation_is_told_once(harness):

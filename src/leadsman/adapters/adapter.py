@@ -1,7 +1,7 @@
 """What an adapter is, and how the app keeps it open."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from leadsman.durations import human
@@ -10,6 +10,7 @@ from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.terms import World
+from leadsman.tasks import Outcome, begin, end, outcome_of
 from leadsman.wording import told
 
 OPEN_TIMEOUT = 30.0
@@ -102,21 +103,24 @@ class Slot:
             DeviceUnavailable: not open yet; worth another attempt.
         """
         if not self._entered:
-            why = "it is still opening" if self._error is None else f"{type(self._error).__name__}: {self._error}"
+            why = "it is still opening" if self._error is None else f"{type(self._error).__name__}: {told(self._error)}"
             raise DeviceUnavailable(f"{self.label} is not open: {why}") from self._error
         return self._opened
 
-    async def keep(self, world: World) -> None:
-        """Open the adapter, and open it anew whenever `reopen` asks for it. Runs until cancelled; one that hangs or fails
-        holds up nobody else."""
-        await self._open(world)
+    def keep(self, world: World) -> Coroutine[Any, Any, None]:
+        """Open the adapter, from now on, and open it anew whenever `reopen` asks for it. What it returns runs until cancelled; an
+        adapter that hangs or fails holds up nobody else."""
+        return self._keep(world, begin(self._enter))
+
+    async def _keep(self, world: World, opening: asyncio.Task[Outcome[None]]) -> None:
+        await self._open(world, opening)
         while True:
             self._renewal = asyncio.Event()
             await self._renewal.wait()
             await self._shut(world)
             if self._remake:
                 await self._bounded(world, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]  # seen by `reopen`
-            await self._open(world)
+            await self._open(world, begin(self._enter))
             self.reopened += 1
             now, wall = world.clock.monotonic(), world.clock.wall()
             world.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
@@ -136,39 +140,44 @@ class Slot:
             return False
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
-                await ask()
-        except Exception:  # it is not well, whatever it says
+                return (await outcome_of(ask)).error is None  # it is not well, whatever it raises
+        except TimeoutError:
             return False
-        return True
 
     async def _shut(self, world: World) -> None:
         self._entered, self._error = False, DeviceUnavailable("it is being opened again")
         await self._bounded(world, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
 
     async def _bounded(self, world: World, where: str, step: Callable[[], Awaitable[object]]) -> None:
+        error: BaseException | None
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
-                await step()
-        except Exception as error:  # what is broken may not close; it is opened again all the same
+                error = (await outcome_of(step)).error
+        except TimeoutError as late:
+            error = late
+        if error is not None:  # what is broken may not close; it is opened again all the same
             world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, error))
 
-    async def _open(self, world: World) -> None:
+    async def _open(self, world: World, opening: asyncio.Task[Outcome[None]]) -> None:
         clock, attempt = world.clock, 0
         while True:
             attempt += 1
             try:
                 async with asyncio.timeout(OPEN_TIMEOUT):
-                    self._opened = await self.adapter.__aenter__()
-            except TimeoutError as error:
-                self._error = error if str(error) else DeviceUnavailable(f"did not open within {human(OPEN_TIMEOUT)}")
-            except (Exception, SystemExit, KeyboardInterrupt) as error:  # an adapter does not end the process either
-                self._error = error
-            else:
-                self._entered, self._error = True, None
+                    error = (await end(opening)).error
+            except TimeoutError:
+                error = DeviceUnavailable(f"did not open within {human(OPEN_TIMEOUT)}")
+            if error is None:
                 return
+            self._error = error  # whatever it is, an adapter does not end the process, nor the attempts to open it
             delay = REOPENING.delay(attempt)
-            world.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), self._error, delay))
+            world.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), error, delay))
             await world.timers.sleep(delay)
+            opening = begin(self._enter)
+
+    async def _enter(self) -> None:
+        self._opened = await self.adapter.__aenter__()
+        self._entered, self._error = True, None
 
     async def close(self) -> None:
         """Close it, if it is open."""

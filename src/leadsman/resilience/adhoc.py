@@ -17,14 +17,15 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from leadsman.durations import Duration
 from leadsman.errors import InvalidType
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
-from leadsman.resilience.failure import Failure
+from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.policy import REASONS, GiveUp, Policy
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
+from leadsman.tasks import outcome_of
 from leadsman.wording import told
 
 P = ParamSpec("P")
@@ -55,7 +56,7 @@ class Retrying:
         return repeated
 
     async def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call an async function until it succeeds or the policy gives up.
+        """Call an async function until it succeeds or the policy gives up. Each call runs in a task of its own.
 
         Raises:
             Exception: what the last call raised, with its own cause.
@@ -67,24 +68,22 @@ class Retrying:
         while True:
             attempt += 1
             logger.debug("%s: call %d (%s)", name, attempt, family)
-            try:
-                value = await _awaitable(function(*args, **kwargs), name)
-            except Exception as error:
-                task = asyncio.current_task()
-                if task is not None and task.cancelling():  # clean-up made another error of the cancellation
-                    raise asyncio.CancelledError from error
-                facts = {"verb": "adhoc", "family": family, "handler": name}
-                elapsed = asyncio.get_running_loop().time() - began
-                failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _faulty)
-                state, verdict = policy.step(state, failure, random.random)
-                if isinstance(verdict, GiveUp):
-                    logger.warning("%s: %s; call %d failed: %s", name, REASONS[verdict.reason], attempt, _shown(error))
-                    raise
-                logger.warning("%s: call %d failed, again in %.1f s: %s", name, attempt, verdict.delay, _shown(error))
-            else:
+            value, error = await outcome_of(lambda: _awaitable(function(*args, **kwargs), name))
+            if error is None:
                 if attempt > 1:
                     logger.info("%s: succeeded at call %d", name, attempt)
-                return value
+                return cast("T", value)
+            if not isinstance(error, Exception):
+                raise error
+            error = sifted(error)
+            facts = {"verb": "adhoc", "family": family, "handler": name}
+            elapsed = asyncio.get_running_loop().time() - began
+            failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _faulty)
+            state, verdict = policy.step(state, failure, random.random)
+            if isinstance(verdict, GiveUp):
+                logger.warning("%s: %s; call %d failed: %s", name, REASONS[verdict.reason], attempt, _shown(error))
+                raise error
+            logger.warning("%s: call %d failed, again in %.1f s: %s", name, attempt, verdict.delay, _shown(error))
             await asyncio.sleep(verdict.delay)
 
     def _policy(self) -> Policy:

@@ -19,11 +19,22 @@ from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved
 from leadsman.resilience import breaker, scope
-from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Disabled, Open, Outcome, Permit
-from leadsman.resilience.failure import Failure, RetryRequested, matches
+from leadsman.resilience.breaker import (
+    CLOSED,
+    Circuit,
+    CircuitBreaker,
+    Closed,
+    Disabled,
+    Isolated,
+    Open,
+    Outcome,
+    Permit,
+)
+from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
 from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
 from leadsman.resilience.terms import Owner, Rules, Snapshot, Streak, World
 from leadsman.resilience.ties import NO_TIES, Ties
+from leadsman.tasks import forget_cancellations
 
 GRACE = 5.0
 """Seconds that a call may take to end after its timeout cancelled it; then it is abandoned."""
@@ -70,7 +81,7 @@ class Execution:
 
     __slots__ = (
         "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_slow", "_streak", "_task", "_ties",
-        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "horizon", "name",
+        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "held", "horizon", "name",
         "resumes_at", "rules",
     )  # fmt: skip
 
@@ -100,6 +111,8 @@ class Execution:
         a call of this one was under way."""
         self.gave_up = ""
         """Why the last cycle that failed was not repeated."""
+        self.held = False
+        """Whether nobody asks for a cycle until somebody releases the handler."""
         self._call = call
         self._world = world
         self._turns = turns
@@ -215,8 +228,10 @@ class Execution:
         self._set(breaker.isolated(self._circuit, self._world.clock.monotonic()))
 
     def close(self) -> None:
-        """Admit everybody again, as after a success."""
-        self._streak = None
+        """Admit everybody again, and begin all counts again. The outage lasts until a success."""
+        streak = self._streak
+        if streak is not None:
+            self._streak = streak._replace(state=streak.policy.start(), waits=0, resumed=False, others=())
         self.deferred_until = -math.inf
         self._set(breaker.closed(self._circuit))
 
@@ -245,15 +260,20 @@ class Execution:
         try:
             result = await self._guarded()
         except Exception as error:
-            return await self._recover(error)
+            failed = error
         except BaseException:
             self._settle(Outcome.ABANDONED)
             raise
-        if not self._calm:
-            if self._ties.tokens is not None:
-                self._ties.tokens.give_back()
-            self.succeed()
-        return result
+        else:
+            if not self._calm:
+                if self._ties.tokens is not None:
+                    self._ties.tokens.give_back()
+                self.succeed()
+            return result
+        try:
+            return await self._recover(failed)  # not above, where each later error would name this one as its context
+        finally:
+            del failed  # its traceback holds this frame
 
     async def _recover(self, error: Exception) -> Any:
         self.attempts = 1
@@ -265,7 +285,8 @@ class Execution:
             self._streak = streak._replace(cycle=streak.cycle + 1)
         try:
             while True:
-                verdict = self._judge(error)
+                policies, error = scope.taken(error), sifted(error)
+                verdict = self._judge(error, policies)
                 if isinstance(verdict, GiveUp):
                     raise error
                 error.__traceback__ = (
@@ -273,6 +294,9 @@ class Execution:
                 )
                 self.resumes_at = self._world.clock.monotonic() + verdict.delay
                 await self._world.timers.sleep(verdict.delay)
+                if self._isolated:
+                    self.gave_up = "isolated"
+                    raise error
                 self.attempts += 1
                 try:
                     result = await self._guarded()
@@ -285,24 +309,27 @@ class Execution:
             self._settle(self._outcome(final))
             raise
 
-    def _asked(self, streak: Streak, failure: Failure) -> tuple[Streak, Verdict]:
-        """What the policies say that govern this failure, and what is remembered after it."""
+    @property
+    def _isolated(self) -> bool:
+        return isinstance(self._circuit, Isolated)
+
+    def _asked(self, streak: Streak, failure: Failure, policies: tuple[Policy, ...]) -> tuple[Streak, Verdict]:
+        """What the policies say that govern this failure, those that came with it first, and what is remembered after it."""
         laid_over = (policy for names, policy in reversed(self._world.overlay) if names is None or self.name in names)
-        policies = (*scope.taken(failure.error), *laid_over)
         state, others, verdict = scope.step(
-            policies, streak.policy, streak.state, streak.others, failure, random.random
+            (*policies, *laid_over), streak.policy, streak.state, streak.others, failure, random.random
         )
         return streak._replace(state=state, others=others), verdict
 
-    def _judge(self, error: Exception) -> Verdict:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():  # clean-up in the handler must not turn a cancellation into a retry
+    def _judge(self, error: Exception, policies: tuple[Policy, ...]) -> Verdict:
+        if self._world.stopping.is_set():  # clean-up in the handler must not turn a cancellation into a retry
             raise asyncio.CancelledError from error
+        forget_cancellations()
         if self._abandoned:
             self._abandoned = False
             raise Abandoned("it ended at last, after it was abandoned") from error
         clock, now = self._world.clock, self._world.clock.monotonic()
-        verdict = self._verdict(error, now)
+        verdict = self._verdict(error, now, policies)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up = reason
         streak = self._streak
@@ -315,13 +342,14 @@ class Execution:
         self._world.events.emit(event)
         return verdict
 
-    def _verdict(self, error: Exception, now: float) -> Verdict:
+    def _verdict(self, error: Exception, now: float, policies: tuple[Policy, ...]) -> Verdict:
         streak = self._streak
         assert streak is not None  # made by _recover
         asked = error.delay if isinstance(error, RetryRequested) else None
+        if self._isolated:
+            return GiveUp("isolated")
         if self._permit is not None and self._permit.probe:
-            if asked is not None:
-                self.deferred_until = now + asked
+            self._defer(asked, now)
             return GiveUp("probe")
         failure = Failure(
             error,
@@ -333,24 +361,31 @@ class Execution:
             self.faulty,
         )
         try:
-            after, verdict = self._asked(streak, failure)
+            after, verdict = self._asked(streak, failure, policies)
         except Exception as fault:
             self.faulty(streak.policy, fault)
             return GiveUp("fault")
         if isinstance(verdict, GiveUp):
             self._streak = after
+            self._defer(asked, now)  # a request that is refused ends the retries, and keeps the polls away all the same
             return verdict
         if now + verdict.delay >= self.horizon:
             if asked is None:
                 return GiveUp("next-poll")
             self._streak = after  # the wait is kept, so it counts
-            self.deferred_until = now + asked
+            self._defer(asked, now)
             return GiveUp("deferred")
         tokens = self._ties.tokens
         if tokens is not None and not isinstance(error, RetryRequested) and not tokens.take():
             return GiveUp("tokens")
         self._streak = after._replace(waits=streak.waits + 1)
         return verdict
+
+    def _defer(self, asked: float | None, now: float) -> None:
+        """Admit no cycle for as long as the device asked for: the one after it is the retry."""
+        if asked is not None and self._streak is not None:
+            self.deferred_until = now + asked
+            self._streak = self._streak._replace(waits=self._streak.waits + 1)
 
     def wait(self, attempt: int) -> float:
         """Ask the backoff, and survive it: a user's fault costs one told fault, never the poll."""
@@ -400,6 +435,8 @@ class Execution:
         if type(before) is not type(circuit):
             now, wall = self._world.clock.monotonic(), self._world.clock.wall()
             self._world.events.emit(CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures))
+            if self._isolated and self._owner is not None:
+                self._owner.isolated()
 
     async def _watched(self) -> Any:
         rule = self.rules.breaker
@@ -435,7 +472,8 @@ class Execution:
         except BaseException as error:
             if not self.fired:
                 raise
-            if task.uncancel() == 0 and isinstance(error, asyncio.CancelledError):
+            task.uncancel()
+            if isinstance(error, asyncio.CancelledError) and not self._world.stopping.is_set():
                 raise self._timed_out() from error
             raise
         finally:

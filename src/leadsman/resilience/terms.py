@@ -1,5 +1,6 @@
 """What an execution is given, remembers and says, as values: for those who make one, and those who look at one."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
@@ -33,6 +34,8 @@ class World(NamedTuple):
     clock: Clock
     events: Events
     overlay: Overlay = []  # noqa: RUF012  # nobody adds to this one
+    stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
+    """Set when the app ends: a cancellation after it is ours, one before it came out of somebody's code."""
 
 
 class Owner(Protocol):
@@ -44,6 +47,10 @@ class Owner(Protocol):
 
     def abandoned(self, error: Abandoned) -> None:
         """A call outlived its timeout and its cancellation; the cycle's task is left to itself."""
+        ...
+
+    def isolated(self) -> None:
+        """Somebody isolated the circuit: what goes on between two polls ends."""
         ...
 
 
