@@ -130,7 +130,7 @@ class Poll:
     async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
-        if self.execution.gave_up == "isolated":
+        if self.execution.isolated:
             self._poller.ended(self, DeviceUnavailable("somebody isolated the circuit; close it to go on"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._poller.deferred(self, error)

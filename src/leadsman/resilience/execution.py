@@ -294,7 +294,7 @@ class Execution:
                 )
                 self.resumes_at = self._world.clock.monotonic() + verdict.delay
                 await self._world.timers.sleep(verdict.delay)
-                if self._isolated:
+                if self.isolated:
                     self.gave_up = "isolated"
                     raise error
                 self.attempts += 1
@@ -310,7 +310,8 @@ class Execution:
             raise
 
     @property
-    def _isolated(self) -> bool:
+    def isolated(self) -> bool:
+        """Whether somebody isolated the circuit."""
         return isinstance(self._circuit, Isolated)
 
     def _asked(self, streak: Streak, failure: Failure, policies: tuple[Policy, ...]) -> tuple[Streak, Verdict]:
@@ -346,7 +347,7 @@ class Execution:
         streak = self._streak
         assert streak is not None  # made by _recover
         asked = error.delay if isinstance(error, RetryRequested) else None
-        if self._isolated:
+        if self.isolated:
             return GiveUp("isolated")
         if self._permit is not None and self._permit.probe:
             self._defer(asked, now)
@@ -435,7 +436,7 @@ class Execution:
         if type(before) is not type(circuit):
             now, wall = self._world.clock.monotonic(), self._world.clock.wall()
             self._world.events.emit(CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures))
-            if self._isolated and self._owner is not None:
+            if self.isolated and self._owner is not None:
                 self._owner.isolated()
 
     async def _watched(self) -> Any:

@@ -61,7 +61,7 @@ class Retry(NamedTuple):
 
 class GiveUp(NamedTuple):
     """The poll has failed. `reason`: ``count``, ``time``, ``budget``, ``filtered`` or ``never``; of the runner, ``next-poll``,
-    ``probe``, ``tokens``, ``deferred`` or ``fault``."""
+    ``probe``, ``tokens``, ``deferred``, ``isolated`` or ``fault``."""
 
     reason: str
 
@@ -78,6 +78,7 @@ REASONS: Mapping[str, str] = {
     "tokens": "gave up: the adapter has no retries left",
     "never": "gave up: the policy says never",
     "deferred": "deferred, as the device asked",
+    "isolated": "gave up: somebody isolated the circuit",
     "fault": "gave up: the policy itself failed",
 }
 """What a reason means, for a person."""
