@@ -18,7 +18,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
-	@$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 check: ## formatting, lint, types, the rule that imports go down, and the generated reference
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench

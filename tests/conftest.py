@@ -9,14 +9,24 @@ settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+GROUPS = {
+    "devices": ("test_ble.py", "test_caldav.py"),
+    "brokers": ("test_broker.py", "test_process.py", "test_serial.py", "test_demo.py"),
+}
+
+
 def pytest_collection_modifyitems(items):
-    """Three groups for three workers: those that wait for real parts, in two lines one after another, and those that only
-    compute."""
+    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only computes."""
     for item in items:
-        parts = item.path.parts
-        devices = "apps" in parts or item.path.name in ("test_ble.py", "test_caldav.py")
-        group = "devices" if devices else "system" if "system" in parts else "virtual"
-        item.add_marker(pytest.mark.xdist_group(group))
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+
+
+def group_of(path):
+    if "apps" in path.parts:
+        return "devices"
+    if "system" not in path.parts:
+        return "virtual"
+    return next((group for group, names in GROUPS.items() if path.name in names), "programs")
 
 
 @pytest.fixture(autouse=True)
