@@ -61,6 +61,26 @@ def test_the_reference_is_what_the_code_says():
     assert Path("docs/reference.md").read_text() == script("reference").reference(), "run: python scripts/reference.py"
 
 
+def test_every_import_of_the_reference_works():
+    lines = re.findall(r"^from leadsman\S* import \w+$", Path("docs/reference.md").read_text(), re.MULTILINE)
+
+    assert len(lines) > 70
+    for line in lines:
+        exec(line, {})
+
+
+@pytest.mark.parametrize("name", ["DeviceTimeout", "PollRefused", "bthome import SERVICE", "rssi: int", "command_line"])
+def test_the_reference_has(name):
+    assert name in Path("docs/reference.md").read_text()
+
+
+def test_each_entry_of_the_reference_is_in_its_list_of_contents():
+    contents, *entries = Path("docs/reference.md").read_text().split("\n### ")
+
+    for entry in entries:
+        assert f"[{entry.splitlines()[0]}](#" in contents
+
+
 def test_the_pictures_are_what_the_policies_say():
     for name, text in script("pictures").pictures().items():
         assert (Path("docs/pictures") / name).read_text() == text, "run: python scripts/pictures.py"

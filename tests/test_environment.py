@@ -12,6 +12,7 @@ PYTHON = f"""#!/bin/bash
 case "$*" in
     -c*'import pip'*) exit $(cat "$STUB/old-pip" 2>/dev/null || echo 0) ;;
     -c*version_info*) cat "$0.version" 2>/dev/null || echo 3.12; exit $(cat "$STUB/too-old" 2>/dev/null || echo 0) ;;
+    -c*find_spec*) cat "$STUB/origin" 2>/dev/null || echo "$PWD/src/leadsman/__init__.py"; exit ;;
     "-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit $(cat "$STUB/no-venv" 2>/dev/null || echo 0) ;;
     "-m pip install"*) echo "${{@:4}}" >>"$STUB/asked"; cat "$STUB/pip-says" 2>/dev/null; exit $(cat "$STUB/pip-fails" 2>/dev/null || echo 0) ;;
 esac
@@ -130,6 +131,15 @@ def test_what_a_tool_is_configured_to_do_installs_nothing(prepare):
         project.write("\n[tool.ruff.format]\npreview = true\n")
 
     assert prepare("demo") == []
+
+
+def test_a_copy_of_leadsman_is_replaced_by_the_checkout(prepare):
+    prepare("demo")
+    prepare.stub("origin", "/somewhere/.venv/lib/python3.12/site-packages/leadsman/__init__.py\n")
+
+    (line,) = prepare("demo")
+
+    assert line.endswith("--editable .[demo]")
 
 
 def test_a_missing_network_is_one_line(prepare):

@@ -81,7 +81,7 @@ def _demo(options: argparse.Namespace) -> int:
     if options.mqtt is not None:
         raise InvalidValue("--demo has a broker of its own; write --dry-run --mqtt URL for one of yours")
     with demo_broker() as (options.mqtt, words, _):
-        print(f"on {words}; Ctrl-C ends it", flush=True)
+        print(f"at {options.mqtt} ({words}); Ctrl-C ends it", flush=True)
         options.dry_run = True
         threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
         return commands.run(options)
