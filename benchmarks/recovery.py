@@ -86,7 +86,7 @@ def table(longest: Mapping[float, float]) -> list[str]:
 
 
 def report() -> str:
-    """Both tables, as they stand in docs/how-to/which-policy.md."""
+    """Both tables, as they stand in benchmarks/recovery.md."""
     short = table(dict.fromkeys(INTERVALS, 14.0))
     long = table({interval: 3 * interval for interval in INTERVALS})
     return "\n".join(["Outages of up to 14 s:", "", *short, "", "Outages of up to three intervals:", "", *long])

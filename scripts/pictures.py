@@ -70,7 +70,7 @@ def drawn(title: str, policy: Policy) -> str:
         if most is not None and most > wait:
             parts.append(_block(x, ground - most * up, width, most * up, "#d6e4f0"))
         parts.append(_block(x, ground - wait * up, width, wait * up, "#5b8db8"))
-        if width > 26:
+        if width > 26 and wait * up > 14:
             label = f"{wait:.0f} s" if wait >= 1 else f"{wait:.1f} s"
             parts.append(
                 f'<text x="{x + width / 2:.1f}" y="{ground - 4}" text-anchor="middle" fill="#fff">{label}</text>'
