@@ -20,11 +20,12 @@ test: deps ## run all tests, those against real brokers and ports included (take
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-check: ## formatting, lint, types, the rule that imports go down, and the generated reference
+check: ## formatting, lint, types, those of the examples on the pages, the rule that imports go down, and the generated reference
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@$(BIN)/python scripts/examples.py
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/pictures.py --check

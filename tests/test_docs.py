@@ -1,13 +1,16 @@
 """The code in the documentation is run as it stands there, and its links lead somewhere."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from leadsman import App
 from leadsman.settings.sources import Where
+from leadsman.testing import Harness
 
 PAGES = sorted(Path("docs").rglob("*.md"))
 GUIDES = [page for page in PAGES if "adr" not in page.parts and page.name != "reference.md"]
@@ -31,6 +34,8 @@ def test_the_code_of_the_documentation_works(block, tmp_path, monkeypatch):
 
     for app in [each for each in names.values() if isinstance(each, App)]:
         app.load()
+    for test in [thing for name, thing in names.items() if name.startswith("test_")]:
+        test()
 
 
 def test_the_settings_of_the_documentation_work(tmp_path):
@@ -42,6 +47,71 @@ def test_the_settings_of_the_documentation_work(tmp_path):
     app.add_telemetry("b", lambda: None, interval=1, policy="serial")
 
     app.load(Where({"LEADSMAN_ENV": "lab"}, tmp_path, secrets=tmp_path))
+
+
+def of_page(name, kind):
+    """The one block of this kind on a page."""
+    (block,) = re.findall(rf"```{kind}\n(.*?)```", Path(f"docs/how-to/{name}.md").read_text(), re.DOTALL)
+    return block
+
+
+def test_a_reading_looks_as_the_page_shows_it():
+    names = {}
+    exec(of_page("readings", "python"), names)
+    (topic, payload) = re.search(
+        r"^    (\S+) (\{.*)$", Path("docs/how-to/readings.md").read_text(), re.MULTILINE
+    ).groups()
+
+    with Harness(names["app"]) as harness:
+        harness.run("1s")
+
+        assert [message.payload.decode() for message in harness.broker.messages(topic)] == [payload]
+
+
+@pytest.fixture
+def house(monkeypatch):
+    """The app that `leadsman init` writes, which the page about Home Assistant is for, with the topics that it publishes."""
+    code = Path("src/leadsman/cli/templates/module.py.txt").read_text().replace("$name", "house")
+    names = {"__name__": "house"}
+    exec(compile(code, "house", "exec", dont_inherit=True), names)
+    with Harness(names["app"], settings={"rooms": {"kitchen": {}}}) as harness:
+        harness.run("1s")
+        yield harness
+
+
+def entities(kind):
+    return [
+        pytest.param(entity, id=entity["name"])
+        for entity in yaml.safe_load(of_page("home-assistant", "yaml"))["mqtt"][kind]
+    ]
+
+
+@pytest.mark.parametrize("entity", [*entities("sensor"), *entities("number"), *entities("binary_sensor")])
+def test_home_assistant_reads_what_the_app_publishes(house, entity):
+    if "command_topic" in entity:
+        house.broker.send(entity["command_topic"], json.loads(entity["command_template"].replace("{{ value }}", "21")))
+        house.run("1s")
+    told = json.loads(house.broker.retained[entity["state_topic"]].payload)
+
+    for field in re.findall(r"value_json\.(\w+)", entity["value_template"]):
+        assert field in told
+
+
+def test_home_assistant_sees_whether_a_device_and_the_app_are_there(house):
+    (sensor,) = [parameter.values[0] for parameter in entities("sensor")]
+    device, app = sensor["availability"]
+
+    assert house.broker.retained[device["topic"]].payload == b"online"
+    assert app["value_template"] == "{{ value_json.state }}"
+    assert json.loads(house.broker.retained[app["topic"]].payload)["state"] == "online"
+
+
+def test_home_assistant_is_given_the_words_of_the_sensor(house):
+    (sensor,) = [parameter.values[0] for parameter in entities("sensor")]
+    code = Path("src/leadsman/cli/templates/module.py.txt").read_text()
+
+    assert f'Sensor("{sensor["unit_of_measurement"]}", device_class="{sensor["device_class"]}"' in code
+    assert f"precision={sensor['suggested_display_precision']}" in code
 
 
 @pytest.mark.parametrize("page", [Path("README.md"), Path("CONTRIBUTING.md"), *PAGES], ids=str)

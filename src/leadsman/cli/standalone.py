@@ -60,7 +60,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
         dest="run",
         action="store_const",
         const=_demo,
-        help="without hardware and broker: see what it would publish",
+        help="without hardware: see what it would publish; needs mosquitto or leadsman[demo]",
     )
     what.add_argument(
         "--check", dest="run", action="store_const", const=commands.check, help="say what is wrong, or what it would do"
