@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 LONGEST = 500
 """Characters; an error message longer than this is a payload."""
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@")
+_URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
+_BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss"})
 _SECRETS = re.compile(r"(?i)\b(password|passwd|token|secret|authorization)\b(\s*[=:]\s*)\S+")
 
 
@@ -15,7 +16,7 @@ def clean(text: str) -> str:
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
     """
-    text = _SECRETS.sub(r"\1\2***", _CREDENTIALS.sub("***@", text[: 4 * LONGEST]))
+    text = _SECRETS.sub(r"\1\2***", _URL.sub(_without_credentials, text[: 4 * LONGEST]))
     if not text.isprintable():
         text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
@@ -27,6 +28,33 @@ def text_of(error: BaseException) -> str:
         return clean(str(error))
     except Exception as fault:
         return f"its text cannot be read: {type(fault).__name__}"
+
+
+def masked(url: str) -> str:
+    """The URL of a broker, or what was meant to be one, without its credentials.
+
+    The host begins after the last @, as for whoever reads the URL. Without an @ and with a port that is no number, it may be
+    a password whose host is missing.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        scheme, rest = "", url
+    if "@" in rest:
+        return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
+    return url if separator and _port_is_number(rest) else f"{scheme}{separator}***"
+
+
+def _without_credentials(match: re.Match[str]) -> str:
+    """A URL in a text. An @ after the host is left alone where it cannot be the end of a password: calendars have such paths."""
+    scheme, rest = match.groups()
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if scheme in _BROKER_SCHEMES or "@" in authority or not _port_is_number(authority):
+        return f"{scheme}://***@{rest.rpartition('@')[2]}"
+    return match.group()
+
+
+def _port_is_number(rest: str) -> bool:
+    return re.match(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#]|$)", rest) is not None
 
 
 def told(error: BaseException) -> str:

@@ -1,7 +1,13 @@
+from urllib.parse import quote
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadsman import Broker
-from leadsman.errors import InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.settings.rows import shown
+from leadsman.wording import clean
 
 
 def test_a_url_is_read():
@@ -24,6 +30,55 @@ def test_the_password_is_never_shown():
     broker = Broker.from_url("mqtt://ann:hunter2@host")
 
     assert "hunter2" not in f"{broker} {broker!r}"
+
+
+LETTERS = "QXZJKVY"  # in no message of ours
+passwords = st.text(alphabet=f"{LETTERS}12@:/?#[]%&=+.", min_size=3, max_size=20)
+
+
+def seen(password, text):
+    """The parts of a password, three characters and more, that a text shows."""
+    parts = [password[start : start + 3] for start in range(len(password) - 2)]
+    return [part for part in parts if set(part) & set(LETTERS) and part in text]
+
+
+@given(
+    passwords,
+    st.sampled_from(["mqtt", "mqtts", "ws", "wss", "http"]),
+    st.sampled_from(["", "/x", "?protocol=3.1.1", ":77"]),
+)
+def test_no_part_of_a_password_is_shown_wherever_its_url_appears(password, scheme, rest):
+    for written in (password, quote(password, safe="")):
+        url = f"{scheme}://ann:{written}@host.lan{rest}"
+        try:
+            broker = Broker.from_url(url)
+            text = f"{broker} {broker!r}"
+        except ConfigurationError as error:
+            text = str(error)
+        text += shown("mqtt.url", url)
+        if scheme != "http":  # an @ may be part of its path
+            text += clean(f"cannot reach {url}: refused")
+
+        assert not seen(password, text)
+        assert not seen(written, text)
+
+
+@given(passwords)
+def test_a_password_is_read_as_it_was_written_when_it_is_percent_encoded(password):
+    broker = Broker.from_url(f"mqtt://ann:{quote(password, safe='')}@host.lan")
+
+    assert (broker.username, broker.password, broker.host) == ("ann", password, "host.lan")
+
+
+@pytest.mark.parametrize("password", ["a/b", "a#b", "a?b", "12/b", "a@b/c@d", "["])
+def test_a_password_that_must_be_percent_encoded_is_refused_with_how(password):
+    with pytest.raises(InvalidValue, match="percent-encode its password: %2F for /"):
+        Broker.from_url(f"mqtt://ann:{password}@host")
+
+
+def test_a_url_without_a_scheme_is_refused_with_one():
+    with pytest.raises(InvalidValue, match="write one such as 'mqtt://localhost:1883'"):
+        Broker.from_url("localhost")
 
 
 @pytest.mark.parametrize(

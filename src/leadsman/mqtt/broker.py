@@ -98,15 +98,18 @@ class Broker(Value):
         """
         if not isinstance(url, str):
             raise InvalidType(f"the broker is given as a {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
+        scheme, separator, _ = url.partition("://")
+        if not separator:
+            raise InvalidValue(f"the broker's URL has no mqtt:// before the host; write one such as {DEFAULT_URL!r}")
+        if scheme not in _PORTS:
+            raise InvalidValue(f"the broker's URL begins with {scheme!r}; write mqtt://, mqtts://, ws:// or wss://")
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise InvalidValue(f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}") from None
-        if parts.scheme not in _PORTS:
-            raise InvalidValue(
-                f"the broker's URL begins with {parts.scheme!r}; write mqtt://, mqtts://, ws:// or wss://"
-            )
+            raise InvalidValue(_unreadable(url)) from None
+        if "@" in f"{parts.path}{parts.query}{parts.fragment}" or parts.fragment:
+            raise InvalidValue(_unreadable(url))
         if not parts.hostname:
             raise InvalidValue(f"the broker's URL names no host; write one such as {DEFAULT_URL!r}")
         extra = dict(parse_qsl(parts.query))
@@ -154,3 +157,11 @@ class Broker(Value):
         if not port.isdecimal() or not 0 < int(port) < 65536:
             raise InvalidValue(f"mqtt.port is {port!r}; it is a number from 1 to 65535")
         return cls(host=host, port=int(port), scheme="mqtts" if tls else "mqtt", **texts)
+
+
+def _unreadable(url: str) -> str:
+    if "@" in url:
+        return (
+            "the broker's URL cannot be read; percent-encode its password: %2F for /, %23 for #, %3F for ?, %40 for @"
+        )
+    return f"the broker's URL cannot be read; write one such as {DEFAULT_URL!r}"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from leadsman.settings.model import is_model
 from leadsman.settings.sources import Entry
-from leadsman.wording import clean
+from leadsman.wording import clean, masked
 
 MASK = "********"
 NOT_SET = "not set"
@@ -35,6 +35,8 @@ def shown(name: str, value: Any) -> str:
     hidden = type(value).__name__ in ("SecretStr", "SecretBytes")
     if hidden or is_secret(name.rsplit(".", 1)[-1]):
         return MASK if (value.get_secret_value() if hidden else str(value)) else "empty"
+    if name == "mqtt.url" and isinstance(value, str):
+        value = masked(value)
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
