@@ -3,12 +3,13 @@
 import asyncio
 import functools
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
@@ -46,6 +47,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leadsman")
 
 Adapters = Sequence[Adapter] | Mapping[str, Adapter]
+A = TypeVar("A")
+
+_CHANGED_BY_LOADING = (
+    "topics", "client_id", "telemetries", "sources", "commands", "loaded_from",
+    "_broker", "_adapters", "_slots", "_held", "_loaded", "_waiting", "_catalogue", "_registrations", "_without_devices",
+)  # fmt: skip
+"""Attributes of an `App` that `App.unloaded` puts back."""
 
 
 class App(Registrar):
@@ -107,8 +115,13 @@ class App(Registrar):
         self._model, self._given = _settings(settings)
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
+        self.loaded_from: Where | None = None
+        """Where the settings were read; None while they are not loaded."""
         self._waiting: list[Registration] = []
         self._without_devices: list[str] = []
+        self._registrations: list[Registration] = []
+        self._declared = adapters, self._broker, self.topics, self.client_id
+        self._unloaded = False
         self._lifespan = lifespan
         if not isinstance(keep_state, bool):
             raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
@@ -163,7 +176,8 @@ class App(Registrar):
         from leadsman.settings.rows import rows_of
         from leadsman.settings.sources import Where
 
-        loaded = read(self.name, self._model if self._given is None else None, where or Where.here())
+        where = where or Where.here()
+        loaded = read(self.name, self._model if self._given is None else None, where)
         if self._given is not None:
             loaded = loaded._replace(settings=self._given, rows=(*loaded.rows, *rows_of(self._given, {})))
         self._check(loaded)
@@ -172,7 +186,7 @@ class App(Registrar):
         if self._adapters is not None:
             self._slots = slots_of(_asked("adapters", self._adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
-        self._loaded = loaded
+        self._loaded, self.loaded_from = loaded, where
         for registration in waiting:
             self._expand(registration, loaded.settings)
         self._catalogue = self._catalogue or self._named(loaded, *self.telemetries.values())
@@ -198,17 +212,73 @@ class App(Registrar):
             faults.append(error)
         raise_together(faults)
 
-    def rehearse(self) -> None:
+    @contextmanager
+    def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
+        """Within it, the app is as it was before its settings were loaded, and may be loaded with others. Afterwards it is
+        what it was. For tests: `leadsman.testing.Harness` does it.
+
+        Args:
+            adapters: instead of the app's own, given as the app takes them.
+
+        Raises:
+            InvalidValue: it is done already; or an adapter that a handler asks for is missing.
+        """
+        if self._unloaded or self._stopping is not None:
+            raise InvalidValue(f"the app {self.name!r} runs in another Harness; stop that one first")
+        before = {name: getattr(self, name) for name in _CHANGED_BY_LOADING}
+        self._unloaded = True
+        try:
+            declared, self._broker, self.topics, self.client_id = self._declared
+            self._begin_again(declared if adapters is None else adapters)
+            yield
+        finally:
+            vars(self).update(before)
+            self._unloaded = False
+
+    def _begin_again(self, adapters: Adapters | Callable[[Any], Adapters]) -> None:
+        self._adapters = adapters if callable(adapters) else None
+        self._slots = () if callable(adapters) else slots_of(adapters)
+        self.telemetries, self.sources, self.commands = {}, {}, {}
+        self._held, self._catalogue = _held(self._model), None
+        self._loaded, self.loaded_from = None, None
+        registrations, self._registrations = self._registrations, []
+        self._waiting, self._without_devices = [], []
+        for registration in registrations:
+            self.register(registration)
+
+    def adapter(self, kind: type[A], name: str | None = None) -> A:
+        """The adapter, or the twin, that handlers get who ask for this type; there once the settings are loaded.
+
+        Args:
+            kind: its class.
+            name: tells it from others of its class.
+
+        Raises:
+            InvalidValue: there is none, or several.
+        """
+        found = [slot.adapter for slot in self._slots if slot.fits(kind) and name in (None, slot.name)]
+        if len(found) != 1:
+            known = ", ".join(slot.label for slot in self._slots) or "none"
+            raise InvalidValue(
+                f"the app has {len(found) or 'no'} adapters of the type {kind.__name__}; it has: {known}"
+            )
+        return cast(A, found[0])
+
+    def rehearse(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
         """Take twins instead of the adapters, from now on. Loads the settings, if nobody has before.
+
+        Args:
+            twins: instead of the app's own.
 
         Raises:
             InvalidValue: the app has no twins, or not one for each adapter.
         """
-        if self._twins is None:
+        twins = self._twins if twins is None else twins
+        if twins is None:
             raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
         self.load()
         settings = None if self._loaded is None else self._loaded.settings
-        left = list(slots_of(_asked("twins", self._twins, settings)))
+        left = list(slots_of(_asked("twins", twins, settings) if callable(twins) else twins))
         for slot in self._slots:
             twin = next((each for each in left if each.name == slot.name and each.fits(type(slot.adapter))), None)
             if twin is None:
@@ -335,6 +405,7 @@ class App(Registrar):
             self._waiting.append(registration)
         else:
             self._expand(registration, None if self._loaded is None else self._loaded.settings)
+        self._registrations.append(registration)
 
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
         """Register the decorated ``async def (adapter: str, failures: int)``: the last rung, when an adapter was closed,
@@ -346,29 +417,38 @@ class App(Registrar):
         self._last_resort = hook
         return hook
 
-    def run(self, *, log_level: str | None = None, log_format: str | None = None) -> None:
+    def run(
+        self,
+        *,
+        log_level: str | None = None,
+        log_format: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`.
 
         Args:
             log_level: None takes ``$LOG_LEVEL``, else INFO.
             log_format: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else what suits stderr.
+            environment: as of `serve`.
         """
         if _only_looked_at.get():
             return
         from leadsman.process import run  # signals and logging are no business of whoever embeds an app
 
-        run(self.name, self.load, self.serve, self.stop, (log_level, log_format))
+        serve = functools.partial(self.serve, environment=environment)
+        run(self.name, self.load, serve, self.stop, (log_level, log_format))
 
     def stop(self) -> None:
         """Ask a serving app to stop."""
         if self._stopping is not None:
             self._stopping.set()
 
-    async def serve(self, connect: Connect | None = None) -> int:
+    async def serve(self, connect: Connect | None = None, *, environment: Mapping[str, str] | None = None) -> int:
         """Poll and publish until `stop`, then end within two seconds. For whoever has an event loop of their own.
 
         Args:
             connect: how to make a connection; None connects to the app's broker.
+            environment: variables that say where state, health file and service manager are; None for the process's own.
 
         Returns:
             How many calls would not end, and had to be left behind.
@@ -383,7 +463,8 @@ class App(Registrar):
             logger.warning("%s does nothing: %s", self.name, idle)
         self._stopping = asyncio.Event()
         try:
-            return await serve(self._plan(), connect or self._real_connect(), self._stopping)
+            plan = self._plan(os.environ if environment is None else environment)
+            return await serve(plan, connect or self._real_connect(), self._stopping)
         finally:
             self._stopping.set()  # also where whoever serves was cancelled: what still runs must know
             self._stopping = None
@@ -403,7 +484,7 @@ class App(Registrar):
     def _traced(self, trace: "Trace") -> None:
         self._trace = trace
 
-    def _plan(self) -> "Plan":
+    def _plan(self, environment: Mapping[str, str]) -> "Plan":
         from leadsman.serving import Plan
 
         return Plan(
@@ -413,6 +494,7 @@ class App(Registrar):
             topics=self.topics,
             client_id=self.client_id,
             broker=self.broker,
+            environment=environment,
             heartbeat=self._heartbeat,
             slots=self._slots,
             telemetries=tuple(self.telemetries.values()),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 from leadsman.durations import Duration, seconds
@@ -14,7 +15,7 @@ from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.outlet import Mail
 from leadsman.reading import plain
 from leadsman.schedule import zone_of
-from leadsman.store import Store, Stores, Writer, state_directory
+from leadsman.store import Store, Stores, Writer
 
 CLOCK_CHECK = 30.0
 """Seconds between two looks at the wall clock while somebody sleeps until a time of day: clocks are set."""
@@ -112,9 +113,9 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(self, app: str, mail: Mail) -> None:
+    def __init__(self, directory: Path, mail: Mail) -> None:
         self._mail = mail
-        self._stores = Stores(state_directory(app))
+        self._stores = Stores(directory)
         self._writer = Writer(self._stores, mail.world.timers)
 
     def give(self, needs: Needs, name: str, attempts: Callable[[], int]) -> None:

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,6 +70,8 @@ class Plan(NamedTuple):
     topics: Topics
     client_id: str
     broker: Broker
+    environment: Mapping[str, str]
+    """Where state, health file and service manager are."""
     heartbeat: float
     slots: tuple[Slot, ...]
     telemetries: tuple[Telemetry, ...]
@@ -133,7 +134,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
         dispatcher().add(command)
-    contexts = _contexts(plan.name, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
+    contexts = _contexts(plan, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
     traces: list[Trace] = []
     service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail, traces))
@@ -198,7 +199,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         await link.close()
         raise
     running: list[asyncio.Task[Any]] = []
-    signs = _signs(ledger, jobs, link, timers)
+    signs = _signs(plan.environment, ledger, jobs, link, timers)
     if not stopping.is_set():
         tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
@@ -249,7 +250,7 @@ def _dispatcher(
 
 
 def _contexts(
-    app: str, mail: Mail, registered: Sequence[Any], readers: dict[str, Any], lines: "dict[str, Line]"
+    plan: Plan, mail: Mail, registered: Sequence[Any], readers: dict[str, Any], lines: "dict[str, Line]"
 ) -> "Contexts | None":
     """The contexts of those handlers that ask for one."""
     asking = [each for each in registered if any(isinstance(offer, ContextOffer) for _, offer in each.needs)]
@@ -257,8 +258,9 @@ def _contexts(
         return None
     from leadsman.command import Command
     from leadsman.context import Contexts
+    from leadsman.store import state_directory
 
-    contexts = Contexts(app, mail)
+    contexts = Contexts(state_directory(plan.name, plan.environment), mail)
     for each in asking:
         owner = lines if isinstance(each, Command) else readers
         contexts.give(each.needs, each.name, owner[each.name].execution.retries)
@@ -295,7 +297,7 @@ def _memory(plan: Plan, poller: Poller, feeds: "dict[str, Feed]", world: World, 
     from leadsman.state import FILE, Memory, StateFile
     from leadsman.store import state_directory
 
-    file = StateFile(state_directory(plan.name) / FILE)
+    file = StateFile(state_directory(plan.name, plan.environment) / FILE)
     return Memory(file, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
 
 
@@ -305,12 +307,14 @@ def _control(mail: Mail, poller: Poller, feeds: "dict[str, Feed]") -> "Control":
     return Control(mail, poller, feeds)
 
 
-def _signs(ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers) -> "Signs | None":
-    if not os.environ.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
+def _signs(
+    environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
+) -> "Signs | None":
+    if not environment.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
         return None
     from leadsman.signs import Signs
 
-    return Signs(ledger, jobs, link, timers)
+    return Signs(environment, ledger, jobs, link, timers)
 
 
 class _Lifespan:

@@ -62,13 +62,15 @@ def read_health(path: Path, now: float) -> tuple[bool, str]:
 class Signs:
     """Gives the signs. An alarm in the heap, where anybody waits for them."""
 
-    def __init__(self, ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
+    ) -> None:
         self._ledger = ledger
         self._jobs = jobs
         self._link = link
         self._timers = timers
-        self._notifier = Notifier.from_environment()
-        self._path = health_file()
+        self._notifier = Notifier.from_environment(environment)
+        self._path = health_file(environment)
         self._words = ""
         self._unwritable = False
         watchdog = None if self._notifier is None else self._notifier.watchdog

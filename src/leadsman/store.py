@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,11 +30,11 @@ LARGEST = 1024 * 1024
 logger = logging.getLogger("leadsman")
 
 
-def state_directory(app: str) -> Path:
+def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Path:
     """Where an app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``."""
-    if given := os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
+    if given := environment.get("STATE_DIRECTORY", "").split(":")[0]:
         return Path(given)
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    home = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(home) / "leadsman" / quote(app, safe=" ")
 
 

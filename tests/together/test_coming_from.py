@@ -51,7 +51,7 @@ def run():
 
 
 @pytest.fixture
-def polled(harness):
+def polled(harness, tmp_path):
     """The app's harness after so long, with one device ``d``."""
 
     def after(handler, duration, where=None, **words):
@@ -59,7 +59,7 @@ def polled(harness):
         app.add_telemetry("d", handler, **{"interval": "25m", **words})
         if where:
             app.load(where)
-        running = harness(app)
+        running = harness(app, state_directory=tmp_path / "state")
         running.run(duration)
         return running
 
@@ -150,8 +150,7 @@ def test_prodigy_offers_durations_as_people_write_them(polled):
     assert gaps(sensor) == [1800] * 3
 
 
-def test_prodigy_offers_that_a_budget_is_not_refilled_by_a_restart(polled, tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def test_prodigy_offers_that_a_budget_is_not_refilled_by_a_restart(polled):
     words = {"retry": 9, "budget": "14s", "backoff": STEADY, "keep_state": True}
     polled(Scripted(fail(99)), "1m", **words).stop()
     again = Scripted(fail(99))
@@ -252,8 +251,7 @@ def test_pgqueuer_offers_hold_and_requeue_with_attempts_from_zero_again(polled):
     assert gaps(sensor)[3:] == [2, 4]
 
 
-def test_pgqueuer_offers_that_retries_survive_a_restart(polled, tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def test_pgqueuer_offers_that_retries_survive_a_restart(polled):
     words = {"retry": 6, "backoff": STEADY, "keep_state": True}
     polled(Scripted(fail(99)), "10s", **words).stop()
     again = Scripted(fail(99))

@@ -39,10 +39,7 @@ class Stick:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_half_a_day_of_everything_at_once_loses_no_answer_and_leaves_nothing_behind(
-    harness, tmp_path, monkeypatch, seed
-):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def test_half_a_day_of_everything_at_once_loses_no_answer_and_leaves_nothing_behind(harness, tmp_path, seed):
     dice = random.Random(seed)
     app, router = App("app", adapters=(Stick(dice),)), Router("up")
     made = []
@@ -72,7 +69,7 @@ def test_half_a_day_of_everything_at_once_loses_no_answer_and_leaves_nothing_beh
             raise OSError("disk")
 
     app.include(router)
-    running = harness(app)
+    running = harness(app, state_directory=tmp_path)
     sent = 0
     for minute in range(12 * 60):
         running.run(dice.uniform(30, 90))

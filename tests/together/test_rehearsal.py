@@ -31,8 +31,8 @@ def meter_app(**words):
     return app
 
 
-def test_a_dry_run_has_twins_instead_of_adapters():
-    with Harness(meter_app(), settings={"answer": "412.5"}, dry_run=True) as harness:
+def test_twins_take_the_place_of_the_adapters():
+    with Harness(meter_app(), settings={"answer": "412.5"}, twins=True) as harness:
         harness.run("30s")
 
         assert harness.states("power") == [{"watts": 412.5}] * 4

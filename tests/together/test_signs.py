@@ -1,3 +1,4 @@
+import functools
 import json
 import socket
 
@@ -12,11 +13,22 @@ READING = {"t": 21.5}
 
 
 @pytest.fixture
-def manager(tmp_path, monkeypatch):
+def environment():
+    """Variables that the app sees."""
+    return {}
+
+
+@pytest.fixture
+def harness(harness, environment):
+    return functools.partial(harness, environment=environment)
+
+
+@pytest.fixture
+def manager(tmp_path, environment):
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     receiver.bind(str(tmp_path / "notify"))
     receiver.setblocking(False)
-    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
 
     def said():
         lines = []
@@ -31,8 +43,8 @@ def manager(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def file(tmp_path, monkeypatch):
-    monkeypatch.setenv(HEALTH_FILE, str(tmp_path / "health.json"))
+def file(tmp_path, environment):
+    environment[HEALTH_FILE] = str(tmp_path / "health.json")
     return tmp_path / "health.json"
 
 
@@ -72,8 +84,8 @@ def fed_within_ten_seconds(running, manager):
     return fed
 
 
-def test_the_watchdog_is_fed_twice_per_period_while_any_data_is_fresh(harness, manager, monkeypatch):
-    monkeypatch.setenv("WATCHDOG_USEC", "4000000")
+def test_the_watchdog_is_fed_twice_per_period_while_any_data_is_fresh(harness, manager, environment):
+    environment["WATCHDOG_USEC"] = "4000000"
     running = harness(app_with(dead=Scripted(fail(10_000)), d=Outages(READING, [("2m", "10m")])))
 
     fed = [fed_within_ten_seconds(running, manager) for _ in range(90)]
@@ -83,8 +95,8 @@ def test_the_watchdog_is_fed_twice_per_period_while_any_data_is_fresh(harness, m
     assert set(fed[62:]) == {5}
 
 
-def test_an_app_of_commands_only_has_nothing_to_be_stale(harness, manager, monkeypatch):
-    monkeypatch.setenv("WATCHDOG_USEC", "4000000")
+def test_an_app_of_commands_only_has_nothing_to_be_stale(harness, manager, environment):
+    environment["WATCHDOG_USEC"] = "4000000"
     app = App("app")
     app.add_command("lamp", Scripted({}))
     running = harness(app)

@@ -17,8 +17,7 @@ STEADY = ExponentialBackoff(jitter=0)
 
 
 @pytest.fixture
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def directory(tmp_path):
     return tmp_path
 
 
@@ -29,7 +28,7 @@ def life(harness, directory):
     def live(handler, duration, at=0.0, before_end=lambda running: None, **words):
         app = App("app", keep_state=True)
         app.add_telemetry("d", handler, **{"interval": "25m", **words})
-        running = harness(app, wall=START + at)
+        running = harness(app, wall=START + at, state_directory=directory)
         running.run(duration)
         before_end(running)
         running.stop()
@@ -241,7 +240,7 @@ def test_writes_are_bounded(harness, directory, monkeypatch, handler, most):
     monkeypatch.setattr("leadsman.testing.loop._STEP", 0.001)
     monkeypatch.setattr(StateFile, "write", lambda *given: (written.append(1), write(*given)))
 
-    running = harness(app)
+    running = harness(app, state_directory=directory)
     running.run("24h")
     running.stop()
 

@@ -1,4 +1,5 @@
 import asyncio
+import functools
 import itertools
 import json
 import logging
@@ -20,10 +21,14 @@ from leadsman.testing.loop import START
 READING = {"t": 21.5}
 
 
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "state"))
+@pytest.fixture
+def state(tmp_path):
     return tmp_path / "state"
+
+
+@pytest.fixture
+def harness(harness, state):
+    return functools.partial(harness, state_directory=state)
 
 
 class Room(BaseModel):

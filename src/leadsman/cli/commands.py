@@ -1,9 +1,7 @@
 """What the commands do. Each takes what was typed and returns an exit code; errors are raised and told by `main`."""
 
 import argparse
-import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
@@ -26,14 +24,14 @@ FOUND = 1
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
     app = _loaded(options)
-    with contextlib.ExitStack() as stack:
-        if options.dry_run:
-            app.rehearse()
-            # What a twin counts must not end up in what the device has counted.
-            os.environ["STATE_DIRECTORY"] = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix=f"{app.name}-dry-run-")
-            )
+    if not options.dry_run:
         app.run(log_level=options.log_level, log_format=options.log_format)
+        return 0
+    app.rehearse()
+    with tempfile.TemporaryDirectory(prefix=f"{app.name}-dry-run-") as directory:
+        # What a twin counts must not end up in what the device has counted, nor its health in that of the real app.
+        environment = {"STATE_DIRECTORY": directory}
+        app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
     return 0
 
 

@@ -69,9 +69,9 @@ class Where(NamedTuple):
         return cls(os.environ, Path.cwd(), config, flags or {})
 
     @classmethod
-    def nowhere(cls, flags: Mapping[str, Any]) -> "Where":
-        """Neither environment nor files, so that a test gives the same everywhere."""
-        return cls({}, Path(os.devnull), None, flags, Path(os.devnull))
+    def nowhere(cls, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> "Where":
+        """No files, and no variables of the process, so that a test gives the same everywhere."""
+        return cls(environment or {}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
 def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -> list[Entry]:
