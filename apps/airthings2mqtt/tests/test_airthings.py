@@ -8,7 +8,7 @@ from tests.system.bluez import Air, GattServer
 from airthings2mqtt import PLUS, RADON_24H, RADON_LONG_TERM, Settings, app, mini, plus, wave
 from leadsman.adapters.ble import BleRadio
 from leadsman.errors import DeviceUnavailable, GarbledData
-from leadsman.testing import Harness
+from leadsman.testing import BleTwin, Harness
 
 ADDRESS = "F0:11:22:33:44:55"
 WAVES = {"waves": {"bedroom": {"address": ADDRESS}, "cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}}
@@ -19,8 +19,8 @@ AIR = {"temperature": 21.5, "humidity": 45.0, "radon_24h_avg": 42, "radon_long_t
 @pytest.fixture
 def devices():
     """The app in virtual time with its twins; the devices in memory, to be disturbed."""
-    with Harness(app, settings=WAVES, dry_run=True) as harness:
-        harness.devices = app._slots[0].adapter.devices
+    with Harness(app, settings=WAVES, twins=True) as harness:
+        harness.devices = harness.adapter(BleTwin).devices
         yield harness
 
 

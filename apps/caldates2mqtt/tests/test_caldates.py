@@ -4,10 +4,9 @@ import pytest
 from tests.system.dav import Proxy, Radicale, event
 
 from caldates2mqtt import app
-from leadsman import App
 from leadsman.resilience.failure import RetryRequested
 from leadsman.settings.sources import Where
-from leadsman.testing import Harness
+from leadsman.testing import CalDavTwin, Harness
 
 SETTINGS = {
     "server": {"url": "https://x.invalid", "zone": "Europe/Berlin"},
@@ -18,8 +17,8 @@ SETTINGS = {
 @pytest.fixture
 def dates():
     """The app in virtual time, from 2026-01-01 on, with its twin."""
-    with Harness(app, settings=SETTINGS, dry_run=True) as harness:
-        harness.twin = app._slots[0].adapter
+    with Harness(app, settings=SETTINGS, twins=True) as harness:
+        harness.twin = harness.adapter(CalDavTwin)
         yield harness
 
 
@@ -70,7 +69,7 @@ def test_a_real_server_is_read_through_a_real_fault():
         radicale.calendar("waste", "Waste")
         radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105")
         server = {"url": proxy.url, "username": "ann", "password": "secret", "zone": "Europe/Berlin"}
-        with Harness(another(), settings=SETTINGS | {"server": server}) as harness:
+        with Harness(app, settings=SETTINGS | {"server": server}) as harness:
             proxy.fault = 500
             harness.run("5s")
             assert harness.states("waste") == []
@@ -79,21 +78,11 @@ def test_a_real_server_is_read_through_a_real_fault():
             assert harness.states("waste")[-1]["events"] == [{"title": "Glass", "date": "2026-01-05", "days_left": 4}]
 
 
-def another() -> App:
-    """The app anew: one object loads its settings once."""
-    import importlib
-
-    import caldates2mqtt
-
-    return importlib.reload(caldates2mqtt).app
-
-
 def test_a_password_may_be_a_secret_file(tmp_path):
     (tmp_path / "caldates2mqtt_server__password").write_text("secret\n")
-    fresh = another()
-    fresh.load(Where({"CALDATES2MQTT_SERVER__URL": "https://c.example"}, tmp_path, secrets=tmp_path))
-
-    assert fresh.settings.server.password.get_secret_value() == "secret"
+    with app.unloaded():
+        app.load(Where({"CALDATES2MQTT_SERVER__URL": "https://c.example"}, tmp_path, secrets=tmp_path))
+        assert app.settings.server.password.get_secret_value() == "secret"
 
 
 def test_a_real_server_is_published_through_everything_it_does_wrong(program, mosquitto, listen):

@@ -1,13 +1,11 @@
 import asyncio
-import importlib
 import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import gas2mqtt
-from gas2mqtt import Trigger, celsius, smoothed
+from gas2mqtt import Trigger, app, celsius, smoothed
 from gas2mqtt.magnetometer import CONTINUOUS, Field, Magnetometer, Registers
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
 from leadsman.testing import Harness
@@ -22,16 +20,19 @@ class Meter:
 
 
 @pytest.fixture
-def meter(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def meter():
     return Meter()
 
 
-def running(meter, **settings):
-    """The app anew, over the meter; what the store holds is that of the life before."""
-    app = importlib.reload(gas2mqtt).app
-    app._twins = lambda _: (Magnetometer(open_bus=lambda _: meter.registers),)
-    return Harness(app, settings=settings, dry_run=True)
+@pytest.fixture
+def running(meter, tmp_path):
+    """A life of the app over the meter; its store is that of the life before."""
+
+    def life(**settings):
+        twins = (Magnetometer(open_bus=lambda _: meter.registers),)
+        return Harness(app, settings=settings, twins=twins, state_directory=tmp_path)
+
+    return life
 
 
 def turn(harness, meter, times):
@@ -69,8 +70,8 @@ def test_the_temperature_follows_slowly():
     assert smoothed(20.0, 21.0, 300, 1200) == pytest.approx(20.2)
 
 
-def test_turns_are_counted_and_only_edges_are_told(meter):
-    with running(meter) as harness:
+def test_turns_are_counted_and_only_edges_are_told(meter, running):
+    with running() as harness:
         harness.run("2s")
         turn(harness, meter, 5)
         harness.run("1m")
@@ -81,22 +82,20 @@ def test_turns_are_counted_and_only_edges_are_told(meter):
         assert meter.registers.written == {0x0B: 1, 0x09: CONTINUOUS}
 
 
-def test_no_tick_is_lost_nor_counted_twice_by_a_life_that_ends_without_a_goodbye(meter):
-    with running(meter) as harness:
+def test_no_tick_is_lost_nor_counted_twice_by_a_life_that_ends_without_a_goodbye(meter, running):
+    with running() as harness:
         harness.run("2s")
         turn(harness, meter, 3)
-        harness.app._slots[0].adapter._worker.stop()
-        harness._serving.cancel()  # nothing is written at the end
-        harness._serving = None
-    with running(meter) as harness:
+        harness.kill()
+    with running() as harness:
         harness.run("2s")
         assert harness.states("gas_counter")[-1]["counter"] == 3
         turn(harness, meter, 2)
         assert harness.states("gas_counter")[-1]["counter"] == 5
 
 
-def test_the_counter_begins_again_and_the_consumption_does_not(meter):
-    with running(meter) as harness:
+def test_the_counter_begins_again_and_the_consumption_does_not(meter, running):
+    with running() as harness:
         harness.run("2s")
         harness.broker.send("gas2mqtt/gas_counter/set", {"consumption_m3": 12345.678})
         harness.run("2s")
@@ -107,8 +106,8 @@ def test_the_counter_begins_again_and_the_consumption_does_not(meter):
         assert harness.broker.messages("gas2mqtt/gas_counter/set/result")[-1].json["status"] == "error"
 
 
-def test_a_bus_that_fails_is_read_again_within_seconds(meter):
-    with running(meter) as harness:
+def test_a_bus_that_fails_is_read_again_within_seconds(meter, running):
+    with running() as harness:
         harness.run("10s")
         harness.at("20s", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
         harness.at("80s", lambda: setattr(meter.registers, "fault", None))
@@ -120,9 +119,9 @@ def test_a_bus_that_fails_is_read_again_within_seconds(meter):
         assert [error["event"] for error in harness.errors("gas_counter")][-1] == "recovered"
 
 
-def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter):
+def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter, running):
     """With a poll every two minutes: each waits for a real thread."""
-    with running(meter, interval="2m") as harness:
+    with running(interval="2m") as harness:
         harness.at("5h", lambda: setattr(meter.registers, "fault", OSError(121, "Remote I/O error")))
         harness.at("6h", lambda: setattr(meter.registers, "fault", None))
         harness.run("6h1m")

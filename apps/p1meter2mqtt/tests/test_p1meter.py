@@ -1,22 +1,14 @@
 import contextlib
-import importlib
 import threading
 import time
 
 import pytest
 from tests.adapters.test_protocols import TELEGRAM
 
-import p1meter2mqtt
 from leadsman.adapters.metering import P1Framer
 from leadsman.errors import GarbledData
 from leadsman.testing import Harness, SerialTwin, garbage
-from p1meter2mqtt import decode
-
-
-@pytest.fixture
-def fresh():
-    """The app anew: one object loads its settings once."""
-    return importlib.reload(p1meter2mqtt).app
+from p1meter2mqtt import app, decode
 
 
 def test_a_telegram_is_what_the_meter_says():
@@ -49,9 +41,9 @@ def test_gas_without_a_time_is_gas():
     assert decode(b"0-1:24.2.1(never)(1.5*m3)").model_dump(exclude_none=True) == {"gas": 1.5}
 
 
-def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage(fresh):
-    with Harness(fresh, settings={"port": "x"}, dry_run=True) as harness:
-        twin = fresh._slots[0].adapter
+def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage():
+    with Harness(app, settings={"port": "x"}, twins=True) as harness:
+        twin = harness.adapter(SerialTwin)
         harness.at("5m", twin.unplug)
         harness.at("65m", twin.plug)
         harness.run("2h")
@@ -63,7 +55,7 @@ def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage(fre
         assert [error["event"] for error in harness.errors("meter")][-1] == "recovered"
 
 
-def test_a_virtual_day_of_garbled_telegrams_and_an_hour_without_a_cable(fresh):
+def test_a_virtual_day_of_garbled_telegrams_and_an_hour_without_a_cable():
     number = 0
 
     def says():
@@ -72,8 +64,7 @@ def test_a_virtual_day_of_garbled_telegrams_and_an_hour_without_a_cable(fresh):
         return 10.0, garbage(40) + TELEGRAM[: 300 if number % 7 == 0 else None]
 
     twin = SerialTwin(says=says, framer=P1Framer())
-    fresh._twins = lambda settings: (twin,)
-    with Harness(fresh, settings={"port": "x"}, dry_run=True) as harness:
+    with Harness(app, settings={"port": "x"}, twins=(twin,)) as harness:
         harness.at("5h", twin.unplug)
         harness.at("6h", twin.plug)
         harness.run("24h")

@@ -20,19 +20,23 @@ NOON = 1_767_268_800.0  # 2026-01-01 12:00 UTC
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def utc(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
 
 
-def running(boiler, wall=NOON, **settings):
-    """The app anew, over a simulated boiler."""
-    app = importlib.reload(vito2mqtt).app
-    port = SerialTwin(boiler.receive, says=lambda: (2.0, boiler.beat()), framer=FixedFramer(1), timeout="2s")
-    app._twins = lambda _: (Optolink(port, settings.get("protocol", "P300")),)
-    harness = Harness(app, settings={"port": "twin", **settings}, dry_run=True, wall=wall)
-    harness.port = port
-    return harness
+@pytest.fixture
+def running(tmp_path):
+    """A life of the app over a simulated boiler; its store is that of the life before."""
+
+    def life(boiler, answer=None, wall=NOON, **settings):
+        app = importlib.reload(vito2mqtt).app
+        port = SerialTwin(
+            answer or boiler.receive, says=lambda: (2.0, boiler.beat()), framer=FixedFramer(1), timeout="2s"
+        )
+        twins = (Optolink(port, settings.get("protocol", "P300")),)
+        return Harness(app, settings={"port": "twin", **settings}, twins=twins, state_directory=tmp_path, wall=wall)
+
+    return life
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_a_wish_that_makes_no_sense_is_a_named_error_and_nothing_is_written(wish
 
 
 @pytest.mark.parametrize("protocol", ["P300", "KW"])
-def test_all_groups_are_published(protocol):
+def test_all_groups_are_published(running, protocol):
     with running(simulated_boiler(protocol), protocol=protocol) as harness:
         harness.run("3m")
 
@@ -107,7 +111,7 @@ def test_all_groups_are_published(protocol):
         assert harness.errors("diagnosis") == []
 
 
-def test_a_signal_that_this_boiler_has_not_is_null_and_not_asked_for_again():
+def test_a_signal_that_this_boiler_has_not_is_null_and_not_asked_for_again(running):
     boiler = simulated_boiler()
     del boiler.memory[0x5525]
     with running(boiler) as harness:
@@ -127,7 +131,7 @@ def test_the_schema_of_each_group_says_what_its_signals_are(capsys):
     assert found["vito2mqtt/hot_water/state"]["properties"]["timer_monday"]["anyOf"][0]["type"] == "array"
 
 
-def test_only_what_changes_is_written():
+def test_only_what_changes_is_written(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
@@ -140,7 +144,7 @@ def test_only_what_changes_is_written():
         assert harness.states("hot_water")[-1]["pump_overrun"] == 10
 
 
-def test_hot_water_is_heated_once_and_restored():
+def test_hot_water_is_heated_once_and_restored(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
@@ -153,7 +157,7 @@ def test_hot_water_is_heated_once_and_restored():
         assert harness.states("legionella")[-1]["state"] == "idle"
 
 
-def test_heating_may_be_cancelled_and_is_not_begun_twice():
+def test_heating_may_be_cancelled_and_is_not_begun_twice(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
@@ -165,7 +169,7 @@ def test_heating_may_be_cancelled_and_is_not_begun_twice():
         assert boiler.memory[0x6300] == b"\x32"
 
 
-def test_heating_is_refused_where_the_timer_leaves_no_time():
+def test_heating_is_refused_where_the_timer_leaves_no_time(running):
     boiler = simulated_boiler()
     with running(boiler, wall=NOON + 10.75 * 3600) as harness:
         harness.run("10s")
@@ -175,7 +179,7 @@ def test_heating_is_refused_where_the_timer_leaves_no_time():
         assert boiler.writes == []
 
 
-def test_a_life_that_ends_while_it_heats_is_followed_by_one_that_restores():
+def test_a_life_that_ends_while_it_heats_is_followed_by_one_that_restores(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
@@ -183,14 +187,14 @@ def test_a_life_that_ends_while_it_heats_is_followed_by_one_that_restores():
         harness.run("5m")
         boiler.silent = True  # and so the end of the app restores nothing
     assert boiler.memory[0x6300] == b"\x44"
-    boiler.silent, boiler._ready = False, False
+    boiler.restart()
     with running(boiler, wall=NOON + 7200) as harness:
         harness.run("1m")
         assert boiler.memory[0x6300] == b"\x32"
         assert harness.states("legionella")[0]["state"] == "recovered"
 
 
-def test_a_stop_while_it_heats_restores_first():
+def test_a_stop_while_it_heats_restores_first(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
@@ -200,13 +204,13 @@ def test_a_stop_while_it_heats_restores_first():
     assert boiler.memory[0x6300] == b"\x32"
 
 
-def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
+def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored(running):
     boiler = simulated_boiler()
     with running(boiler) as harness:
         harness.run("1m")
         harness.broker.send("vito2mqtt/legionella/set", {"action": "start"})
         harness.at("20m", lambda: setattr(boiler, "silent", True))
-        harness.at("80m", lambda: (setattr(boiler, "silent", False), setattr(boiler, "_ready", False)))
+        harness.at("80m", boiler.restart)
         harness.run("79m")
         assert boiler.memory[0x6300] == b"\x44"
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} <= {"error", "stale"}
@@ -215,7 +219,7 @@ def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored():
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
 
 
-def test_a_virtual_day_of_garbled_answers_and_a_silent_hour():
+def test_a_virtual_day_of_garbled_answers_and_a_silent_hour(running):
     boiler, number = simulated_boiler(), 0
 
     def answer(asked):
@@ -223,10 +227,9 @@ def test_a_virtual_day_of_garbled_answers_and_a_silent_hour():
         number += 1
         return garbage(12) if number % 97 == 0 else boiler.receive(asked)
 
-    with running(boiler) as harness:
-        harness.port._device = answer
+    with running(boiler, answer) as harness:
         harness.at("5h", lambda: setattr(boiler, "silent", True))
-        harness.at("6h", lambda: (setattr(boiler, "silent", False), setattr(boiler, "_ready", False)))
+        harness.at("6h", boiler.restart)
         harness.run("6h1m")
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
         harness.run("17h59m")

@@ -23,6 +23,11 @@ class Boiler:
         self._ready = False
         self._buffer = bytearray()
 
+    def restart(self) -> None:
+        """Be switched off and on: it hears again, and has forgotten the session."""
+        self.silent = self._ready = False
+        self._buffer.clear()
+
     def beat(self) -> bytes:
         """What it says every two seconds while nobody talks to it."""
         return b"" if self.silent or self._ready else b"\x05"
