@@ -266,7 +266,7 @@ def test_an_app_whose_settings_name_no_device_says_which_setting_is_empty(here):
         (("--set", "x"), "is no assignment"),
         (("--set", "nothing.at=all"), "this app has no settings"),
         (("--config", "none.toml"), "none.toml cannot be read: No such file"),
-        (("--mqtt", "localhost"), "write mqtt://"),
+        (("--mqtt", "localhost"), "such as 'mqtt://localhost:1883'"),
     ],
 )
 def test_wrong_flags_are_named(here, arguments, told):
