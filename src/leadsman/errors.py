@@ -101,7 +101,13 @@ class Stopped(LeadsmanError):
 
 
 class BrokerError(LeadsmanError):
-    """The broker cannot be reached or says no."""
+    """The broker cannot be reached or says no.
+
+    Attributes:
+        hint: the end of the message, where it guesses at a wrong URL; worth nothing once the URL has worked.
+    """
+
+    hint = ""
 
 
 class ConnectionRefused(BrokerError):

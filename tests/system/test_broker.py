@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -155,6 +156,32 @@ def test_a_wrong_password_is_told_once_with_what_to_do(listen, start_app, tmp_pa
         assert wrong.log.count("check MQTT__USERNAME and MQTT__PASSWORD") == 1
         assert "wr0ng" not in wrong.log
         assert "connected to the broker" in right.log
+
+
+def test_a_password_that_is_mended_at_the_broker_is_used_within_seconds(listen, start_app, tmp_path):
+    passwords = tmp_path / "passwords"
+
+    def set_password(password):
+        subprocess.run(["mosquitto_passwd", "-b", "-c", str(passwords), "ann", password], check=True)
+        passwords.chmod(0o644)
+
+    set_password("old")
+    with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
+        app = start_app(COUNTER, f"mqtt://ann:new@127.0.0.1:{broker.port}")
+        wait_for_log(app, "check MQTT__USERNAME and MQTT__PASSWORD")
+        set_password("new")
+        os.kill(broker._process.pid, signal.SIGHUP)
+
+        wait_for_log(app, "connected to the broker", timeout=12)
+
+        assert app.log.count("check MQTT__USERNAME") == 1
+
+
+def wait_for_log(app, text, timeout=30.0):
+    deadline = time.monotonic() + timeout
+    while text not in app.log:
+        assert time.monotonic() < deadline, app.log
+        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

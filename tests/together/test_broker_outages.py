@@ -4,6 +4,7 @@ import json
 import pytest
 
 from leadsman import App, Delivery
+from leadsman.errors import BrokerError, TlsRefused
 from leadsman.mqtt.connection import Terms
 from leadsman.testing import Harness, Outages, Scripted, fail
 from leadsman.testing.loop import START
@@ -275,6 +276,48 @@ def test_refused_credentials_are_told_once_with_what_to_do_and_tried_every_minut
     assert_nothing_lost(app, counters)
 
 
+def test_a_certificate_that_is_not_accepted_is_told_once_and_tried_every_minute(harness, caplog):
+    app, counters = running_app(harness)
+    app.broker.refuse_connect = TlsRefused("certificate verify failed")
+
+    app.run("10m")
+    attempts = [at for at, _ in app.broker.connects]
+    app.broker.refuse_connect = None
+    app.run("61.5s")
+
+    assert 4 <= attempts[1] - attempts[0] <= 5
+    assert len(attempts) < 20
+    assert caplog.text.count("certificate verify failed") == 1
+    assert_nothing_lost(app, counters)
+
+
+@pytest.mark.parametrize("worked", [True, False])
+def test_a_url_that_has_worked_is_not_guessed_at(harness, caplog, worked):
+    error = BrokerError("no CONNACK; is this a TLS port?")
+    error.hint = "; is this a TLS port?"
+    app, _ = running_app(harness)
+    if worked:
+        app.run(10)
+    app.broker.refuse_connect = error
+    app.broker.cut()
+
+    app.run(10)
+
+    assert ("is this a TLS port?" in caplog.text) is not worked
+    assert "no CONNACK" in caplog.text
+
+
+def test_reasons_that_take_turns_are_logged_once_each(harness, caplog):
+    app, _ = running_app(harness)
+    app.broker.only_v311, app.broker.only_v5 = "mute", True
+
+    app.run("5m")
+
+    assert caplog.text.count("No connection to the broker: closed before CONNACK") == 1
+    assert caplog.text.count("No connection to the broker: it does not speak this version") == 1
+    assert len({greeting.protocol for _, greeting in app.broker.connects}) == 2
+
+
 def test_a_refusal_that_may_pass_keeps_the_message_and_holds_up_nobody_else(harness):
     app, counters = running_app(harness, interval=10)
     app.broker.refusals["app/d0/state"] = 0x97
@@ -514,6 +557,7 @@ def test_a_broker_that_says_who_took_the_connection_over_is_believed_at_once(har
     app.run("30s")
     for connection in list(app.broker._clients.values()):
         connection.end("session taken over", will=False, code=0x8E)
+    app.broker._clients.clear()
 
     app.run("90.5s")
 

@@ -25,9 +25,11 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from leadsman.clock import Clock, rfc3339
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, SubscriptionRefused
+from leadsman.mqtt import diagnosis
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
+from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
 
@@ -43,10 +45,6 @@ CLOSE_TIMEOUT = 0.3
 """Seconds for DISCONNECT to be written; the process has two in all to end."""
 _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 """Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
-_NOT_YET_VALID = 9
-"""X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
-_NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""How a handshake ends at a port that does not speak TLS; or it gets bytes that are no TLS (WRONG_VERSION_NUMBER)."""
 
 
 class _ClosingSocket(ssl.SSLSocket):
@@ -116,12 +114,12 @@ class _Client(aiomqtt.Client):
                 with open(path, "rb"):
                     pass
             except OSError as error:
-                raise _FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
+                raise FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
         try:
             super()._set_tls_params()
         except ssl.SSLError as error:
             given = " or ".join(f"{name}={path!r}" for name, path in self.files.items())
-            raise _FileError(f"{given} is no certificate or key in PEM, or they do not fit: {error}") from error
+            raise FileError(f"{given} is no certificate or key in PEM, or they do not fit: {error}") from error
         context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
         if context is not None:
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
@@ -211,10 +209,6 @@ class _Client(aiomqtt.Client):
     def _on_socket_unregister_write(self, client: Any, userdata: Any, sock: Any) -> None:
         if sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
-
-
-class _FileError(OSError):
-    """A file for TLS; the message names it."""
 
 
 class _Packed:
@@ -309,65 +303,21 @@ def _translated(
 ) -> BaseException:
     match error:
         case ConnackMissing() if alerts:
-            return TlsRefused(
-                f"{broker} refused our side of TLS: {alerts[0]}; does it ask for a certificate (cert=, key=)?"
-            )
+            return diagnosis.alert(broker, alerts[0])
         case ConnackMissing():
-            return ConnackMissing(f"{broker} sent no CONNACK: {error}{_other_port(broker)}")
+            return diagnosis.no_connack(broker, str(error))
         case MqttConnectError():
             code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
             code = code if v5 or code >= 0x80 else _V311_REFUSALS.get(code, 0x80)
-            return ConnectionRefused(code, f"{broker} refused the connection: {_advice(code)} (0x{code:02x})")
+            return diagnosis.refused(broker, code)
         case TimeoutError():
-            return _silent(broker, opened=opened)
+            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
         case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first
-            return _silent(broker, opened=opened)
+            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
         case aiomqtt.MqttError() | OSError() | ValueError():
-            return _unreachable(broker, error)
+            cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
+            return diagnosis.unreachable(broker, str(error), cause)
     return error
-
-
-def _unreachable(broker: Broker, error: Exception) -> BrokerError:
-    cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
-    text = f"cannot connect to {broker}: {error}"
-    match cause:
-        case ssl.SSLCertVerificationError(verify_code=code) if code == _NOT_YET_VALID:
-            return BrokerError(f"{text}; is the clock set?")
-        case ssl.SSLCertVerificationError() | _FileError():
-            return TlsRefused(text)
-        case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE" | "UNEXPECTED_EOF_WHILE_READING"):
-            return BrokerError(f"{text}{_other_port(broker)}")
-        case OSError() if isinstance(cause, _NO_TLS) and broker.tls:
-            return BrokerError(f"{text}{_other_port(broker)}")
-        case ssl.SSLError():
-            return TlsRefused(text)
-    return BrokerError(text)
-
-
-def _silent(broker: Broker, *, opened: bool) -> BrokerError:
-    text = f"{broker} did not answer within {CONNECT_TIMEOUT:g} s"
-    return ConnackMissing(f"{text}{_other_port(broker)}") if opened else BrokerError(text)
-
-
-def _other_port(broker: Broker) -> str:
-    """What somebody may have meant who gets no answer at an open port."""
-    if broker.tls:
-        return f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
-    return f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
-
-
-def _advice(code: int) -> str:
-    return {
-        0x84: "it does not speak this version of MQTT",
-        0x85: "it does not accept the client id",
-        0x86: "bad user name or password; check MQTT__USERNAME and MQTT__PASSWORD, or the URL",
-        0x87: "not authorized; check MQTT__USERNAME and MQTT__PASSWORD, or the URL, and the broker's access list",
-        0x88: "it is not available; its log says why",
-        0x89: "it is busy",
-        0x8A: "this client is banned; the broker's log says why",
-        0x97: "its quota is exceeded",
-        0x9F: "too many connections in a short time",
-    }.get(code, "the broker's log says why")
 
 
 def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from leadsman.events import (
 )
 from leadsman.mqtt import session as machine
 from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
+from leadsman.mqtt.diagnosis import CLOSES, PASSING, clash
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.session import V5, Session
@@ -42,18 +43,6 @@ REST_EACH = 10.0
 """Seconds of longest rest for each topic that breaks the connection, so that many of them break it no more often."""
 POISON = 3
 """Connections that may break on one message, while others arrive, before it is given up."""
-_REFUSALS = {
-    0x80: "unspecified error",
-    0x83: "implementation specific error",
-    0x87: "not authorized; check its access list",
-    0x91: "packet identifier in use",
-    0x97: "quota exceeded",
-}
-"""PUBACK reason codes that may pass (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 payload format invalid, …)
-are for good."""
-
-
-_CLOSES = "check its access list, and its limit on the size of a message"
 
 
 class Identity(NamedTuple):
@@ -140,8 +129,7 @@ class Link:
                 raise
             self._error = None if end.topic is not None else end.reason
             now, wall = self._clock.monotonic(), self._clock.wall()
-            clash = machine.clashes(self.session)
-            self._events.emit(LinkDown(now, wall, end.reason, end.wait, clash, end.topic))
+            self._events.emit(LinkDown(now, wall, end.reason, end.wait, machine.clashes(self.session), end.topic))
             await asyncio.sleep(end.wait)
 
     async def flush(self, timeout: float) -> bool:
@@ -172,13 +160,13 @@ class Link:
             connection = await self._connect(greeting, self)
         except ConnectionRefused as error:
             self.session, wait = machine.refused(self.session, error.code, now(), draw())
-            return _End(clean(str(error)), wait)
+            return _End(self._reason(error), wait)
         except TlsRefused as error:
             self.session, wait = machine.by_hand(self.session, draw())
-            return _End(clean(str(error)), wait)
+            return _End(self._reason(error), wait)
         except BrokerError as error:
             self.session, wait = machine.failed(self.session, now(), draw(), mute=isinstance(error, ConnackMissing))
-            return _End(clean(str(error)), wait)
+            return _End(self._reason(error), wait)
         self.session = machine.connected(self.session, now())
         if machine.doubtful(self.session):
             self.session = machine.doubted(self.session)
@@ -196,17 +184,17 @@ class Link:
             self.session, wait = machine.interrupted(self.session, now(), draw(), useful=useful)
         else:
             self.session, wait = machine.failed(self.session, now(), draw())
-        return self._explained(clean(reason), wait, blame)
+        return self._explained(clean(reason), code, wait, blame)
 
-    def _explained(self, reason: str, wait: float, blame: Blame | None) -> _End:
+    def _reason(self, error: BrokerError) -> str:
+        """What is said of an attempt that failed; a URL that has worked is not guessed at."""
+        text = str(error)
+        return clean(text.removesuffix(error.hint) if self.connects else text)
+
+    def _explained(self, reason: str, code: int, wait: float, blame: Blame | None) -> _End:
         """Why the connection ended, as far as it is known."""
         if machine.clashes(self.session):
-            client_id = self._identity.client_id
-            return _End(
-                f"another client uses the client id {client_id!r}, and each takes the connection of the other over; "
-                "stop it, or give this one App(…, instance='two', prefix=…)",
-                wait,
-            )
+            return _End(clash(self._identity.client_id, certain=code == machine.SESSION_TAKEN_OVER), wait)
         if blame is not None and self._proven(blame):
             return _End(self._faults[blame.topic], wait, blame.topic)
         return _End(reason, wait)
@@ -267,9 +255,9 @@ class Link:
             self.outbox.defer(topic)
             return
         self._retained.pop(topic, None)
-        self._faults[topic] = f"the broker closes the connection on messages of {topic!r}: {_CLOSES}"
+        self._faults[topic] = f"the broker does not take messages of {topic!r}: {CLOSES}"
         if not self.outbox.rests(topic):
-            self._rest(topic, f"it closes the connection; {_CLOSES}")
+            self._rest(topic, CLOSES)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
             self.outbox.discard(topic)
@@ -368,8 +356,8 @@ class Link:
     def _refused(self, topic: str, code: int) -> None:
         self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
         self._suspects.refused(topic, self._clock.monotonic())
-        if code in _REFUSALS:
-            self._rest(topic, f"{_REFUSALS[code]} (0x{code:02x})")
+        if code in PASSING:
+            self._rest(topic, f"{PASSING[code]} (0x{code:02x})")
         else:
             self.outbox.drop(topic)
             self._tell([Dropped(topic, 1, f"refused for good by the broker (0x{code:02x})")])

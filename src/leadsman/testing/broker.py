@@ -47,7 +47,7 @@ class MemoryBroker:
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: take messages, and let their PUBACK get lost.
         refuse_subscriptions: topic filters that nobody may subscribe to.
-        refuse_connect: a CONNACK reason code for whoever connects, or None.
+        refuse_connect: a CONNACK reason code for whoever connects, or the error of the attempt, or None.
         terms: what CONNACK says.
     """
 
@@ -62,7 +62,7 @@ class MemoryBroker:
         self.poison_code: int | None = None
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
-        self.refuse_connect: int | None = None
+        self.refuse_connect: int | BrokerError | None = None
         self.terms = terms
         self._up = True
         self._frozen = False
@@ -84,6 +84,8 @@ class MemoryBroker:
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
         if self.only_v5 and greeting.protocol != V5:
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
+        if isinstance(self.refuse_connect, BrokerError):
+            raise self.refuse_connect
         if self.refuse_connect is not None:
             raise ConnectionRefused(self.refuse_connect, f"refused (0x{self.refuse_connect:02x})")
         former = self._clients.pop(greeting.client_id, None)
