@@ -37,7 +37,7 @@ class Health(NamedTuple):
     stale_after: float
     """Seconds without a successful poll until the entity is stale."""
     fresh_at: float
-    """The last success, or the start."""
+    """The last success, or before it the first poll."""
     success_wall: float | None = None
     failures: int = 0
     """Failed polls in a row."""

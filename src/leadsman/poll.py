@@ -23,7 +23,7 @@ from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.terms import Snapshot
-from leadsman.schedule import look, next_on_grid, spread_offset
+from leadsman.schedule import Wait, look, next_after, next_on_grid
 from leadsman.tasks import forget_cancellations
 from leadsman.telemetry import Fallback, Telemetry
 
@@ -50,11 +50,10 @@ class Poll:
         "asked_at",
         "due",
         "execution",
-        "last_slot",
-        "lead",
         "outlet",
         "task",
         "telemetry",
+        "wait",
     )
 
     def __init__(self, telemetry: Telemetry, poller: "Poller", outlet: Outlet) -> None:
@@ -62,10 +61,8 @@ class Poll:
         self.outlet = outlet
         self.due = math.inf
         """When the next poll is due: monotonic seconds, or epoch seconds for cron."""
-        self.last_slot: float | None = None
-        """The latest cron slot that came due, epoch seconds."""
-        self.lead = 0.0
-        """By how much the wall clock was ahead of the monotonic one when cron looked at it last, seconds."""
+        self.wait: Wait | None = None
+        """What a cron handler waits for."""
         self.asked_at = -math.inf
         """When somebody last asked for a poll, monotonic seconds."""
         self.task: asyncio.Task[None] | None = None
@@ -209,10 +206,8 @@ class Poller:
             if telemetry.cron is not None:
                 self._start_cron(poll, telemetry.cron.at_start)
             else:
-                # Members of a group spread together, so that they stay on common ticks.
-                offset = spread_offset(telemetry.group or telemetry.name, telemetry.spread)
                 wait = min(pending.get(telemetry.name, 0.0), telemetry.interval or 0.0)
-                poll.due = self.world.timers.first_slot(max(offset, wait))
+                poll.due = self.world.timers.first_slot(max(telemetry.offset, wait))
                 self.world.timers.add(poll.due, poll)
 
     def ask(self, name: str, answer: Answer) -> None:
@@ -249,18 +244,15 @@ class Poller:
         The poll that an open circuit will skip is passed over: the device is not asked then.
         """
         poll = self.polls[name]
-        snapshot, telemetry, due = poll.execution.snapshot(), poll.telemetry, poll.due
-        if telemetry.cron is not None:
-            due = telemetry.cron.after(due) if snapshot.refusals else due
+        snapshot, cron = poll.execution.snapshot(), poll.telemetry.cron
+        if snapshot.circuit == "isolated" or poll.held:
+            return snapshot, None
+        ahead = self.world.clock.wall() - self.world.clock.monotonic()
+        rest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
+        if cron is not None:
+            due = next_after(cron, 0.0, poll.due, rest + ahead, snapshot.refusals)
         else:
-            interval = telemetry.interval or 0.0
-            due += snapshot.refusals * interval
-            rest = max(snapshot.deferred_until or due, snapshot.open_until or due)
-            if rest > due and interval:
-                due += math.ceil((rest - due) / interval) * interval
-            if snapshot.circuit == "isolated" or poll.held:
-                due = math.inf
-            due += self.world.clock.wall() - self.world.clock.monotonic()
+            due = next_after(None, poll.telemetry.interval or 0.0, poll.due, rest, snapshot.refusals) + ahead
         return snapshot, due if math.isfinite(due) else None
 
     async def stop(self, grace: float) -> int:
@@ -369,22 +361,28 @@ class Poller:
         return True
 
     def _start_cron(self, poll: Poll, at_start: bool) -> None:
-        cron, now = poll.telemetry.cron, self.world.timers.origin
+        cron, now, wall = poll.telemetry.cron, self.world.timers.origin, self.world.clock.wall()
         assert cron is not None  # asked by `start`
-        wall = self.world.clock.wall()
-        poll.due, poll.lead = wall if at_start else cron.after(wall), wall - self.world.clock.monotonic()
-        self.world.timers.add(now if at_start else now + min(poll.due - wall, CLOCK_CHECK), poll)
+        poll.wait = Wait(wall if at_start else cron.after(wall), wall, self.world.clock.monotonic())
+        poll.due = poll.wait.slot
+        self.world.timers.add(now if at_start else self._next_look(poll, now, wall), poll)
 
     def _advance_cron(self, poll: Poll, now: float) -> bool:
-        cron, wall = poll.telemetry.cron, self.world.clock.wall()
+        cron, wait, wall = poll.telemetry.cron, poll.wait, self.world.clock.wall()
         assert cron is not None  # asked by `_advance`
-        lead = wall - now
-        poll.due, poll.last_slot, due, missed = look(cron, poll.due, poll.last_slot, wall, lead - poll.lead)
-        poll.lead = lead
+        assert wait is not None  # made by `_start_cron`
+        poll.wait, due, missed = look(cron, wait, wall, now)
+        poll.due = poll.wait.slot
         if missed:
             self._missed(poll, now, missed)
-        self.world.timers.add(now + min(poll.due - wall, CLOCK_CHECK), poll)
+        self.world.timers.add(self._next_look(poll, now, wall), poll)
         return due
+
+    def _next_look(self, poll: Poll, now: float, wall: float) -> float:
+        """At the slot, or before it together with all others that wait: the loop wakes up once for all of them."""
+        origin = self.world.timers.origin
+        check = origin + (math.floor((now - origin) / CLOCK_CHECK + 1e-6) + 1) * CLOCK_CHECK
+        return min(now + poll.due - wall, check)
 
     def _horizon(self, poll: Poll, now: float) -> float:
         if poll.telemetry.overrun:

@@ -61,12 +61,23 @@ def spread_offset(name: str, spread: float) -> float:
     return zlib.crc32(name.encode()) / 2**32 * spread
 
 
-class Look(NamedTuple):
-    """What a look at the wall clock found: the `slot` to wait for and the `last` one that came due, both epoch seconds; whether the
-    one that was waited for is `due`, and how many after it were `missed`."""
+class Wait(NamedTuple):
+    """What a cron handler waits for, and what the clocks said when it looked at them: `wall` in epoch seconds, `now` in monotonic
+    ones."""
 
     slot: float
-    last: float | None
+    """Epoch seconds."""
+    wall: float
+    now: float
+    last: float | None = None
+    """The latest slot that came due, epoch seconds."""
+
+
+class Look(NamedTuple):
+    """What a look at the clocks found: what to `wait` for, whether the slot that was waited for is `due`, and how many after it were
+    `missed`."""
+
+    wait: Wait
     due: bool
     missed: int
 
@@ -122,24 +133,43 @@ class Cron(Value):
         return largest
 
 
-def look(cron: Cron, slot: float, last: float | None, wall: float, step: float) -> Look:
-    """What the wall clock says of `slot`, which is waited for.
-
-    Args:
-        cron: the schedule.
-        slot: epoch seconds.
-        last: the latest slot that came due, epoch seconds; None for none.
-        wall: what the clock says, epoch seconds.
-        step: seconds by which it was set since it was looked at last, beside the time that passed.
-    """
+def look(cron: Cron, wait: Wait, wall: float, now: float) -> Look:
+    """Look at the clocks again: `wall` in epoch seconds, `now` in monotonic ones."""
+    slot, last, passed = wait.slot, wait.last, now - wait.now
+    step = wall - wait.wall - passed
     if step > CLOCK_SET_FORWARD or step < -CLOCK_SET_BACK:
-        return Look(cron.after(wall), None, due=False, missed=0)
+        slot, last = (
+            cron.after(wall - passed),
+            None,
+        )  # what came since the clock was set, at the earliest at the last look
+    elif wall < slot and abs(step) > _SET:
+        slot = cron.next(last, wall)
     if wall < slot:
-        return Look(cron.next(last, wall) if abs(step) > _SET else slot, last, due=False, missed=0)
+        return Look(Wait(slot, wall, now, last), due=False, missed=0)
     missed, latest, following = 0, slot, cron.after(slot)
     while following <= wall and missed < _MOST_COUNTED:
         missed, latest, following = missed + 1, following, cron.after(following)
-    return Look(following if following > wall else cron.after(wall), latest, due=True, missed=missed)
+    return Look(Wait(following if following > wall else cron.after(wall), wall, now, latest), due=True, missed=missed)
+
+
+def next_after(cron: Cron | None, interval: float, due: float, rest: float, refusals: int) -> float:
+    """The first poll, at or after the next one, `due`, that comes at `rest` or later and after `refusals` that are turned away.
+
+    Args:
+        cron: the schedule, or None where there is an interval.
+        interval: seconds.
+        due: when the next poll is due; `rest` by the same clock, epoch seconds for cron.
+        rest: minus infinity for none.
+        refusals: 0 or more.
+    """
+    if cron is None:
+        steps = math.ceil((rest - due) / interval) if rest > due and interval else 0
+        return due + (steps + refusals) * interval
+    if rest > due:
+        due = cron.after(math.ceil(rest) - 1)
+    for _ in range(refusals):
+        due = cron.after(due)
+    return due
 
 
 def _slots(expression: str, after: datetime) -> Iterator[datetime]:

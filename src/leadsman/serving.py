@@ -112,8 +112,10 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     commands = [command for command in plan.commands if command.enabled]
     read: list[Telemetry | Source] = [*telemetries, *sources]
     ledger = Ledger()
-    for each in read:
-        ledger.register(each.name, each.stale_after, timers.origin)
+    for telemetry in telemetries:
+        ledger.register(telemetry.name, telemetry.stale_after, timers.origin + telemetry.offset)
+    for source in sources:
+        ledger.register(source.name, source.stale_after, timers.origin)
     for command in commands:
         ledger.register_idle(command.name, timers.origin)
 

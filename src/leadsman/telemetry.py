@@ -23,7 +23,7 @@ from leadsman.resilience.failure import exception_types
 from leadsman.resilience.policy import Policy, policy
 from leadsman.resilience.terms import Rules
 from leadsman.resilience.words import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, of_words
-from leadsman.schedule import Cron
+from leadsman.schedule import Cron, spread_offset
 from leadsman.wording import suggestion
 
 if TYPE_CHECKING:
@@ -115,6 +115,11 @@ class Telemetry(NamedTuple):
     """Of the policy, where it has a name; of several, all names in the order in which they are asked."""
     job: bool = False
     """A side job: it has a schedule and a health, and no topics of its own."""
+
+    @property
+    def offset(self) -> float:
+        """Seconds from the start of the app to the first poll. Members of a group have one, so that they stay on common ticks."""
+        return 0.0 if self.cron is not None else spread_offset(self.group or self.name, self.spread)
 
 
 def register(name: object, handler: Handler, words: Words, offers: Sequence[Offer], *, job: bool = False) -> Telemetry:

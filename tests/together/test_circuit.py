@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from leadsman import App, CircuitBreaker
+from leadsman import App, CircuitBreaker, RetryRequested
 from leadsman.errors import InvalidValue
 from leadsman.testing import Outages, Scripted, fail
 
@@ -227,6 +227,40 @@ def test_an_open_shared_circuit_sends_one_probe_for_all_and_closes_for_all(harne
     calls = sorted(round(call) for sensor in sensors.values() for call in sensor.calls if call < 230)
     assert calls == [0] * 4 + [60] * 4 + [180]
     assert all(app.statuses(name)[-1] == "ok" for name in sensors)
+
+
+def test_an_open_shared_circuit_turns_each_member_away_at_its_own_next_poll(harness):
+    fast, slow, breaker = Scripted(fail(99)), Scripted(fail(99)), CircuitBreaker(2, shared="bus")
+    app = App("app")
+    app.add_telemetry("fast", fast, interval=10, circuit_breaker=breaker)
+    app.add_telemetry("slow", slow, interval=60, circuit_breaker=breaker)
+    running = harness(app)
+
+    running.run(62)
+    told = {name: device["next_poll_at"] for name, device in running.status()["devices"].items()}
+    running.run(240)
+
+    assert told == {"fast": "2026-01-01T00:01:20.000Z", "slow": "2026-01-01T00:03:00.000Z"}
+    assert [round(call) for call in fast.calls if call > 55][:5] == [60, 80, 100, 120, 140]
+    assert [round(call) for call in slow.calls] == [0, 60]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(OSError("away"), {"on_failure": "hold"}), (RetryRequested("1d"), {})],
+    ids=["held", "deferred"],
+)
+def test_a_member_that_is_not_asked_holds_up_no_round_and_costs_no_probe(harness, error, words):
+    breaker = CircuitBreaker(2, shared="bus")
+    app, dead = App("app"), Scripted(fail(99))
+    app.add_telemetry("resting", Scripted(fail(99, error)), interval=60, circuit_breaker=breaker, **words)
+    app.add_telemetry("dead", dead, interval=60, circuit_breaker=breaker)
+    running = harness(app)
+
+    running.run("10m")
+
+    assert running.statuses("dead")[-1] == "circuit_open"
+    assert [round(call) for call in dead.calls] == [0, 60, 180, 300, 420, 540]
 
 
 def test_handlers_that_share_a_circuit_must_say_the_same_of_it():

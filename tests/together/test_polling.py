@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leadsman import App, Cron, Every, OnChange
+from leadsman import App, CircuitBreaker, Cron, Every, OnChange, RetryRequested
 from leadsman.errors import DeviceUnavailable
 from leadsman.testing import Scripted, fail, hang
 from leadsman.testing.loop import START
@@ -87,6 +87,50 @@ def test_a_spread_starts_devices_apart_and_always_at_the_same_point(harness):
     assert starts == [sensors[second, number].calls[0] for number in range(20)]
     assert len({round(start) for start in starts}) > 10
     assert max(starts) <= 30.1
+
+
+def test_a_device_is_not_stale_before_it_was_asked_at_all(harness):
+    app = App("app")
+    for name in "abcdefgh":
+        app.add_telemetry(name, Scripted(READING), interval=60, spread=600)
+    running = harness(app)
+
+    running.run("15m")
+
+    assert {tuple(running.statuses(name)) for name in "abcdefgh"} == {("starting", "ok")}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"on_failure": "hold"}, None),
+        ({}, "00:05"),
+        ({"circuit_breaker": CircuitBreaker(1)}, "00:10"),
+        ({"circuit_breaker": CircuitBreaker(1, recovery="12m")}, "00:15"),
+    ],
+)
+def test_when_a_cron_device_is_asked_next_is_told_as_it_will_be(harness, words, expected):
+    sensor = Scripted(fail(99))
+    app = harness(app_with(sensor, schedule=Cron("*/5 * * * *", zone="UTC", at_start=True), **words))
+    app.run(10)
+
+    told = app.status()["devices"]["d"]["next_poll_at"]
+    app.run("20m")
+
+    assert told == (expected and f"2026-01-01T{expected}:00.000Z")
+    assert [time.strftime("%H:%M", time.gmtime(call)) for call in sensor.calls[1:2]] == ([expected] if expected else [])
+
+
+def test_a_cron_device_that_asked_to_be_left_alone_says_when_it_is_asked_next(harness):
+    sensor = Scripted(fail(1), RetryRequested("17m"), READING)
+    app = harness(app_with(sensor, schedule=Cron("*/5 * * * *", zone="UTC", at_start=True)))
+    app.run(345)
+
+    told = app.status()["devices"]["d"]["next_poll_at"]
+    app.run("25m")
+
+    assert told == "2026-01-01T00:25:00.000Z"
+    assert sensor.calls == [0, 300, 1500, 1800]
 
 
 def test_a_disabled_handler_is_registered_but_not_polled(harness):

@@ -50,6 +50,33 @@ def test_the_waits_of_an_outage_go_on_where_they_were(life):
     assert calls(again) == [0, 16, 48, 108]
 
 
+def test_the_waits_go_on_with_a_strategy_of_ones_own_too_though_it_has_no_text(life):
+    class Growing:
+        def delay(self, attempt):
+            return 2.0**attempt
+
+    life(Scripted(fail(99)), 20, retry=UNTIL_NEXT_POLL, backoff=Growing())
+    second = Scripted(fail(99))
+
+    life(second, 50, at=20, retry=UNTIL_NEXT_POLL, backoff=Growing())
+
+    assert calls(second)[1] - calls(second)[0] == 32
+
+
+def test_an_open_shared_circuit_turns_each_member_away_after_a_restart_too(harness, directory):
+    breaker, lives = CircuitBreaker(1, shared="bus"), []
+    for at in (0, 65):
+        app, handlers = App("app", keep_state=True), [Scripted(fail(99)), Scripted(fail(99))]
+        app.add_telemetry("quick", handlers[0], interval=60, circuit_breaker=breaker)
+        app.add_telemetry("slow", handlers[1], interval=3600, circuit_breaker=breaker)
+        running = harness(app, wall=START + at, state_directory=directory)
+        running.run(65)
+        running.stop()
+        lives.append([calls(handler) for handler in handlers])
+
+    assert lives == [[[0], [0]], [[60], []]]
+
+
 def test_an_attempt_that_was_waited_for_is_waited_for_again(life):
     life(Scripted(fail(99)), "20s", retry=5, backoff=ExponentialBackoff(40, 600, jitter=0))
     again = Scripted(READING)

@@ -252,7 +252,7 @@ def settle(
             if closed.failures < rule.threshold:
                 return closed
             until = now + rule.rest(1, faulty)
-            return Open(circuit.generation + 1, closed.failures, now, 1, _refusals(rule), until)
+            return Open(circuit.generation + 1, closed.failures, now, 1, refusals_of(rule), until)
         case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
             return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
@@ -313,7 +313,8 @@ def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
     return Closed(circuit.generation, recent.bit_count(), recent) if recent else _forgotten(circuit)
 
 
-def _refusals(rule: CircuitBreaker) -> int:
+def refusals_of(rule: CircuitBreaker) -> int:
+    """How many polls a circuit turns away that has just opened."""
     return 1 if rule.recovery is None else 0
 
 
@@ -331,7 +332,7 @@ def _settle_probe(
         case Outcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1
             until = now + rule.rest(opens, faulty)
-            return Open(circuit.generation + 1, failures, circuit.since, opens, _refusals(rule), until)
+            return Open(circuit.generation + 1, failures, circuit.since, opens, refusals_of(rule), until)
         case Outcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1
             if succeeded >= rule.successes:

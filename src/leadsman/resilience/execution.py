@@ -12,6 +12,7 @@ the room that awaits, and the only one that looks at a clock.
 import asyncio
 import math
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -43,6 +44,14 @@ Call = Callable[[], Awaitable[Any]]
 _PASS = Permit(0, 0, probe=False)
 _COUNTING = CircuitBreaker(2**31)
 """For handlers without a breaker, while somebody has isolated or disabled their circuit: it never opens by itself."""
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def _known_as(policy: Policy) -> str:
+    """By what a policy is known again after a restart: a strategy of somebody's own may have no text but its address."""
+    return _ADDRESS.sub("", repr(policy))
 
 
 class Turns:
@@ -142,7 +151,7 @@ class Execution:
         if not isinstance(circuit, Closed | Disabled):
             opened_at, opens = circuit.since, circuit.opens
         if isinstance(circuit, Open):
-            refusals = min(1, circuit.refusals)  # of a circuit that others share, this handler's own one
+            refusals = circuit.refusals if self._ties.shared is None else self._ties.shared.refusals(self)
             until = circuit.until if math.isfinite(circuit.until) else None
         name = breaker.name_of(circuit)
         deferred = self.deferred_until if self.deferred_until > self._world.clock.monotonic() else None
@@ -167,7 +176,7 @@ class Execution:
             return True
         lease = (self.rules.timeout or 60.0) + GRACE
         if self._ties.shared is not None:
-            self._permit = self._ties.shared.admit(now, lease)
+            self._permit = self._ties.shared.admit(self, now, lease)
         else:
             circuit, self._permit = breaker.admit(self.rules.breaker or _COUNTING, self._circuit, now, lease)
             self.moved(circuit)
@@ -176,9 +185,12 @@ class Execution:
     def frozen(self) -> dict[str, Any]:
         """What is remembered, as JSON can carry it, for `thaw` after a restart; empty when there is nothing."""
         now, streak, found = self._world.clock.monotonic(), self._streak, dict[str, Any]()
+        circuit = self._circuit
+        if isinstance(circuit, Open) and self._ties.shared is not None:
+            circuit = circuit._replace(refusals=self._ties.shared.refusals(self))
         if streak is not None:
             found["streak"] = {
-                "policy": repr(streak.policy),
+                "policy": _known_as(streak.policy),
                 "state": streak.state,
                 "waits": streak.waits,
                 "cycle": streak.cycle,
@@ -186,8 +198,8 @@ class Execution:
                 "wall": streak.wall,
             }
             found["pending"] = max(0.0, self.resumes_at - now)
-        if (circuit := breaker.frozen(self._circuit, now)) is not None:
-            found["circuit"] = circuit
+        if (kept := breaker.frozen(circuit, now)) is not None:
+            found["circuit"] = kept
         if self.deferred_until > now:
             found["deferred"] = self.deferred_until - now
         return found
@@ -204,7 +216,7 @@ class Execution:
         now, policy, streak = self._world.clock.monotonic(), self.rules.policy, found.get("streak")
         if streak is not None:
             state, elapsed = policy.start(), float(streak["elapsed"]) + away
-            if streak["policy"] == repr(policy):
+            if streak["policy"] == _known_as(policy):
                 state = as_state(streak["state"])
                 policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
             self._streak = Streak(
@@ -217,11 +229,19 @@ class Execution:
                 resumed=True,
             )
         if "circuit" in found:
-            self._set(breaker.thawed(found["circuit"], now, away))
+            circuit = breaker.thawed(found["circuit"], now, away)
+            if self._ties.shared is not None:
+                self._ties.shared.restore(self, circuit)
+            else:
+                self.moved(circuit)
         if "deferred" in found:
             self.deferred_until = now + float(found["deferred"]) - away
         self._calm = self._calm and not found
         return max(0.0, float(found.get("pending", 0.0)) - away)
+
+    def is_asked(self, now: float) -> bool:
+        """Whether its polls reach the device at the moment, but for the circuit."""
+        return not self.held and now >= self.deferred_until
 
     def isolate(self) -> None:
         """Admit nobody until `close` or `disable`: somebody works at the device."""

@@ -2,7 +2,10 @@
 
 A shared circuit counts **rounds**. A round is over, and has failed, once each member has failed since the last round; a
 success of any of them ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it
-after `threshold` rounds, not inside the first one. When it is open, one member makes the probe for all.
+after `threshold` rounds, not inside the first one. Members that are not asked at the moment, because they are held or asked to be
+left alone, do not hold up a round.
+
+When it is open, each member is turned away once, at its own next poll; the first one to come again makes the probe for all.
 """
 
 from typing import NamedTuple, Protocol
@@ -43,6 +46,10 @@ class Member(Protocol):
         """The circuit that all share is now this one."""
         ...
 
+    def is_asked(self, now: float) -> bool:
+        """Whether its polls reach the device at the moment, but for the circuit."""
+        ...
+
     def faulty(self, strategy: object, error: Exception) -> None:
         """Somebody's strategy broke."""
         ...
@@ -51,17 +58,29 @@ class Member(Protocol):
 class Shared:
     """One circuit for several handlers."""
 
-    __slots__ = ("_failed", "circuit", "members", "rule")
+    __slots__ = ("_failed", "_refused", "circuit", "members", "rule")
 
     def __init__(self, rule: CircuitBreaker) -> None:
         self.rule = rule
         self.circuit: Circuit = CLOSED
         self.members: list[Member] = []
         self._failed: set[int] = set()
+        self._refused: set[int] = set()
 
-    def admit(self, now: float, lease: float) -> Permit | None:
+    def refusals(self, member: Member) -> int:
+        """How many polls of a member the open circuit will still turn away."""
+        circuit = self.circuit
+        return circuit.refusals if isinstance(circuit, Open) and id(member) not in self._refused else 0
+
+    def admit(self, member: Member, now: float, lease: float) -> Permit | None:
         """Ask for leave to run a cycle; see `leadsman.resilience.breaker.admit`."""
-        circuit, permit = breaker.admit(self.rule, self.circuit, now, lease)
+        circuit = self.circuit
+        if isinstance(circuit, Open) and now >= circuit.until:
+            if self.refusals(member):
+                self._refused.add(id(member))
+                return None
+            circuit = circuit._replace(refusals=0)
+        circuit, permit = breaker.admit(self.rule, circuit, now, lease)
         self.move(circuit)
         return permit
 
@@ -72,19 +91,28 @@ class Shared:
                 self._failed.clear()
             elif outcome is Outcome.FAILED:
                 self._failed.add(id(member))
-                if len(self._failed) < len(self.members):
+                if any(id(each) not in self._failed and each.is_asked(now) for each in self.members):
                     return
                 self._failed.clear()
         self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, member.faulty))
 
     def move(self, circuit: Circuit) -> None:
-        """Make it this circuit for all members. One that opens turns away each of them once, where it goes by polls."""
+        """Make it this circuit for all members."""
         if circuit is self.circuit:
             return
-        if isinstance(circuit, Open) and not isinstance(self.circuit, Open) and circuit.refusals:
-            circuit = circuit._replace(refusals=len(self.members))
         if not isinstance(circuit, Closed):
             self._failed.clear()
+        self._refused.clear()
+        self._become(circuit)
+
+    def restore(self, member: Member, circuit: Circuit) -> None:
+        """Begin with what a member remembered of the circuit before a restart."""
+        if isinstance(circuit, Open) and not circuit.refusals:
+            self._refused.add(id(member))
+            circuit = circuit._replace(refusals=breaker.refusals_of(self.rule))
+        self._become(circuit)
+
+    def _become(self, circuit: Circuit) -> None:
         self.circuit = circuit
         for member in self.members:
             member.moved(circuit)
