@@ -149,13 +149,13 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
             traces[0].observe(event)
 
     control = functools.cache(lambda: _control(mail, poller, feeds))
-    link.listeners[topics.introspect] = lambda received: service().on_request(received)
+    link.subscriptions.listeners[topics.introspect] = lambda received: service().on_request(received)
     if commands:
-        link.listeners[topics.of("+", "set")] = lambda received: dispatcher().on_set(received)
+        link.subscriptions.listeners[topics.of("+", "set")] = lambda received: dispatcher().on_set(received)
     if read:
-        link.listeners[topics.of("+", "+/set")] = lambda received: control().on_set(received)
+        link.subscriptions.listeners[topics.of("+", "+/set")] = lambda received: control().on_set(received)
     if any(not telemetry.job for telemetry in telemetries):
-        link.listeners[topics.of("+", "get")] = lambda received: dispatcher().on_get(received)
+        link.subscriptions.listeners[topics.of("+", "get")] = lambda received: dispatcher().on_get(received)
 
     def look(name: str) -> tuple[Snapshot, float | None]:
         return poller.look(name) if name in poller.polls else (feeds[name].execution.snapshot(), None)

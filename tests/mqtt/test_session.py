@@ -286,3 +286,12 @@ def test_a_broker_that_says_that_another_client_took_over_is_believed():
     assert clashes(session)
     assert round(wait) == 5
     assert round(taken_over(connected(session, 1005.0), 1006.0, 0.999)[1]) == 10
+
+
+def test_a_broker_that_is_killed_again_and_again_is_no_clash():
+    session = Session()
+    for now in range(0, 100, 2):
+        session, _ = failed(connected(session, now), now + 1.0, 0.5)
+        session, _ = failed(session, now + 1.5, 0.5)
+
+    assert not clashes(session)

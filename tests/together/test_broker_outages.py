@@ -431,6 +431,24 @@ def test_a_topic_that_is_allowed_again_gets_everything_through_that_waited(harne
     assert app.status()["mqtt"]["last_error"] is None
 
 
+def test_a_subscription_that_breaks_every_connection_is_left_out_and_named(harness, caplog):
+    app, counters = running_app(harness)
+    app.broker.poison.add("app/+/get")
+
+    app.run("10.5m")
+
+    assert_nothing_lost(app, counters)
+    assert len(app.broker.connects) == 4
+    assert caplog.text.count("closes the connection on the subscription to 'app/+/get'") == 1
+    assert "'app/+/get'" in app.status()["mqtt"]["last_error"]
+    assert "another client" not in caplog.text
+    app.broker.poison.clear()
+    app.run("1h")
+    app.broker.cut()
+    app.run("60.5s")
+    assert app.status()["mqtt"]["last_error"] is None
+
+
 def test_one_message_that_is_too_large_costs_itself_only(harness, caplog):
     class Growing(Counter):
         async def __call__(self):

@@ -77,6 +77,11 @@ def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
     return _hinting(ConnackMissing, text, broker) if opened else BrokerError(text)
 
 
+def subscription(topic_filter: str) -> str:
+    """The broker closes the connection when it is asked for this filter."""
+    return f"the broker closes the connection on the subscription to {topic_filter!r}"
+
+
 def clash(client_id: str, *, certain: bool) -> str:
     """Another client has our client id; `certain`: the broker says so itself."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "

@@ -12,16 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.clock import Clock
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
 from leadsman.events import (
-    AppFault,
     Events,
     LinkDown,
     LinkSettled,
     LinkUp,
     MessageDropped,
     MessageRefused,
-    SubscriptionFailed,
 )
 from leadsman.mqtt import session as machine
 from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
@@ -29,8 +27,8 @@ from leadsman.mqtt.diagnosis import CLOSES, PASSING, clash
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.session import V5, Session
+from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
-from leadsman.mqtt.topics import topic_matches
 from leadsman.wording import clean
 
 WINDOW = 20
@@ -68,8 +66,7 @@ class Link:
 
     def __init__(self, identity: Identity, connect: Connect, outbox: Outbox, clock: Clock, events: Events) -> None:
         self.outbox = outbox
-        self.listeners: dict[str, Callable[[Received], None]] = {}
-        """Topic filters to subscribe to on every connection, and who takes what comes. Fill it before `run`."""
+        self.subscriptions = Subscriptions(clock, events)
         self.session = Session(identity.protocol, identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
@@ -104,8 +101,8 @@ class Link:
     @property
     def last_error(self) -> str | None:
         """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
-        if self._error is not None:
-            return self._error
+        if self._error is not None or self.subscriptions.error is not None:
+            return self._error or self.subscriptions.error
         outbox = self.outbox
         return next((why for topic, why in self._faults.items() if topic in outbox or outbox.rests(topic)), None)
 
@@ -175,7 +172,7 @@ class Link:
         delivered = self.outbox.delivered
         self._begin(connection)
         reason, code = await self._lost
-        subscribing = self._subscribing is not None and not self._subscribing.done()
+        subscribing = self.subscriptions.broke()
         flying, blame = self._end(connection)
         if code == machine.SESSION_TAKEN_OVER:
             self.session, wait = machine.taken_over(self.session, now(), draw())
@@ -211,7 +208,7 @@ class Link:
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
                 self.outbox.put(message)
         self._pump()
-        if self.listeners:
+        if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
 
     def _settled(self) -> None:
@@ -220,18 +217,13 @@ class Link:
         self._events.emit(LinkSettled(self._clock.monotonic(), self._clock.wall()))
 
     async def _subscribe(self, connection: Connection) -> None:
-        """Subscribe to everything; a filter that the broker refuses is told and leaves the others alone."""
-        for topic_filter in self.listeners:
-            try:
-                await connection.subscribe(topic_filter)
-            except SubscriptionRefused as error:
-                self._error = clean(str(error))
-                now, wall = self._clock.monotonic(), self._clock.wall()
-                self._events.emit(SubscriptionFailed(now, wall, topic_filter, self._error))
-            except BrokerError as error:
-                if self._connection is connection:  # else it is lost already, and the next one subscribes again
-                    self.lost(str(error))
-                return
+        try:
+            await self.subscriptions.subscribe(connection)
+        except BrokerError as error:
+            if self._connection is connection:  # else it is lost already, and the next one subscribes again
+                self.lost(str(error))
+        else:
+            self._pump()
 
     def _end(self, connection: Connection) -> tuple[list[str], Blame | None]:
         """Clear up. Returns the topics that were in flight, and the one to blame if that is known."""
@@ -279,7 +271,7 @@ class Link:
         """Fill the window."""
         self._pump_due = False
         connection, outbox, suspects = self._connection, self.outbox, self._suspects
-        if connection is None:
+        if connection is None or self.subscriptions.first:
             return
         largest = connection.terms.maximum_packet_size
         now = self._clock.monotonic()
@@ -376,14 +368,7 @@ class Link:
 
     def received(self, message: Received) -> None:
         """See `Hooks`."""
-        for topic_filter, listener in self.listeners.items():
-            if topic_matches(topic_filter, message.topic):
-                try:
-                    listener(message)
-                except Exception as error:  # a fault of ours; the message is lost, and the connection is not
-                    now, wall = self._clock.monotonic(), self._clock.wall()
-                    self._events.emit(AppFault(now, wall, f"receiving {clean(message.topic)}", error))
-                return
+        self.subscriptions.received(message)
 
     def _check_acknowledgements(self) -> None:
         self._check = None

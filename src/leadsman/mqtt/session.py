@@ -127,6 +127,8 @@ def failed(
         session = session._replace(short=session.short + 1)
     elif lived and not _within_seconds(session, now):
         session = session._replace(outage_since=None, failures=0, short=0)
+    elif not lived and not mute:
+        session = session._replace(short=0)  # it is the broker that goes away
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None)
     session = _version_after(session, now, lived=lived, mute=mute)

@@ -43,7 +43,7 @@ class MemoryBroker:
         only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by hanging up.
         only_v5: refuse MQTT 3.1.1 with a reason code.
         refusals: PUBACK reason codes by topic; 0x80 and above refuse.
-        poison: topics on whose messages the broker closes the connection.
+        poison: topics, and topic filters, on which the broker closes the connection.
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: take messages, and let their PUBACK get lost.
         refuse_subscriptions: topic filters that nobody may subscribe to.
@@ -214,6 +214,9 @@ class _MemoryConnection:
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
         if not self.open:
             raise BrokerError("not connected")
+        if topic_filter in self._broker.poison:
+            self.end("closed by the broker", will=True)
+            await asyncio.Event().wait()  # as with a real one; the link cancels it
         if topic_filter in self._broker.refuse_subscriptions:
             raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")
         self.filters.append(topic_filter)
