@@ -1,11 +1,13 @@
 import functools
-from typing import Annotated
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, NoReturn
 
 import pytest
 
+from leadsman import App
 from leadsman.adapters.adapter import slots_of
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
-from leadsman.injection import bound, is_async, needs_of
+from leadsman.injection import bound, check_result, is_async, needs_of
 
 
 class Port:
@@ -130,3 +132,34 @@ def test_one_adapter_given_twice_is_refused():
 
     with pytest.raises(InvalidValue, match="twice"):
         slots_of((port, port))
+
+
+@pytest.mark.parametrize(
+    "kind", [float, int | None, str, bool, bytes, list[float], tuple[int, int], Annotated[float, "volts"]]
+)
+def test_a_handler_annotated_to_return_what_is_no_reading_is_told_what_to_return(kind):
+    async def read(): ...
+
+    read.__annotations__["return"] = kind
+
+    with pytest.raises(InvalidType, match=r"read is annotated to return .*; return a dict such as \{'value': 21.5\}"):
+        check_result(read)
+    with pytest.raises(InvalidType, match="telemetry 'd': the handler .*read"):
+        App("app").add_telemetry("d", read, interval=60)
+
+
+def test_what_a_source_yields_is_looked_at_too():
+    async def numbers() -> AsyncIterator[float]:
+        yield 1.0
+
+    with pytest.raises(InvalidType, match="source 's': .*numbers is annotated to return float"):
+        App("app").add_source("s", numbers)
+
+
+@pytest.mark.parametrize("kind", [dict[str, float], None, Any, "Unknown", dict[str, float] | None, object, NoReturn])
+def test_other_annotations_of_results_are_let_through(kind):
+    async def read(): ...
+
+    read.__annotations__["return"] = kind
+
+    check_result(read)

@@ -16,7 +16,7 @@ from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.clock import system_clock
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
-from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of
+from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of, place_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_name
@@ -536,12 +536,16 @@ class App(Registrar):
             names = _asked(f"the names of {name_of(registration.handler)}", names, settings)
             if not names:
                 self._without_devices.append(name_of(registration.handler))
-        for name, device in expanded(names):
-            self._add(registration, name, device)
+        try:
+            for name, device in expanded(names):
+                self._add(registration, name, device)
+        except ConfigurationError as error:
+            where = place_of(registration.handler)
+            raise type(error)(f"{error} ({where})" if where else str(error)) from None
 
     def _add(self, registration: Registration, name: Any, device: Device) -> None:
         kind, handler = registration.kind, registration.handler
-        words: Any = {**registration.words, **device.words}
+        words: Any = {**registration.words, **device.options_of(kind)}
         offers: list[Offer] = [*self._slots, *self._held, ContextOffer()]
         if device.settings is not None:
             offers.insert(0, Held(type(device.settings), device.settings))

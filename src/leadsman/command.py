@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError
-from leadsman.injection import Handler, Needs, Offer, is_async, needs_and_spare
+from leadsman.injection import Handler, Needs, Offer, check_result, is_async, needs_and_spare
 from leadsman.mqtt.topics import check_name
 from leadsman.telemetry import check_words, group_of, instance_of
 from leadsman.wording import clean, told
@@ -77,6 +77,7 @@ def register_command(name: object, handler: Handler, words: CommandWords, offers
 def _register(name: str, handler: Handler, words: CommandWords, offers: Sequence[Offer]) -> Command:
     check_words(words, CommandWords)
     plain = not is_async(handler)
+    check_result(handler)
     needs, spare = needs_and_spare(handler, offers)
     queue, when_full = words.get("queue", QUEUE), words.get("when_full", "reject")
     if isinstance(queue, bool) or not isinstance(queue, int):

@@ -8,9 +8,11 @@ same way. Whatever can be asked for is an `Offer`.
 import asyncio
 import functools
 import inspect
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol, get_args, get_origin, get_type_hints
+from collections.abc import AsyncIterable, Callable, Sequence
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -128,6 +130,36 @@ def check_generator(handler: object) -> None:
         raise InvalidType(f"the handler {name_of(handler)} is no async generator; write 'async def' and yield readings")
 
 
+def check_result(handler: Handler) -> None:
+    """See that a handler is not annotated to return, or to yield, what is no reading. What nobody can read is let through.
+
+    Raises:
+        InvalidType: it is a number, text or a list.
+    """
+    wanted = _result(handler)
+    if isinstance(get_origin(wanted), type) and issubclass(get_origin(wanted), AsyncIterable):
+        wanted = get_args(wanted)[0]
+    for kind in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,):
+        bare = _wish(kind)[0]
+        if (get_origin(bare) or bare) in _NO_READING:
+            name = getattr(bare, "__name__", repr(bare))
+            raise InvalidType(
+                f"the handler {name_of(handler)} is annotated to return {name}; "
+                "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
+            )
+
+
+_NO_READING = (float, int, str, bool, bytes, complex, list, tuple, set, frozenset)
+
+
+@functools.lru_cache(maxsize=128)
+def _result(handler: Handler) -> Any:
+    try:
+        return get_type_hints(_function(handler)).get("return")
+    except (NameError, TypeError, AttributeError):  # a name that is there for type checkers only
+        return None
+
+
 def needs_of(handler: Handler, offers: Sequence[Offer]) -> Needs:
     """Match a handler's parameters with what the app offers.
 
@@ -161,18 +193,20 @@ def name_of(handler: object) -> str:
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
+def place_of(handler: object) -> str:
+    """The file and the line of a handler and its decorators, such as ``house.py line 12``; empty where there is none."""
+    code = getattr(_function(handler), "__code__", None) if callable(handler) else None
+    return "" if code is None else f"{os.path.basename(code.co_filename)} line {code.co_firstlineno}"
+
+
 @functools.lru_cache(maxsize=128)
 def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
     """The parameters to fill and their annotations. Cached: one handler may serve a thousand devices."""
     signature = inspect.signature(handler)
     if not signature.parameters:
         return ()
-    inner: Any = handler
-    while isinstance(inner, functools.partial):
-        inner = inner.func
     try:
-        target = inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
-        hints = get_type_hints(target, include_extras=True)
+        hints = get_type_hints(_function(handler), include_extras=True)
     except NameError as error:
         raise InvalidType(
             f"an annotation of {name_of(handler)} cannot be read: {error}; import the type it names"
@@ -191,6 +225,14 @@ def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
             )
         wanted.append((name, hints[name]))
     return tuple(wanted)
+
+
+def _function(handler: Any) -> Any:
+    """The function whose annotations are those of the handler."""
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
 
 
 def _wish(wanted: Any) -> tuple[Any, str | None]:

@@ -20,12 +20,15 @@ H = TypeVar("H", bound=Handler)
 
 
 class Device:
-    """One of many devices that a handler serves: its own settings, which the handler asks for by their type, and words
+    """One of many devices that a handler serves: its own settings, which the handler asks for by their type, and options
     that differ from those of the decorator.
+
+    One list of devices may serve several decorators. `App.command` leaves options that only reading has, such as ``interval``,
+    to the decorator that reads the device.
 
     Args:
         settings: of this device; any object of a class of its own.
-        words: as the decorator takes them.
+        words: the options, as the decorator takes them.
     """
 
     __slots__ = ("settings", "words")
@@ -33,6 +36,17 @@ class Device:
     def __init__(self, settings: Any = None, **words: Any) -> None:
         self.settings = settings
         self.words: Mapping[str, Any] = words
+
+    def options_of(self, kind: str) -> Mapping[str, Any]:
+        """Those that are for a decorator of this `kind`; for a command, without those that only reading has."""
+        if kind != "command":
+            return self.words
+        from leadsman.command import CommandWords  # only apps with commands pay for it
+        from leadsman.source import SourceWords
+
+        reading = Words.__annotations__.keys() | SourceWords.__annotations__.keys()
+        left_out = reading - CommandWords.__annotations__.keys()
+        return {option: value for option, value in self.words.items() if option not in left_out}
 
 
 Many = Mapping[str, Any] | Iterable[str]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError
-from leadsman.injection import Handler, Needs, Offer, check_generator, needs_of
+from leadsman.injection import Handler, Needs, Offer, check_generator, check_result, needs_of
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
@@ -68,6 +68,7 @@ def register_source(name: object, handler: Handler, words: SourceWords, offers: 
 def _register(name: str, handler: Handler, words: SourceWords, offers: Sequence[Offer]) -> Source:
     check_words(words, SourceWords)
     check_generator(handler)
+    check_result(handler)
     stale_after = positive_seconds(words.get("stale_after", STALE_AFTER), "stale_after")
     silence: Any = words.get("silence", UNSET)
     return Source(

@@ -12,7 +12,7 @@ from leadsman import publish as publishing
 from leadsman.adapters.adapter import Slot
 from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.injection import Handler, Needs, Offer, is_async, needs_of
+from leadsman.injection import Handler, Needs, Offer, check_result, is_async, needs_of
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
@@ -138,6 +138,7 @@ def register(name: object, handler: Handler, words: Words, offers: Sequence[Offe
 def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer], job: bool) -> Telemetry:
     check_words(words, Words, JOBLESS if job else frozenset())
     plain = not is_async(handler)
+    check_result(handler)
     needs = needs_of(handler, offers)
     interval, cron = _when(words)
     timeout = _timeout(words, interval)

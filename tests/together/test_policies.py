@@ -220,6 +220,23 @@ def test_a_policy_may_be_chosen_by_the_name_or_the_class_of_an_adapter(harness, 
     assert len(calls) == 6
 
 
+def test_a_policy_that_was_chosen_by_the_class_of_an_adapter_is_chosen_for_its_twin_too(harness):
+    class Twin(Ble):
+        pass
+
+    calls, app = [], App("app", adapters=(Ble(),), twins=lambda settings: (Twin(),))
+    app.retry_policy("radio", periodic(1).max_retries(5), predicate=prop("adapter") == "Ble")
+
+    @app.telemetry("d", interval="1m")
+    async def d(radio: Ble):
+        calls.append(1)
+        raise OSError
+
+    harness(app, dry_run=True).run("30s")
+
+    assert len(calls) == 6
+
+
 def test_for_a_while_all_handlers_go_by_another_policy(harness):
     sensor, other = Scripted(fail(99)), Scripted(fail(99))
     app = app_with(sensor, interval="1m", retry=3)

@@ -711,3 +711,50 @@ def test_a_clock_that_is_set_while_somebody_sleeps_until_a_time_of_day_is_notice
     running.run("12h")
 
     assert woke == [pytest.approx(woken_at, abs=0.01)]
+
+
+def test_one_list_of_devices_serves_a_device_that_is_read_and_takes_commands(harness):
+    app, switched = App("app"), []
+    pumps = {"attic": Device(interval="10s", timeout="3s", retry=2), "cellar": Device(interval="20s")}
+
+    @app.telemetry(pumps)
+    async def pump(context: Context) -> dict[str, str]:
+        return {"name": context.name}
+
+    @app.command(pumps)
+    async def switch(on: bool, context: Context) -> None:
+        switched.append((context.name, on))
+
+    running = harness(app)
+    running.run("1s")
+    running.broker.send("app/cellar/set", b"true")
+    running.run("40s")
+
+    assert switched == [("cellar", True)]
+    assert len(running.states("attic")) == 5
+    assert app.commands["attic"].timeout == 3
+    assert app.commands["cellar"].timeout == 30
+
+
+def test_an_option_that_no_decorator_has_is_refused_for_a_command_too():
+    app = App("app")
+
+    with pytest.raises(InvalidType, match="'intervall' is no"):
+
+        @app.command({"attic": Device(intervall="10s")})
+        async def switch(on: bool) -> None: ...
+
+
+def test_a_wrong_registration_names_the_file_and_the_line_of_its_handler():
+    app = App("app", settings=type("Settings", (BaseModel,), {}))
+
+    @app.telemetry(lambda settings: ["late"], intervall=5)
+    async def late() -> None: ...
+
+    async def early() -> None: ...
+
+    line = early.__code__.co_firstlineno
+    with pytest.raises(InvalidType, match=rf"^telemetry 'early': 'intervall'.* \(test_surface\.py line {line}\)$"):
+        app.add_telemetry("early", early, intervall=5)
+    with pytest.raises(InvalidType, match=rf"^telemetry 'late': 'intervall'.* \(test_surface\.py line {line - 3}\)$"):
+        app.load()

@@ -48,8 +48,9 @@ class Slot:
     def __init__(self, name: str | None, adapter: Adapter) -> None:
         self.name = name
         self.adapter = adapter
-        kind = type(adapter).__name__
-        self.label = kind if name is None else f"{kind} {name!r}"
+        self.kind = type(adapter).__name__
+        """Its class, also where a twin takes its place."""
+        self.label = self.kind if name is None else f"{self.kind} {name!r}"
         self._opened: Any = None
         self._error: BaseException | None = None
         self._entered = False
@@ -189,7 +190,7 @@ class Slot:
 def names_of(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """The names and the classes of the adapters among what a handler needs."""
     slots = [offer for _, offer in needs if isinstance(offer, Slot)]
-    return tuple(name for slot in slots for name in (slot.name, type(slot.adapter).__name__) if name is not None)
+    return tuple(name for slot in slots for name in (slot.name, slot.kind) if name is not None)
 
 
 def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot, ...]:

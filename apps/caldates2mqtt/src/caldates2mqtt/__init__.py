@@ -88,11 +88,6 @@ def devices(settings: Settings) -> dict[str, Device]:
     return {key: Device(each, schedule=Cron(each.schedule, at_start=True)) for key, each in settings.calendars.items()}
 
 
-def buttons(settings: Settings) -> dict[str, Device]:
-    """The same devices, for what is asked once."""
-    return {key: Device(each) for key, each in settings.calendars.items()}
-
-
 async def coming(calendars: CalDav, calendar: Calendar, query: Query) -> Dates:
     """The next whole-day events of a calendar."""
     found = await calendars.events(calendar.calendar, days=query.days or calendar.days)
@@ -111,7 +106,7 @@ async def dates(calendars: CalDav, calendar: Calendar) -> Dates:
     return await coming(calendars, calendar, Query())
 
 
-@app.command(buttons, timeout="90s")
+@app.command(devices, timeout="90s")
 async def ask(query: Query, calendars: CalDav, calendar: Calendar) -> Dates:
     """The same, once, for another number of entries or days."""
     return await coming(calendars, calendar, query)
