@@ -388,3 +388,21 @@ def test_a_thread_that_outlives_the_app_may_go_on_filling_its_buffer():
         buffer.put(item)
 
     assert len(buffer) == 2
+
+
+def test_a_source_that_gives_readings_after_a_request_and_fails_again_tells_its_own_error(harness):
+    app, runs = App("app"), []
+
+    @app.source("s")
+    async def s():
+        runs.append(1)
+        if len(runs) == 1:
+            raise RetryRequested("1s")
+        yield {"n": 1}
+        raise OSError("unplugged")
+
+    running = harness(app)
+    running.run("5s")
+
+    assert {error["type"] for error in running.errors("s")} == {"OSError"}
+    assert running.faults() == []

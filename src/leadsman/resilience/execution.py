@@ -297,14 +297,14 @@ class Execution:
 
     async def _recover(self, error: Exception) -> Any:
         self.attempts = 1
-        self._calm = False
-        clock, streak, policy = self._world.clock, self._streak, self.rules.policy
-        if streak is None:
-            self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
-        else:
-            self._streak = streak._replace(cycle=streak.cycle + 1)
+        clock, policy = self._world.clock, self.rules.policy
+        if self._streak is not None:
+            self._streak = self._streak._replace(cycle=self._streak.cycle + 1)
         try:
             while True:
+                self._calm = False
+                if self._streak is None:  # the first failure, or a source has given readings since the last one
+                    self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
                 policies, error = scope.taken(error), sifted(error)
                 verdict = self._judge(error, policies)
                 if isinstance(verdict, GiveUp):
