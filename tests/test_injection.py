@@ -156,7 +156,9 @@ def test_what_a_source_yields_is_looked_at_too():
         App("app").add_source("s", numbers)
 
 
-@pytest.mark.parametrize("kind", [dict[str, float], None, Any, "Unknown", dict[str, float] | None, object, NoReturn])
+@pytest.mark.parametrize(
+    "kind", [dict[str, float], None, Any, "Unknown", "no expression", dict[str, float] | None, object, NoReturn]
+)
 def test_other_annotations_of_results_are_let_through(kind):
     async def read(): ...
 

@@ -541,7 +541,9 @@ class App(Registrar):
                 self._add(registration, name, device)
         except ConfigurationError as error:
             where = place_of(registration.handler)
-            raise type(error)(f"{error} ({where})" if where else str(error)) from None
+            if self._loaded is None or not where:  # before, the decorator's own line is in the traceback
+                raise
+            raise type(error)(f"{error} ({where})") from None
 
     def _add(self, registration: Registration, name: Any, device: Device) -> None:
         kind, handler = registration.kind, registration.handler
