@@ -232,7 +232,7 @@ def test_a_policy_that_was_chosen_by_the_class_of_an_adapter_is_chosen_for_its_t
         calls.append(1)
         raise OSError
 
-    harness(app, dry_run=True).run("30s")
+    harness(app, twins=True).run("30s")
 
     assert len(calls) == 6
 
