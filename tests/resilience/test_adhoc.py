@@ -152,7 +152,9 @@ def test_an_error_that_does_not_pass_is_logged_with_its_type_and_why_it_is_not_r
     with pytest.raises(ValueError, match="bug"):
         run(execute_with_retry(Flaky(9, ValueError("bug")), retry="storage"))
 
-    assert caplog.messages == ["Flaky: gave up: not of a kind that is retried; call 1 failed: ValueError: bug"]
+    assert caplog.messages == [
+        "Flaky: gave up: not of a kind that is retried; retry_on or the policy says which; call 1 failed: ValueError: bug"
+    ]
 
 
 def test_a_wait_ends_with_its_task():

@@ -70,7 +70,7 @@ Verdict = Retry | GiveUp
 
 REASONS: Mapping[str, str] = {
     "count": "gave up: no retries left",
-    "filtered": "gave up: not of a kind that is retried",
+    "filtered": "gave up: not of a kind that is retried; retry_on or the policy says which",
     "next-poll": "left to the next poll",
     "budget": "gave up: the budget is used up",
     "time": "gave up: the time is up",
