@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
-from pathlib import Path
 from typing import Any
 
+from leadsman.directory import StateDirectory
 from leadsman.durations import Duration, seconds
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.injection import ContextOffer, Needs
@@ -113,9 +113,9 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(self, directory: Path, mail: Mail) -> None:
+    def __init__(self, directory: StateDirectory, mail: Mail) -> None:
         self._mail = mail
-        self._stores = Stores(directory)
+        self._stores = Stores(directory.path, directory)
         self._writer = Writer(self._stores, mail.world.timers)
 
     def give(self, needs: Needs, name: str, attempts: Callable[[], int]) -> None:

@@ -6,19 +6,32 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import REOPENING, Slot
 from leadsman.calls import Lanes
 from leadsman.clock import system_clock
 from leadsman.errors import ConfigurationError, Stopped
-from leadsman.events import AdapterFailed, AdapterReopened, AppFault, AttemptFailed, Event, Events, LinkUp, PollFailed
+from leadsman.events import (
+    AdapterFailed,
+    AdapterReopened,
+    AppFault,
+    AttemptFailed,
+    Event,
+    Events,
+    LinkUp,
+    PollFailed,
+    StateFailed,
+    StateWritten,
+)
 from leadsman.health import Ledger
 from leadsman.heartbeat import Heartbeat
 from leadsman.injection import ContextOffer
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.link import Identity, Link
+from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
 from leadsman.outlet import Mail
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
     from leadsman.command import Command
     from leadsman.context import Contexts
     from leadsman.control import Control
+    from leadsman.directory import StateDirectory
     from leadsman.dispatch import Dispatcher, Line
     from leadsman.feed import Feed
     from leadsman.introspection.service import Service
@@ -136,7 +150,8 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
         dispatcher().add(command)
-    contexts = _contexts(plan, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
+    storage = functools.cache(lambda: _storage(plan, world))
+    contexts = _contexts(storage, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
     traces: list[Trace] = []
     service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail, traces))
@@ -165,8 +180,10 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
             loop.call_later(REGISTRY_DELAY, lambda: None if stopping.is_set() else service().register())
 
     outages = Outages(topics, link.put)
-    memory = _memory(plan, poller, feeds, world, traces) if plan.keep_state else None
-    pending = {} if memory is None else memory.restore(ledger, outages)
+    memory = _memory(storage(), poller, feeds, world, traces) if plan.keep_state else None
+    if memory is not None or contexts is not None:
+        await storage().claim(stopping)
+    pending = {} if memory is None else await memory.restore(ledger, outages, stopping)
     if memory is not None and memory.outages:
         traces.append(_trace(plan, read))
         traces[0].resume(memory.outages)
@@ -183,6 +200,8 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         events.subscribe(observer)
     if memory is not None:
         events.subscribe(memory.observe)
+    if memory is not None or contexts is not None:
+        storage().announce()
     if plan.slots:
         from leadsman.wedged import Wedged
 
@@ -219,7 +238,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     lanes.stop()
     timers.stop()
     await _cancelled(tasks, _CLOSE)
-    heartbeat.goodbye()
+    _say_goodbye(heartbeat, link, topics, world)
     closing = [loop.create_task(slot.close()) for slot in plan.slots]
     closing.append(loop.create_task(lifespan.leave()))
     if contexts is not None:
@@ -230,6 +249,8 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
     await link.close()
     alive += await _ended(closing, _CLOSE, world)
+    if memory is not None or contexts is not None:
+        storage().release()
     if ended:
         raise Stopped(ended[0], alive)
     return alive
@@ -252,7 +273,11 @@ def _dispatcher(
 
 
 def _contexts(
-    plan: Plan, mail: Mail, registered: Sequence[Any], readers: dict[str, Any], lines: "dict[str, Line]"
+    storage: "Callable[[], StateDirectory]",
+    mail: Mail,
+    registered: Sequence[Any],
+    readers: dict[str, Any],
+    lines: "dict[str, Line]",
 ) -> "Contexts | None":
     """The contexts of those handlers that ask for one."""
     asking = [each for each in registered if any(isinstance(offer, ContextOffer) for _, offer in each.needs)]
@@ -260,9 +285,8 @@ def _contexts(
         return None
     from leadsman.command import Command
     from leadsman.context import Contexts
-    from leadsman.store import state_directory
 
-    contexts = Contexts(state_directory(plan.name, plan.environment), mail)
+    contexts = Contexts(storage(), mail)
     for each in asking:
         owner = lines if isinstance(each, Command) else readers
         contexts.give(each.needs, each.name, owner[each.name].execution.retries)
@@ -295,12 +319,28 @@ def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
     return trace
 
 
-def _memory(plan: Plan, poller: Poller, feeds: "dict[str, Feed]", world: World, traces: "Sequence[Trace]") -> "Memory":
-    from leadsman.state import FILE, Memory, StateFile
+def _storage(plan: Plan, world: World) -> "StateDirectory":
+    """Where state is kept. What fails there is an event, whichever thread finds it."""
+    from leadsman.directory import StateDirectory
     from leadsman.store import state_directory
 
-    file = StateFile(state_directory(plan.name, plan.environment) / FILE)
-    return Memory(file, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
+    loop, clock = asyncio.get_running_loop(), world.clock
+
+    def report(file: Path, error: Exception | None) -> None:
+        now, wall = clock.monotonic(), clock.wall()
+        event = StateWritten(now, wall, str(file)) if error is None else StateFailed(now, wall, str(file), error)
+        with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
+            loop.call_soon_threadsafe(world.events.emit, event)
+
+    return StateDirectory(state_directory(plan.name, plan.environment), report)
+
+
+def _memory(
+    directory: "StateDirectory", poller: Poller, feeds: "dict[str, Feed]", world: World, traces: "Sequence[Trace]"
+) -> "Memory":
+    from leadsman.state import Memory
+
+    return Memory(directory, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
 
 
 def _control(mail: Mail, poller: Poller, feeds: "dict[str, Feed]") -> "Control":
@@ -392,6 +432,16 @@ async def _cancelled(tasks: Sequence[asyncio.Task[Any]], grace: float) -> int:
         return 0
     _, pending = await asyncio.wait(tasks, timeout=grace)
     return len(pending)
+
+
+def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, world: World) -> None:
+    """Say that the app stops; a fault of ours there must cost neither the stores nor the state nor the DISCONNECT."""
+    try:
+        heartbeat.goodbye()
+    except Exception as error:
+        now, wall = world.clock.monotonic(), world.clock.wall()
+        world.events.emit(AppFault(now, wall, "the goodbye", error))
+        link.put(Message(topics.status, heartbeat.will(link.number), 1, retain=True, latest=True))
 
 
 async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, world: World) -> int:

@@ -104,7 +104,7 @@ def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a file."""
     import sqlite3
 
-    from leadsman.state import StateFile
+    from leadsman.statefile import StateFile
 
     if not options.file.is_file():
         raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes it")

@@ -213,23 +213,10 @@ class Execution:
         Raises:
             KeyError, TypeError, ValueError: it is not what `frozen` made.
         """
-        now, policy, streak = self._world.clock.monotonic(), self.rules.policy, found.get("streak")
-        if streak is not None:
-            state, elapsed = policy.start(), float(streak["elapsed"]) + away
-            if streak["policy"] == _known_as(policy):
-                state = as_state(streak["state"])
-                policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
-            self._streak = Streak(
-                policy,
-                state,
-                int(streak["waits"]),
-                int(streak["cycle"]),
-                now - elapsed,
-                float(streak["wall"]),
-                resumed=True,
-            )
-        if "circuit" in found:
-            circuit = breaker.thawed(found["circuit"], now, away)
+        now, thawed = self._world.clock.monotonic(), self._thawed_streak(found.get("streak"), away)
+        circuit = breaker.thawed(found["circuit"], now, away) if "circuit" in found else None
+        self._streak = thawed
+        if circuit is not None:
             if self._ties.shared is not None:
                 self._ties.shared.restore(self, circuit)
             else:
@@ -242,6 +229,18 @@ class Execution:
     def is_asked(self, now: float) -> bool:
         """Whether its polls reach the device at the moment, but for the circuit."""
         return not self.held and now >= self.deferred_until
+
+    def _thawed_streak(self, found: Mapping[str, Any] | None, away: float) -> Streak | None:
+        if found is None:
+            return None
+        policy, elapsed = self.rules.policy, float(found["elapsed"]) + away
+        state = policy.start()
+        if found["policy"] == _known_as(policy):
+            state = as_state(found["state"])
+            policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
+        began = self._world.clock.monotonic() - elapsed
+        waits, cycle, wall = int(found["waits"]), int(found["cycle"]), float(found["wall"])
+        return Streak(policy, state, waits, cycle, began, wall, resumed=True)
 
     def isolate(self) -> None:
         """Admit nobody until `close` or `disable`: somebody works at the device."""

@@ -1,0 +1,104 @@
+"""The state directory, which one process writes to.
+
+Two processes that write the same files undo each other's work. So an app that keeps anything locks its state directory
+itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app that finds the
+directory locked waits a moment, since a predecessor may be about to end; then it reports that, reads what is there,
+and writes nothing for the rest of its life.
+"""
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE = 5.0
+"""Seconds that the start waits for another process to end."""
+LOOK_AGAIN = 0.5
+"""Seconds between two looks."""
+
+Report = Callable[[Path, Exception | None], None]
+"""Called with a file or directory and its error at the first failure, and with None when it is written again. From any thread."""
+
+
+class StateDirectory:
+    """A directory, and whether this process may write to it.
+
+    Args:
+        path: where. It need not exist.
+        report: called once when another process has it, and by those who keep files here.
+    """
+
+    def __init__(self, path: Path, report: Report) -> None:
+        self.path = path
+        self.foreign = False
+        """Whether another process had it when it was asked for; then nothing is written here."""
+        self.report = report
+        self._handle: int | None = None
+        self._lock = threading.Lock()
+
+    async def claim(self, stopping: asyncio.Event) -> None:
+        """Lock the directory, if it exists. Waits `PATIENCE` at the most for another process, or until `stopping`.
+
+        Does not report yet that another process has it: see `announce`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        while not self._locked():
+            if stopping.is_set() or loop.time() >= deadline:
+                self.foreign = True
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await stopping.wait()
+
+    def announce(self) -> None:
+        """Report that another process has it, if `claim` found one."""
+        if self.foreign:
+            text = "another process uses it; stop that one, or give this one another STATE_DIRECTORY"
+            self.report(self.path, OSError(text))
+
+    def may_write(self) -> bool:
+        """Make the directory where it is missing, lock it, and answer whether this process may write to it. Blocks.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        with self._lock:
+            if not self.foreign:
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if not self._locked():
+                    self.foreign = True
+                    self.announce()
+            return not self.foreign
+
+    def release(self) -> None:
+        """Let the next process have it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _locked(self) -> bool:
+        """Whether nobody else has it. A directory that was removed is another one when it is made again."""
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(self._handle), self.path.stat()):
+                    return True
+            self.release()
+        try:
+            import fcntl  # not on Windows
+
+            handle = os.open(self.path, os.O_RDONLY)
+        except (OSError, ImportError):
+            return True  # nothing to lock, or no way to
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        except OSError:  # a file system without locks
+            os.close(handle)
+            return True
+        self._handle = handle
+        return True
