@@ -1,5 +1,6 @@
 """Two clocks, told apart: one that only goes forward, and one that people set."""
 
+import functools
 import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -14,11 +15,23 @@ class Clock(NamedTuple):
     """Seconds from an arbitrary start; never goes back. Everything in memory is timed by it."""
     wall: Callable[[], float]
     """Seconds since 1970-01-01 UTC; may jump when NTP or a person sets it. Only for what people and brokers read."""
+    uptime: Callable[[], float] = time.monotonic
+    """Seconds from an arbitrary start; never goes back, and goes on while the host sleeps, where the host can tell."""
+
+    def offset(self) -> float:
+        """What the wall clock is set to: `wall` less `uptime`. It changes by as much as the wall clock is set, and only then."""
+        return self.wall() - self.uptime()
 
 
 def system_clock(loop: AbstractEventLoop) -> Clock:
     """The clock of a loop: its own time, and the wall time it carries if it is a virtual one."""
-    return Clock(loop.time, getattr(loop, "wall_time", time.time))
+    wall = getattr(loop, "wall_time", None)
+    return Clock(loop.time, time.time, _uptime) if wall is None else Clock(loop.time, wall, loop.time)
+
+
+_uptime: Callable[[], float] = (
+    functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 def rfc3339(wall: float) -> str:

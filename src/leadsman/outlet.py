@@ -52,7 +52,10 @@ class Outlet:
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else now + delivery.expiry
-        self._mail.send(Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires))
+        offset = wall - self._mail.world.clock.uptime()
+        self._mail.send(
+            Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
+        )
 
     def _wanted(self, rule: PublishRule, told: Told, fields: dict[str, Any], now: float) -> bool:
         try:

@@ -628,3 +628,32 @@ def test_another_client_with_our_id_is_told_once_and_both_slow_down(harness, cap
     assert caplog.text.count("connected to the broker") < 6
     assert app.status()["mqtt"]["last_error"] is None
     assert_nothing_lost(app, counters)
+
+
+@pytest.mark.parametrize("delivery", [Delivery(), Delivery(taken_at="payload")])
+def test_readings_taken_before_the_clock_was_set_arrive_with_the_right_time(harness, delivery):
+    app, counters = running_app(harness, devices=1, interval=1, delivery=delivery)
+    app.loop.step_wall(-START)  # it is 1970
+    app.broker.stop()
+    app.at("6.5s", lambda: app.loop.step_wall(START))
+    app.at("10s", app.broker.start)
+
+    app.run("30s")
+
+    times = {message.json["n"]: message.taken_at for message in app.broker.messages("app/d0/state")}
+    assert len(times) == counters["d0"].taken
+    assert [times[n] - START - n for n in sorted(times)] == pytest.approx([-1.0] * len(times), abs=0.1)
+    if delivery.taken_at:
+        written = [message.json["taken_at"] for message in app.broker.messages("app/d0/state")]
+        assert {text[:16] for text in written} == {"2026-01-01T00:00"}
+
+
+def test_a_clock_that_is_set_while_connected_changes_no_reading_that_has_arrived(harness):
+    app, _ = running_app(harness, devices=1, interval=1)
+    app.at("10.5s", lambda: app.loop.step_wall(-3600))
+
+    app.run("20s")
+
+    times = [message.taken_at for message in app.broker.messages("app/d0/state")]
+    assert times[:11] == pytest.approx([START + n for n in range(11)], abs=0.1)
+    assert times[11:] == pytest.approx([START - 3600 + n for n in range(11, len(times))], abs=0.1)

@@ -26,6 +26,7 @@ from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
 from leadsman.mqtt.diagnosis import CLOSES, PASSING, clash
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.session import V5, Session
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
@@ -274,7 +275,7 @@ class Link:
         if connection is None or self.subscriptions.first:
             return
         largest = connection.terms.maximum_packet_size
-        now = self._clock.monotonic()
+        now, offset = self._clock.monotonic(), self._clock.offset()
         if self._rests:
             self._wake_rested(now)
         window = suspects.window(min(WINDOW, connection.terms.receive_maximum))
@@ -297,6 +298,8 @@ class Link:
                 suspects.solo, window = message.topic, 0
             if not message.qos:
                 message = suspects.certain(message, now)
+            if is_off(message, offset):
+                message = retimed(message, offset)
             try:
                 packet_id = connection.publish(message)
             except BrokerError as error:

@@ -22,6 +22,8 @@ class Message(NamedTuple):
     """Only the newest of its topic counts: an older one that still waits is replaced, not sent before it."""
     correlation: bytes | None = None
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
+    clock_offset: float | None = None
+    """What the wall clock was set to at `taken_at`, see `leadsman.clock.Clock.offset`."""
 
     @property
     def size(self) -> int:
