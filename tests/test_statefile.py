@@ -160,6 +160,16 @@ def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_written_again_an
     assert caplog.text.count("was removed or replaced") == 1
 
 
+def test_a_file_in_a_read_only_directory_is_read(path, file, monkeypatch):
+    file.write({"a": "{}"}, rows(1), 0.0)
+    file.close()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert list(file.read()) == ["a"]
+    assert len(list(file.trace())) == 1
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
 def test_reading_makes_no_file(path, file):
     assert file.read() == {}
     assert list(file.trace()) == []

@@ -121,12 +121,17 @@ class StateFile:
     def _select(self, table: str, query: str) -> list[tuple[Any, ...]]:
         if not self.path.exists():
             return []
-        database = sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", timeout=BUSY, uri=True)
+        mode = "immutable=1" if self._is_settled() else "mode=rw"
+        database = sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", timeout=BUSY, uri=True)
         with contextlib.closing(database):
             database.text_factory = lambda text: text.decode(errors="replace")
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return []  # its first writer was killed before it had tables
             return database.execute(query).fetchall()
+
+    def _is_settled(self) -> bool:
+        """Whether it lies where nobody can write, without a log. SQLite wants to write even to read, unless it is told that."""
+        return not os.access(self.path.parent, os.W_OK) and not Path(f"{self.path}-wal").exists()
 
     def _commit(self) -> None:
         database = self._open()
