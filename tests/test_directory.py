@@ -40,8 +40,10 @@ def loop():
 
 
 def claim(loop, directory):
-    """Claims it; seconds that took."""
+    """Claims it, with a file in it; seconds that took."""
     began = loop.time()
+    if directory.path.exists():
+        (directory.path / "d.json").touch()
     loop.run_until_complete(directory.claim(asyncio.Event()))
     return loop.time() - began
 
@@ -87,11 +89,22 @@ def test_the_start_does_not_wait_longer_than_its_patience(make, loop):
 def test_a_stop_ends_the_wait(make, loop):
     first, second, stopping = make(), make(), asyncio.Event()
     first.may_write()
+    (first.path / "d.json").touch()
     loop.call_later(1, stopping.set)
 
     loop.run_until_complete(second.claim(stopping))
 
     assert loop.time() == 1
+
+
+def test_an_app_that_keeps_nothing_waits_for_nobody(make, loop):
+    first, second = make(), make()
+    first.may_write()
+
+    loop.run_until_complete(second.claim(asyncio.Event()))
+
+    assert loop.time() == 0
+    assert not second.foreign
 
 
 def test_claiming_a_directory_that_is_not_there_makes_none(make, loop, tmp_path):

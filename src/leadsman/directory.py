@@ -39,13 +39,13 @@ class StateDirectory:
         self._lock = threading.Lock()
 
     async def claim(self, stopping: asyncio.Event) -> None:
-        """Lock the directory, if it exists. Waits `PATIENCE` at the most for another process, or until `stopping`.
+        """Lock the directory, if there is anything in it. Waits `PATIENCE` at the most for another process, or until `stopping`.
 
         Does not report yet that another process has it: see `announce`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE
-        while not self._locked():
+        while self._holds_anything() and not self._locked():
             if stopping.is_set() or loop.time() >= deadline:
                 self.foreign = True
                 return
@@ -78,6 +78,13 @@ class StateDirectory:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+    def _holds_anything(self) -> bool:
+        try:
+            with os.scandir(self.path) as found:
+                return next(found, None) is not None
+        except OSError:
+            return False
 
     def _locked(self) -> bool:
         """Whether nobody else has it. A directory that was removed is another one when it is made again."""

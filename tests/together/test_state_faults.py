@@ -1,12 +1,13 @@
 """Whole apps whose state is damaged, locked, removed or full: polling goes on, it is said once, and nothing healthy is lost."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 
 import pytest
 
-from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Context
 from leadsman.heartbeat import Heartbeat
 from leadsman.statefile import StateFile
 from leadsman.testing import Scripted, fail
@@ -257,3 +258,26 @@ def test_two_devices_that_always_fail_write_a_few_megabytes_a_day(harness, direc
     running.stop()
 
     assert 2 * (bytes_written() - before) < 8_000_000
+
+
+def test_a_store_that_cannot_be_written_degrades_the_heartbeat_until_it_can(harness, directory, monkeypatch):
+    app = App("app")
+
+    @app.telemetry("d", interval="1m")
+    async def read(context: Context):
+        context.store["n"] = context.store.get("n", 0) + 1
+        return READING
+
+    running = harness(app)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        running.run("5m10s")
+    full, faults = running.status(), running.faults()
+    running.run("2m")
+
+    assert full["health"] == "degraded"
+    assert full["state_files"] == {str(directory / "d.json"): "OSError: [Errno 28] No space left on device"}
+    assert [fault["where"] for fault in faults] == [f"the state file {directory / 'd.json'}"]
+    assert "state_files" not in running.status()
+    assert running.status()["health"] == "ok"
+    assert [each.name for each in directory.iterdir()] == ["d.json"]
