@@ -17,8 +17,7 @@ EVIL = ["NaN", "-Infinity", "-1e308", "1e308", "1e400", "1" + "0" * 400, "-62135
 
 
 @pytest.fixture
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+def directory(tmp_path):
     return tmp_path
 
 
@@ -29,7 +28,7 @@ def life(harness, directory):
     def begin(handler, **words):
         app = App("app", keep_state=True)
         app.add_telemetry("d", handler, **{"interval": "1m", **words})
-        return harness(app)
+        return harness(app, state_directory=directory)
 
     return begin
 
@@ -111,7 +110,7 @@ def test_a_row_that_is_no_json_costs_that_row_and_not_its_neighbours(life, direc
         app = App("app", keep_state=True)
         app.add_telemetry("bad", bad, interval="1m", on_failure="hold")
         app.add_telemetry("good", good, interval="1m", on_failure="hold")
-        running = harness(app)
+        running = harness(app, state_directory=directory)
         running.run("10s")
         running.stop()
 
@@ -251,7 +250,7 @@ def test_two_devices_that_always_fail_write_a_few_megabytes_a_day(harness, direc
     for name in ("a", "b"):
         app.add_telemetry(name, Scripted(fail(10**6)), interval="30s", retry=3)
 
-    running = harness(app)
+    running = harness(app, state_directory=directory)
     running.run("1m")
     before = bytes_written()
     running.run("12h")
@@ -268,7 +267,7 @@ def test_a_store_that_cannot_be_written_degrades_the_heartbeat_until_it_can(harn
         context.store["n"] = context.store.get("n", 0) + 1
         return READING
 
-    running = harness(app)
+    running = harness(app, state_directory=directory)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         running.run("5m10s")
