@@ -97,6 +97,15 @@ def test_a_stop_ends_the_wait(make, loop):
     assert loop.time() == 1
 
 
+def test_a_thread_that_outlives_the_app_writes_nothing_more(make):
+    first = make()
+    first.may_write()
+    first.release()
+
+    assert not first.may_write()
+    assert make().may_write()
+
+
 def test_an_app_that_keeps_nothing_waits_for_nobody(make, loop):
     first, second = make(), make()
     first.may_write()

@@ -36,6 +36,7 @@ class StateDirectory:
         """Whether another process had it when it was asked for; then nothing is written here."""
         self.report = report
         self._handle: int | None = None
+        self._released = False
         self._lock = threading.Lock()
 
     async def claim(self, stopping: asyncio.Event) -> None:
@@ -66,15 +67,20 @@ class StateDirectory:
             OSError: it cannot be made.
         """
         with self._lock:
-            if not self.foreign:
+            if not self.foreign and not self._released:
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
                 if not self._locked():
                     self.foreign = True
                     self.announce()
-            return not self.foreign
+            return not self.foreign and not self._released
 
     def release(self) -> None:
-        """Let the next process have it."""
+        """Let the next process have it. A thread that was left behind writes nothing here any more."""
+        with self._lock:
+            self._released = True
+            self._unlock()
+
+    def _unlock(self) -> None:
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -92,7 +98,7 @@ class StateDirectory:
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(self._handle), self.path.stat()):
                     return True
-            self.release()
+            self._unlock()
         try:
             import fcntl  # not on Windows
 

@@ -113,6 +113,12 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     Raises:
         Stopped: a handler with ``on_failure="stop"`` failed for good; all was ended in order before.
     """
+    with contextlib.ExitStack() as held:
+        return await _serve(plan, connect, stopping, held)
+
+
+async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: contextlib.ExitStack) -> int:
+    """As `serve`. What is to be let go in any case, also when it is cancelled, is put into `held`."""
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
     timers = Timers(loop, clock, events)
@@ -150,7 +156,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
         dispatcher().add(command)
-    storage = functools.cache(lambda: _storage(plan, world))
+    storage = functools.cache(lambda: _storage(plan, world, held))
     contexts = _contexts(storage, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
     traces: list[Trace] = []
@@ -249,8 +255,6 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
     await link.close()
     alive += await _ended(closing, _CLOSE, world)
-    if memory is not None or contexts is not None:
-        storage().release()
     if ended:
         raise Stopped(ended[0], alive)
     return alive
@@ -319,7 +323,7 @@ def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
     return trace
 
 
-def _storage(plan: Plan, world: World) -> "StateDirectory":
+def _storage(plan: Plan, world: World, held: contextlib.ExitStack) -> "StateDirectory":
     """Where state is kept. What fails there is an event, whichever thread finds it."""
     from leadsman.directory import StateDirectory
     from leadsman.store import state_directory
@@ -332,7 +336,9 @@ def _storage(plan: Plan, world: World) -> "StateDirectory":
         with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
             loop.call_soon_threadsafe(world.events.emit, event)
 
-    return StateDirectory(state_directory(plan.name, plan.environment), report)
+    directory = StateDirectory(state_directory(plan.name, plan.environment), report)
+    held.callback(directory.release)
+    return directory
 
 
 def _memory(

@@ -152,8 +152,9 @@ class Memory:
                 )
                 if not isinstance(found, Exception):
                     return found
-                late = self._world.clock.monotonic() + LOOK_AGAIN >= deadline
-                if late or stop.done() or not is_locked(found):
+                if stop.done():
+                    return {}
+                if self._world.clock.monotonic() + LOOK_AGAIN >= deadline or not is_locked(found):
                     self._settled(found)
                     return {}
                 await asyncio.wait({stop}, timeout=LOOK_AGAIN)

@@ -280,3 +280,26 @@ def test_a_store_that_cannot_be_written_degrades_the_heartbeat_until_it_can(harn
     assert "state_files" not in running.status()
     assert running.status()["health"] == "ok"
     assert [each.name for each in directory.iterdir()] == ["d.json"]
+
+
+def test_an_app_that_is_cancelled_lets_the_directory_go(life, held, caplog):
+    killed = life(Scripted(READING), on_failure="hold")
+    killed.run("1m")
+    killed.kill()
+    sensor = Scripted(READING)
+
+    life(sensor, on_failure="hold").run("10m")
+
+    assert sensor.calls == []
+    assert "another process" not in caplog.text
+
+
+def test_a_stop_while_another_process_has_the_directory_is_obeyed_without_a_word_about_the_disk(life, held, caplog):
+    first, second = life(Scripted(READING)), life(Scripted(READING))
+    first.run("1s")
+
+    second.run("1s")
+    second.stop()
+
+    assert second.stopped_in < 1
+    assert "the disk" not in caplog.text
