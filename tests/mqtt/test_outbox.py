@@ -240,3 +240,12 @@ def test_whatever_happens_order_holds_and_every_message_is_accounted_for(history
     assert all(numbers == sorted(set(numbers)) for numbers in arrived.values())
     assert sum(map(len, arrived.values())) + outbox.dropped == put
     assert (outbox.messages, outbox.bytes, outbox.in_flight) == (0, 0, 0)
+
+
+def test_the_oldest_reading_is_the_one_that_was_taken_first_whatever_the_clock_said():
+    in_1970 = message("a", taken_at=30.0, clock_offset=0.0)
+    in_2026 = message("b", taken_at=1_767_225_650.0, clock_offset=1_767_225_600.0)
+
+    assert filled(in_2026, in_1970, message("status")).oldest == 30.0
+    assert filled(in_2026).oldest == 50.0
+    assert filled(message("status")).oldest is None

@@ -127,7 +127,7 @@ class Service:
             found["app"]["started_at"] = rfc3339(wall - now + self._started)
             found["app"]["uptime"] = round(now - self._started, 3)
         if "mqtt" in sections:
-            found["mqtt"] = self._mqtt(wall)
+            found["mqtt"] = self._mqtt()
         if "adapters" in sections:
             found["adapters"] = []
             for slot in self._parts.slots:
@@ -154,7 +154,7 @@ class Service:
         rows = [row for trace in self._parts.traces for row in trace.rows(handlers, since, int(after))]
         return [row._asdict() | {"at": rfc3339(row.at)} for row in rows]  # type: ignore[misc]  # tests hold it against its type
 
-    def _mqtt(self, wall: float) -> "MqttSection":
+    def _mqtt(self) -> "MqttSection":
         link, outbox = self._parts.link, self._parts.link.outbox
         oldest = outbox.oldest
         return {
@@ -171,7 +171,7 @@ class Service:
                 "in_flight": outbox.in_flight,
                 "delivered": outbox.delivered,
                 "dropped": outbox.dropped,
-                "oldest": None if oldest is None else round(wall - oldest, 3),
+                "oldest": None if oldest is None else round(self._mail.world.clock.uptime() - oldest, 3),
             },
         }
 

@@ -55,9 +55,10 @@ class Outbox:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest reading that waits was taken, epoch seconds."""
-        taken = (queue[0][1].taken_at for queue in self._queues.values())
-        return min((at for at in taken if at is not None), default=None)
+        """When the oldest reading that waits was taken, seconds of `leadsman.clock.Clock.uptime`, which nobody sets."""
+        heads = (queue[0][1] for queue in self._queues.values())
+        taken = ((head.taken_at, head.clock_offset) for head in heads)
+        return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
 
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns what had to go for it, or the message itself when it is too large."""
