@@ -436,7 +436,15 @@ class App(Registrar):
         from leadsman.process import run  # signals and logging are no business of whoever embeds an app
 
         serve = functools.partial(self.serve, environment=environment)
-        run(self.name, self.load, serve, self.stop, (log_level, log_format))
+        run(self.name, self._load_all, serve, self.stop, (log_level, log_format))
+
+    def _load_all(self) -> None:
+        """The settings, and the modules of `serve`: on a small machine that takes seconds, which would block the loop."""
+        from importlib import import_module
+
+        self.load()
+        for module in ("leadsman.serving", "leadsman.mqtt.client"):
+            import_module(module)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

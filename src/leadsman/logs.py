@@ -91,6 +91,22 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
     )  # warnings of libraries in the same format; else one that logs sets up its own
 
 
+def abandon_unwritable_streams() -> None:
+    """Send to /dev/null what stdout or stderr cannot write, because its reader has gone or its disk is full.
+
+    Else the interpreter tries to write it at its end, fails, and exits with 120 (`Py_FinalizeEx`), whatever the exit code was.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
     match kind or _suits(stream, environment):
         case "text":

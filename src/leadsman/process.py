@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, Stopped
-from leadsman.logs import log_to_stderr
+from leadsman.logs import abandon_unwritable_streams, log_to_stderr
 from leadsman.stalls import StallWatch
 from leadsman.wording import clean
 from leadsman.workers import DaemonExecutor
@@ -60,7 +60,7 @@ def run(
             _leave(EX_UNAVAILABLE)
         raise SystemExit(EX_UNAVAILABLE) from None
     finally:
-        _abandon_unwritable_streams()
+        abandon_unwritable_streams()
     if alive:
         logger.warning("%d calls did not end and were left behind", alive)
         _leave(0)
@@ -97,22 +97,6 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], Non
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
-
-
-def _abandon_unwritable_streams() -> None:
-    """Send to /dev/null what stdout or stderr cannot write, because its reader has gone or its disk is full.
-
-    Else the interpreter tries to write it at its end, fails, and exits with 120 (`Py_FinalizeEx`), whatever the exit code was.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        if stream is None or stream.closed:
-            continue
-        try:
-            stream.flush()
-        except OSError:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, stream.fileno())
-            os.close(null)
 
 
 def _leave(code: int) -> None:

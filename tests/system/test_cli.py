@@ -116,6 +116,16 @@ def test_the_steps_of_its_dockerfile_work_without_an_engine(here, house, tmp_pat
     assert here("health", LEADSMAN_HEALTH_FILE=str(tmp_path / "none")).returncode == 1
 
 
+@pytest.mark.parametrize("command", ["check", "schema"])
+def test_a_reader_that_has_seen_enough_is_no_trouble(here, command):
+    here.write("small.py", APP + DEVICE)
+    line = f'"$0" -m leadsman {command} small:app | true; exit "${{PIPESTATUS[0]}}"'
+
+    done = subprocess.run(["bash", "-c", line, sys.executable], cwd=here.path, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), "."],

@@ -46,6 +46,14 @@ def test_without_mosquitto_it_brings_its_own_broker_and_says_what_that_is_worth(
     assert "the broker's outage is left out; install mosquitto" in result.stdout
 
 
+def test_it_reads_no_settings_of_another_app_that_lie_where_it_is_started(tmp_path):
+    (tmp_path / "leadsman.toml").write_text('[rooms.kitchen]\nevery = "10s"\n')
+
+    result = run("demo", "--for", "2s", cwd=tmp_path)
+
+    assert result.returncode == 0, result.stderr
+
+
 def test_a_broker_that_is_not_there_is_an_error_with_what_to_do():
     result = run("demo", "--broker", f"mqtt://127.0.0.1:{free_port()}")
 

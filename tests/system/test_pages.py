@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -43,7 +44,7 @@ class Terminal:
         tools = directory / "bin"
         tools.mkdir()
         for name in ("mosquitto_sub", "mosquitto_pub"):
-            self.tool(tools / name, f"/usr/bin/{name}", f"-p {broker.port}")
+            self.tool(tools / name, shutil.which(name), f"-p {broker.port}")
         self.tool(tools / "leadsman", sys.executable, "-m leadsman")
         self.tool(tools / "python", sys.executable, "")
         state = str(directory / "state")

@@ -224,6 +224,23 @@ def test_a_log_that_cannot_be_written_does_not_change_the_exit_code(mosquitto, l
     assert process.wait(5) == 0
 
 
+def test_a_small_machine_that_takes_long_to_import_has_no_blocked_loop(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    slow = """
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "aiomqtt":
+            time.sleep(1.5)
+
+sys.meta_path.insert(0, Slow())
+"""
+    app = start_app(slow + READING, mosquitto.url)
+    listener.wait_for("sys/sound/state")
+    app.end()
+
+    assert "blocked" not in app.log
+
+
 def test_the_log_escapes_what_a_device_sends(mosquitto, start_app):
     app = start_app(
         """

@@ -11,7 +11,7 @@ from leadsman.cli import commands
 from leadsman.cli.completion import SHELLS, script
 from leadsman.durations import seconds
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
-from leadsman.logs import FORMATS, LEVELS
+from leadsman.logs import FORMATS, LEVELS, abandon_unwritable_streams
 
 if TYPE_CHECKING:
     _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # argparse has no public name
@@ -39,16 +39,19 @@ def done(options: argparse.Namespace, name: str) -> int:
     """Do what was typed."""
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
+        return code
     except LeadsmanError as error:
         for line in str(error).splitlines():
             print(f"{name}: {line}", file=sys.stderr)
         return CONFIG if isinstance(error, ConfigurationError) else FAILED
     except BrokenPipeError:  # whoever read has seen enough
-        sys.stderr.close()
         return FAILED
     except KeyboardInterrupt:
         return 130
+    finally:
+        abandon_unwritable_streams()
 
 
 def parser() -> argparse.ArgumentParser:

@@ -24,6 +24,7 @@ from leadsman.process import run as run_process
 from leadsman.publish import Every, OnChange
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import Mosquitto
 
 PREFIX = "leadsman-demo"
@@ -213,6 +214,6 @@ def run_demo(broker: str | None, duration: float | None) -> None:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=1.0)
 
-        run_process(PREFIX, app.load, serve, app.stop)
+        run_process(PREFIX, lambda: app.load(Where.nowhere({})), serve, app.stop)  # no settings of another app
         readings = sum(board.counts.values())
         print(f"The broker received {readings} readings of {len(board.counts)} devices.")
