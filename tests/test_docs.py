@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from leadsman import App
+from leadsman.cli.commands import SOME_HELD
+from leadsman.cli.main import EXIT_CODES
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
@@ -118,6 +120,12 @@ def test_home_assistant_is_given_the_words_of_the_sensor(house):
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         assert "://" in target or (page.parent / target).exists(), target
+
+
+def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
+    rows = re.findall(r"^\| (\d+) \|", Path("docs/how-to/deployment.md").read_text(), re.MULTILINE)
+
+    assert [int(code) for code in rows] == [code for code in EXIT_CODES if code != SOME_HELD]
 
 
 def script(name):

@@ -19,7 +19,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotIn
 from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of, place_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.topics import Topics, check_name
+from leadsman.mqtt.topics import Topics, check_client_id, check_name, check_prefix
 from leadsman.registrar import Device, Registrar, Registration, expanded
 from leadsman.resilience import scope
 from leadsman.resilience.policy import Policy
@@ -62,14 +62,15 @@ class App(Registrar):
     Args:
         name: of the app; also the prefix of its topics, of its variables and its MQTT client id.
         version: of the app, told in the heartbeat.
-        prefix: of its topics, where not the name.
+        prefix: of its topics, where not the name. ``topic_prefix`` of the section ``mqtt`` of the settings wins over it.
         mqtt: the broker: a URL such as ``mqtts://user:password@host``, or a `Broker`. None reads ``MQTT__URL``, or
             ``MQTT__HOST`` and its fellows, or ``[mqtt]`` of the settings file, and falls back to
             ``mqtt://localhost:1883``.
         adapters: async context managers that handlers ask for by type; a dict of names where several are of one type.
             Or a function that makes them of the settings; registrations are then checked once these are loaded.
         heartbeat: how often the app tells how it is, when nothing changes.
-        instance: tells two processes of one app apart, in the client id. They need different prefixes as well.
+        instance: tells two processes of one app apart, in the client id. They need different prefixes as well. ``client_id``
+            of the section ``mqtt`` of the settings wins over it.
         settings: a pydantic model to fill from flags, secrets, environment, ``.env`` and file when the app runs; or an
             instance of one, filled already.
         lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
@@ -111,7 +112,8 @@ class App(Registrar):
         self._adapters = adapters if callable(adapters) else None
         self._slots = () if callable(adapters) else slots_of(adapters)
         self._heartbeat = positive_seconds(heartbeat, "heartbeat")
-        self.client_id = self.topics.prefix + ("" if instance is None else f"-{check_name(instance)}")
+        self._instance = "" if instance is None else f"-{check_name(instance)}"
+        self.client_id = self.topics.prefix + self._instance
         self._model, self._given = _settings(settings)
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
@@ -158,6 +160,13 @@ class App(Registrar):
         if self._broker is None:
             raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
         return self._broker
+
+    @property
+    def state_name(self) -> str:
+        """What the directory of its state is called: as the app, and with its prefix where that differs, so that two
+        processes of one app do not write one another's files. ``+`` stands for ``/``: no prefix has one of its own."""
+        prefix = self.topics.prefix
+        return self.name if prefix == self.name else f"{self.name}@{prefix.replace('/', '+')}"
 
     @property
     def rows(self) -> "tuple[Row, ...]":
@@ -207,10 +216,22 @@ class App(Registrar):
         except ConfigurationError as error:
             faults.append(error)
         try:
+            self._take_names(loaded.broker)
+        except ConfigurationError as error:
+            faults.append(error)
+        try:
             self._catalogue = self._named(loaded)
         except ConfigurationError as error:
             faults.append(error)
         raise_together(faults)
+
+    def _take_names(self, section: "Mapping[str, Entry]") -> None:
+        """Take the prefix and the client id that are configured: two processes of one app differ in both."""
+        if (given := section.get("topic_prefix")) is not None:
+            self.topics = Topics(_checked(given, check_prefix))
+            self.client_id = self.topics.prefix + self._instance
+        if (given := section.get("client_id")) is not None:
+            self.client_id = _checked(given, check_client_id)
 
     @contextmanager
     def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
@@ -388,10 +409,11 @@ class App(Registrar):
         empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
         if not empty:
             return f"the settings name no device for {', '.join(self._without_devices)}"
-        from leadsman.settings.sources import variable
+        from leadsman.settings.faults import Place, to_write
 
+        place, path = Place(self.name, "leadsman.toml"), tuple(empty[0].split("."))
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-        return f"it has no device, as {named} empty; set it in leadsman.toml, or {variable(self.name, empty[0].split('.'))}"
+        return f"it has no device, as {named} empty; {to_write(place, self._model, path)}"
 
     def register(self, registration: Registration) -> None:
         """Take one registration; one whose names come of the settings waits for them."""
@@ -501,6 +523,7 @@ class App(Registrar):
             leadsman=__version__,
             topics=self.topics,
             client_id=self.client_id,
+            state_name=self.state_name,
             broker=self.broker,
             environment=environment,
             heartbeat=self._heartbeat,
@@ -630,7 +653,7 @@ def broker_of(entries: "Mapping[str, Entry]") -> Broker:
     Raises:
         ConfigurationError: it names where the value is from.
     """
-    section = dict(entries)
+    section = {key: entry for key, entry in entries.items() if key not in ("topic_prefix", "client_id")}
     url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
     if url is not None and parts:
         key, part = max(parts.items(), key=lambda item: item[1].rank)
@@ -643,6 +666,14 @@ def broker_of(entries: "Mapping[str, Entry]") -> Broker:
     except ConfigurationError as error:
         origins = ", ".join(sorted({entry.origin for entry in section.values()}))
         raise type(error)(f"{error} (from {origins})") from None
+
+
+def _checked(entry: "Entry", check: Callable[[object], str]) -> str:
+    """The value of an entry of the section ``mqtt``. Raises what `check` raises, with where the value is from."""
+    try:
+        return check(entry.value)
+    except ConfigurationError as error:
+        raise type(error)(f"mqtt.{entry.path[-1]}: {error} (from {entry.origin})") from None
 
 
 def _asked(what: str, function: Callable[[Any], Any], settings: Any) -> Any:

@@ -14,7 +14,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.outlet import Mail
 from leadsman.poll import Poller
 from leadsman.resilience.execution import Execution
-from leadsman.wording import clean, suggestion, told
+from leadsman.wording import clean, explained, suggestion
 
 if TYPE_CHECKING:
     from leadsman.feed import Feed
@@ -41,7 +41,7 @@ class Control:
             request, transaction = decode(received.payload)
             data = self._release(device) if word == "release" else self._circuit(device, request)
         except PayloadError as refused:
-            error = f"{type(refused).__name__}: {told(refused)}"
+            error = explained(refused)
         topic = received.response_topic or f"{received.topic}/response"
         try:
             status = "ok" if error is None else "error"
@@ -52,7 +52,8 @@ class Control:
 
     def _release(self, device: str) -> dict[str, Any]:
         if device not in self._poller.polls:
-            raise PayloadError(f"there is no device {clean(device)!r} here that could be held")
+            meant = suggestion(device, self._poller.polls)
+            raise PayloadError(f"there is no device {clean(device)!r} that is polled; {meant}")
         if not self._poller.release(device):
             raise PayloadError(f"{device} is not held")
         return {"device": device, "held": False}
@@ -76,4 +77,5 @@ class Control:
             return self._poller.polls[device].execution
         if device in self._feeds:
             return self._feeds[device].execution
-        raise PayloadError(f"there is no device {clean(device)!r} here that is polled")
+        meant = suggestion(device, (*self._poller.polls, *self._feeds))
+        raise PayloadError(f"there is no device {clean(device)!r} with a circuit; {meant}")

@@ -27,7 +27,7 @@ from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested, sifted
 from leadsman.resilience.terms import Rules
 from leadsman.tasks import forget_cancellations
-from leadsman.wording import clean, told
+from leadsman.wording import clean, explained, told
 
 if TYPE_CHECKING:
     from leadsman.feed import Feed
@@ -271,7 +271,7 @@ class Dispatcher:
     ) -> None:
         clock = self.mail.world.clock
         now, wall = clock.monotonic(), clock.wall()
-        status, words = ("ok", None) if error is None else ("error", f"{type(error).__name__}: {told(error)}")
+        status, words = ("ok", None) if error is None else ("error", explained(error))
         self.mail.world.events.emit(CommandDone(device, now, wall, took, error))
         document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
         if transaction is not None:
@@ -282,7 +282,7 @@ class Dispatcher:
 
     def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
         if isinstance(outcome, BaseException):
-            self._respond(received, "error", None, f"{type(outcome).__name__}: {told(outcome)}", transaction)
+            self._respond(received, "error", None, explained(outcome), transaction)
         else:
             self._respond(received, "ok", outcome, None, transaction)
 

@@ -83,6 +83,8 @@ class Plan(NamedTuple):
     leadsman: str
     topics: Topics
     client_id: str
+    state_name: str
+    """The name of its directory for state, where nobody gives one."""
     broker: Broker
     environment: Mapping[str, str]
     """Where state, health file and service manager are."""
@@ -336,7 +338,7 @@ def _storage(plan: Plan, world: World, held: contextlib.ExitStack) -> "StateDire
         with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
             loop.call_soon_threadsafe(world.events.emit, event)
 
-    directory = StateDirectory(state_directory(plan.name, plan.environment), report)
+    directory = StateDirectory(state_directory(plan.state_name, plan.environment), report)
     held.callback(directory.release)
     return directory
 

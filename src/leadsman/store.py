@@ -38,7 +38,7 @@ def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Pa
     if given := environment.get("STATE_DIRECTORY", "").split(":")[0]:
         return Path(given)
     home = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "leadsman" / quote(app, safe=" ")
+    return Path(home) / "leadsman" / quote(app, safe=" @+")
 
 
 def _log(file: Path, error: Exception | None) -> None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from leadsman.errors import PayloadError, PollRefused
+
 LONGEST = 500
 """Characters; an error message longer than this is a payload."""
 _URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
@@ -60,6 +62,18 @@ def _port_is_number(rest: str) -> bool:
 def told(error: BaseException) -> str:
     """An error in words: its message, or its type where it has none."""
     return text_of(error) or type(error).__name__
+
+
+def explained(error: BaseException) -> str:
+    """Why a request was refused or failed, for whoever sent it: the class of the error is part of it where it says something."""
+    if isinstance(error, PayloadError | PollRefused):
+        return told(error)
+    return f"{type(error).__name__}: {told(error)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: ``1 message``, ``2 messages``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -267,13 +267,12 @@ def test_an_app_whose_settings_name_no_device_says_which_setting_is_empty(here):
     result = here("check", "waves:app")
 
     assert result.returncode == 78
-    assert "it has no device, as 'waves' is empty; set it in leadsman.toml, or WAVES_WAVES" in result.stderr
+    assert "it has no device, as 'waves' is empty; write a section [[waves]] in leadsman.toml" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--set", "x"), "is no assignment"),
         (("--set", "nothing.at=all"), "this app has no settings"),
         (("--config", "none.toml"), "none.toml cannot be read: No such file"),
         (("--mqtt", "localhost"), "such as 'mqtt://localhost:1883'"),
@@ -290,6 +289,14 @@ def test_wrong_flags_are_named(here, arguments, told):
         assert "Traceback" not in result.stderr
 
 
+def test_a_set_without_a_value_is_a_wrong_command_line(here):
+    here.write("small.py", APP + DEVICE)
+
+    result = here("check", "small:app", "--set", "x")
+
+    assert (result.returncode, "--set 'x' is no assignment; write --set" in result.stderr) == (2, True)
+
+
 def test_a_settings_file_that_is_wrong_stops_the_run_with_every_fault(here):
     here.write("small.py", APP + DEVICE)
     here.write("leadsman.toml", "[mqtt]\nhots = 'a'\n[room]\nx = 1\n")
@@ -301,10 +308,46 @@ def test_a_settings_file_that_is_wrong_stops_the_run_with_every_fault(here):
     assert "did you mean 'host'" in result.stderr
 
 
+def test_a_device_or_section_that_is_not_there_is_named(here):
+    here.write("small.py", APP + DEVICE)
+
+    assert json.loads(here("inspect", "small", "--device", "d", "--section", "devices", "--json").stdout).keys() == {
+        "devices"
+    }
+    for arguments, code, told in (
+        (("small", "--device", "b"), 1, "there is no device 'b'; known are d"),
+        (
+            ("small", "--section", "mqtt"),
+            1,
+            "the section 'mqtt' is there while the app runs only; write --live as well",
+        ),
+        (("small", "--section", "device"), 2, "invalid choice: 'device'"),
+        ((), 2, "say which app: MODULE:APP, such as house:app, or --prefix of a running one"),
+    ):
+        result = here("inspect", *arguments)
+        assert (result.returncode, told in result.stderr) == (code, True), result.stderr
+
+
+def test_another_prefix_can_be_typed(here):
+    here.write("small.py", APP + DEVICE)
+
+    checked = here("check", "small:app", "--prefix", "house/second")
+    assert "client id house/second" in checked.stdout
+    assert "flag mqtt.topic_prefix" in checked.stdout
+    topics = json.loads(here("schema", "small:app", "--prefix", "house/second").stdout)["topics"]
+    assert "house/second/d/state" in topics
+    wrong = here("run", "small:app", "--prefix", "a//b")
+    assert wrong.returncode == 78
+    assert "mqtt.topic_prefix: the prefix 'a//b' has an empty level; write 'a/b'" in wrong.stderr
+
+
 def test_wrong_log_options_are_named(here):
     here.write("small.py", APP + DEVICE)
 
-    assert "LOG_LEVEL is 'LOUD'" in here("run", "small:app", "--log-level", "loud").stderr
+    loud = here("run", "small:app", "--log-level", "loud")
+    assert (loud.returncode, "--log-level: invalid choice: 'loud'" in loud.stderr) == (2, True)
+    assert here("run", "small:app", "--log-level", "DEBUG", "--prefix", "a//b").returncode == 78
+    assert "LOG_LEVEL is 'LOUD'" in here("run", "small:app", LOG_LEVEL="loud").stderr
     assert "LOG_FORMAT is 'xml'; known are" in here("run", "small:app", LOG_FORMAT="xml").stderr
     assert here("run", "small:app", "--log-format", "xml").returncode == 2
 

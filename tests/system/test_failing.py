@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 import threading
@@ -95,18 +96,38 @@ async def door() -> dict:
     broker.wait_for("sys/door/availability", where=lambda message: message.payload == b"offline")
 
     listed = leadsman("held", check=False)
-    assert listed.returncode == 1
+    assert listed.returncode == 3
     assert "OSError: stuck" in listed.stdout
     assert leadsman("release", "--device", "door").stdout == "door: released\n"
     assert leadsman("held").stdout == "nothing is held\n"
     again = leadsman("release", "--device", "door", check=False)
-    assert (again.returncode, "door is not held" in again.stderr) == (1, True)
+    assert (again.returncode, again.stderr) == (1, "leadsman: door is not held\n")
     assert leadsman("circuit", "--device", "door", "--action", "isolate").stdout == "door: isolated\n"
     assert leadsman("circuit", "--device", "door", "--action", "close").stdout == "door: closed\n"
-    nobody = leadsman("release", "--device", "window", check=False)
-    assert "no device 'window'" in nobody.stderr
-    assert "Traceback" not in nobody.stderr
+    misspelt = leadsman("release", "--device", "dor", check=False)
+    assert misspelt.stderr == "leadsman: there is no device 'dor' that is polled; did you mean 'door'?\n"
     assert app.end()[0] == 0
+
+
+def test_held_says_by_its_exit_code_that_nobody_answered(mosquitto, leadsman):
+    unheard = leadsman("held", "--timeout", "300ms", check=False)
+
+    assert unheard.returncode == 1
+    assert "is the app running there, with this prefix?" in unheard.stderr
+
+
+def test_who_waits_at_a_terminal_reads_for_what(mosquitto):
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "leadsman", "inspect", "--prefix", "sys", "--timeout", "1500ms"]
+    environment = {**os.environ, "MQTT__URL": mosquitto.url}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=other, timeout=60)
+    os.close(other)
+
+    said = os.read(main, 10_000).decode().splitlines()
+    os.close(main)
+    assert done.returncode == 1
+    assert said[0] == f"waiting for an answer at 'sys/introspect' on {mosquitto.url} …"
+    assert "nobody answered" in said[1]
 
 
 def test_an_app_that_must_not_run_without_a_device_ends_with_69(mosquitto, listen, start_app):
@@ -159,6 +180,7 @@ async def door() -> dict:
     assert sum("stuck" in line and "anew" not in line for line in lines) >= 3
     assert len(set(lines)) == len(lines)
     assert "Traceback" not in err
+    assert followed.returncode == 0
 
 
 DEAD = """

@@ -120,7 +120,7 @@ def test_what_is_wrong_with_a_payload_is_told_and_the_handler_not_called(harness
     (result,) = results(running)
     assert result["status"] == "error"
     assert told in result["error"]
-    assert result["error"].startswith("PayloadError: ")
+    assert "PayloadError" not in result["error"]
     assert result["error"].isprintable()
     send(running, {"degrees": 21})
     assert len(made) == 1
@@ -159,7 +159,7 @@ def test_a_validator_that_raises_something_of_its_own_refuses_the_payload(harnes
 
     send(running, {"zone": "x", "transaction": 1})
 
-    assert results(running)[0]["error"] == "PayloadError: KeyError: 'x'"
+    assert results(running)[0]["error"] == "KeyError: 'x'"
     assert results(running)[0]["transaction"] == 1
 
 
@@ -192,7 +192,7 @@ def test_a_handler_may_refuse_what_only_it_can_know(harness):
 
     send(running, {"degrees": 21})
 
-    assert results(running)[0]["error"] == "PayloadError: the boiler is in summer mode"
+    assert results(running)[0]["error"] == "the boiler is in summer mode"
 
 
 def test_a_retained_command_is_ignored(harness, caplog):

@@ -1,6 +1,7 @@
 """What the commands do. Each takes what was typed and returns an exit code; errors are raised and told by `main`."""
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.app import App, broker_of
+from leadsman.cli.target import UsageError, load_target
 from leadsman.clock import rfc3339
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
@@ -17,8 +19,8 @@ from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 from leadsman.wording import clean, told
 
-FOUND = 1
-"""Exit code where something was found that should not be there."""
+SOME_HELD = 3
+"""Exit code of ``leadsman held`` where some devices are held; 1 is that nobody answered."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,15 +56,12 @@ def check(options: argparse.Namespace) -> int:
 
 def inspect(options: argparse.Namespace) -> int:
     """Show what is registered, or how it is doing."""
-    from leadsman.cli.inspect import registrations, show
+    from leadsman.cli.inspect import registrations, selected, show
 
     app = _app(options)
     if not (options.live or options.prefix):
         assert app is not None  # there is a target, as there is no prefix
-        document = registrations(app)
-        if options.device:
-            document["devices"] = {name: each for name, each in document["devices"].items() if name in options.device}
-        show(document, as_json=options.json)
+        show(selected(registrations(app), options.section, options.device), as_json=options.json)
         return 0
     from leadsman.cli.remote import ask
 
@@ -89,14 +88,15 @@ def trace(options: argparse.Namespace) -> int:
     if options.since is not None:
         request["since"] = time.time() - options.since
 
-    def answer() -> dict[str, Any]:
-        found: dict[str, Any] = ask(broker, f"{prefix}/introspect", request, options.timeout)
+    def answer(*, quiet: bool = True) -> dict[str, Any]:
+        found: dict[str, Any] = ask(broker, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
         return found
 
-    first = answer()
+    first = answer(quiet=False)
     shown.show(first["trace"])
     if options.follow:
-        follow(shown, request, first, answer)
+        with contextlib.suppress(KeyboardInterrupt):  # it is how one ends it
+            follow(shown, request, first, answer)
     return 0
 
 
@@ -131,7 +131,7 @@ def held(options: argparse.Namespace) -> int:
         if each.get("runtime", {}).get("held")
     ]
     print(table(("device", "since", "error"), rows) if rows else "nothing is held")
-    return FOUND if rows else 0
+    return SOME_HELD if rows else 0
 
 
 def release(options: argparse.Namespace) -> int:
@@ -202,7 +202,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def _app(options: argparse.Namespace) -> App | None:
     if options.target is None and options.prefix is None:
-        raise LeadsmanError("say which app: MODULE:APP, or --prefix of a running one")
+        raise UsageError("say which app: MODULE:APP, such as house:app, or --prefix of a running one")
     return _loaded(options) if options.target else None
 
 
@@ -217,20 +217,17 @@ def _where(options: argparse.Namespace) -> Where:
     for assignment in options.set:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
-            raise InvalidValue(f"--set {assignment!r} is no assignment; write --set boiler.port=/dev/ttyUSB0")
+            raise UsageError(f"--set {assignment!r} is no assignment; write --set boiler.port=/dev/ttyUSB0")
         flags[key.strip()] = value
     if options.mqtt is not None:
         flags["mqtt.url"] = options.mqtt
+    if getattr(options, "topic_prefix", None) is not None:
+        flags["mqtt.topic_prefix"] = options.topic_prefix
     return Where.here(options.config, flags)
 
 
 def _loaded(options: argparse.Namespace) -> App:
     app: App
-    if isinstance(options.target, App):
-        app = options.target
-    else:
-        from leadsman.cli.target import load_target
-
-        app = load_target(options.target)
+    app = options.target if isinstance(options.target, App) else load_target(options.target)
     app.load(_where(options))
     return app

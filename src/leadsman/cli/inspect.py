@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli.tables import table
 from leadsman.durations import human
+from leadsman.errors import LeadsmanError
 from leadsman.introspection.registered import registered
 from leadsman.introspection.service import About, app_section
-from leadsman.wording import clean
+from leadsman.wording import clean, counted, suggestion
 
 if TYPE_CHECKING:
     from leadsman.command import Command
@@ -35,6 +37,26 @@ def registrations(app: App) -> "Introspection":
     }
 
 
+def selected(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> dict[str, Any]:
+    """These sections of a document, and of these devices; all for None.
+
+    Raises:
+        LeadsmanError: it has no such section or device.
+    """
+    found: dict[str, Any] = dict(document)
+    for section in sections or ():
+        if section not in found:
+            raise LeadsmanError(f"the section {section!r} is there while the app runs only; write --live as well")
+    known = [name for section in ("devices", "jobs") for name in found[section]]
+    for device in devices or ():
+        if device not in known:
+            raise LeadsmanError(f"there is no device {clean(device)!r}; {suggestion(device, known)}")
+    if devices:
+        for section in ("devices", "jobs"):
+            found[section] = {name: each for name, each in found[section].items() if name in devices}
+    return {section: each for section, each in found.items() if not sections or section in sections}
+
+
 def show(document: Any, *, as_json: bool) -> None:
     """Print a document, for a program or for a person."""
     if as_json:
@@ -48,11 +70,14 @@ def show(document: Any, *, as_json: bool) -> None:
     for adapter in document.get("adapters", ()):
         state = "open" if adapter["open"] else f"not open: {clean(str(adapter['error'] or 'opening'))}"
         said = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
-        print(f"adapter {adapter['adapter']}: {state}, reopened {adapter['reopened']} times{said}")
+        print(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{said}")
     for section, title in (("devices", "device"), ("jobs", "side job")):
         if document.get(section):
             print()
-            print(_runtime_table(title, document[section]) if live else _registration_table(title, document[section]))
+            if live:
+                print(_runtime_table(title, document[section], _now(document)))
+            else:
+                print(_registration_table(title, document[section]))
 
 
 def show_settings(app: App) -> None:
@@ -70,14 +95,14 @@ def _show_app(app: dict[str, Any]) -> None:
 
 def _show_mqtt(mqtt: dict[str, Any]) -> None:
     outbox = mqtt["outbox"]
-    waiting = f"{outbox['messages']} messages wait" + (
+    waiting = f"{counted(outbox['messages'], 'message')} waiting" + (
         f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
     )
     print(
-        f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {mqtt['connects']} connections, {outbox['delivered']} delivered, {waiting}"
+        f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counted(mqtt['connects'], 'connection')}, {outbox['delivered']} delivered, {waiting}"
     )
     if outbox["dropped"]:
-        print(f"dropped: {outbox['dropped']} messages")
+        print(f"dropped: {counted(outbox['dropped'], 'message')}")
     if mqtt["last_error"]:
         print(f"last error: {clean(mqtt['last_error'])}")
 
@@ -135,7 +160,7 @@ _COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def _runtime_table(title: str, devices: dict[str, Any]) -> str:
+def _runtime_table(title: str, devices: dict[str, Any], now: datetime) -> str:
     rows: list[Sequence[str]] = []
     for name, device in devices.items():
         runtime = device.get("runtime")
@@ -146,14 +171,35 @@ def _runtime_table(title: str, devices: dict[str, Any]) -> str:
             (
                 name,
                 runtime["status"],
-                runtime["circuit"],
+                _circuit(runtime),
                 str(runtime["consecutive_failures"]),
                 _time(runtime["last_success_at"]),
-                _time(runtime["next_due_at"]),
+                _next(runtime["next_due_at"], now),
                 clean(runtime["last_error"] or ""),
             )
         )
     return table((title, "status", "circuit", "failures", "last success", "next poll", "last error"), rows)
+
+
+def _now(document: dict[str, Any]) -> datetime:
+    """The time of the app that answered, where it says so: its clock need not be ours."""
+    app = document.get("app", {})
+    if "started_at" not in app:
+        return datetime.now(UTC)
+    return datetime.fromisoformat(app["started_at"]) + timedelta(seconds=app["uptime"])
+
+
+def _circuit(runtime: dict[str, Any]) -> str:
+    opens = runtime.get("opens", 0)
+    return str(runtime["circuit"]) + (f" (opened {counted(opens, 'time')})" if opens > 1 else "")
+
+
+def _next(text: str | None, now: datetime) -> str:
+    """When the next poll or probe is, and in how long."""
+    if text is None:
+        return ""
+    left = (datetime.fromisoformat(text) - now).total_seconds()
+    return f"{_time(text)}, in {human(max(1, round(left)))}" if left > 0 else _time(text)
 
 
 def _time(text: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.completion import SHELLS, script
+from leadsman.cli.target import UsageError
 from leadsman.durations import seconds
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
 from leadsman.logs import FORMATS, LEVELS, abandon_unwritable_streams
@@ -16,18 +17,22 @@ from leadsman.logs import FORMATS, LEVELS, abandon_unwritable_streams
 if TYPE_CHECKING:
     _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # argparse has no public name
 
-FAILED, CONFIG = 1, 78
-"""Exit codes; 0 is success. argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h."""
+FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
+"""Exit codes; argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h, 130 is 128 + SIGINT, as shells have it."""
 
-CODES = """exit codes:
-  0   done, or stopped as asked
-  1   it failed; the message says why
-  2   the command line is wrong
-  69  a device with on_failure="stop" failed for good
-  70  stopped as asked, but something blocked the event loop until the deadline
-  78  the configuration is wrong: settings, a registration, or the broker's address
-  130 a second Ctrl-C
-"""
+EXIT_CODES = {
+    0: "done, or stopped as asked",
+    1: "it failed; the message says why",
+    2: "the command line is wrong",
+    3: "leadsman held: some devices are held",
+    69: 'a device with on_failure="stop" failed for good',
+    70: "stopped as asked, but something blocked the event loop until the deadline of two seconds",
+    78: "the configuration is wrong: settings, a registration, the broker's address, or a library is not installed",
+    130: "a second Ctrl-C or SIGTERM while an app stops, or a first Ctrl-C while a command waits",
+}
+"""All of them, and what each means."""
+
+CODES = "exit codes:\n" + "".join(f"  {code:<3} {meaning}\n" for code, meaning in EXIT_CODES.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,11 +50,13 @@ def done(options: argparse.Namespace, name: str) -> int:
     except LeadsmanError as error:
         for line in str(error).splitlines():
             print(f"{name}: {line}", file=sys.stderr)
+        if isinstance(error, UsageError):
+            return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED
     except BrokenPipeError:  # whoever read has seen enough
         return FAILED
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     finally:
         abandon_unwritable_streams()
 
@@ -101,9 +108,19 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         action="append",
         default=[],
-        help="a setting, such as boiler.port=/dev/ttyUSB0; again for more",
+        help="a setting, such as boiler.port=/dev/ttyUSB0; may be repeated",
     )
     parser.add_argument("--mqtt", metavar="URL", help="the broker, such as mqtt://192.0.2.7")
+
+
+def add_prefix(parser: argparse.ArgumentParser) -> None:
+    """Under which prefix an app runs."""
+    parser.add_argument(
+        "--prefix",
+        dest="topic_prefix",
+        metavar="PREFIX",
+        help="of the app's topics, in place of its own; also of its client id and state, so that two can run",
+    )
 
 
 def _add_run(subparsers: "_Subparsers") -> None:
@@ -113,6 +130,7 @@ def _add_run(subparsers: "_Subparsers") -> None:
         "examples:  leadsman run house:app    leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n" + CODES,
     )  # fmt: skip
     _add_target(parser)
+    add_prefix(parser)
     add_running(parser)
     parser.set_defaults(run=commands.run)
 
@@ -127,6 +145,8 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--log-level",
         metavar="LEVEL",
+        type=str.lower,
+        choices=[level.lower() for level in LEVELS],
         help=f"{', '.join(level.lower() for level in LEVELS)}; default info, or $LOG_LEVEL",
     )
     parser.add_argument(
@@ -145,6 +165,7 @@ def _add_check(subparsers: "_Subparsers") -> None:
         "example:  leadsman check house:app\n\nExits with 0 when all is well, 78 when the configuration is wrong, 1 when there is no app.",
     )  # fmt: skip
     _add_target(parser)
+    add_prefix(parser)
     parser.set_defaults(run=commands.check)
 
 
@@ -159,9 +180,13 @@ def _add_inspect(subparsers: "_Subparsers") -> None:
     parser.add_argument("--live", action="store_true", help="ask the running app; implied by --prefix")
     parser.add_argument("--prefix", metavar="PREFIX", help="of the app's topics, instead of MODULE:APP")
     parser.add_argument(
-        "--section", action="append", metavar="NAME", help="app, mqtt, adapters, devices or jobs; again for more"
+        "--section",
+        action="append",
+        metavar="NAME",
+        choices=("app", "mqtt", "adapters", "devices", "jobs"),
+        help="app, mqtt, adapters, devices or jobs; may be repeated",
     )
-    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
+    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; may be repeated")
     parser.add_argument(
         "--timeout", type=duration, default=5.0, metavar="TIME", help="how long to wait for an answer; default 5s"
     )
@@ -186,8 +211,8 @@ def _add_trace(subparsers: "_Subparsers") -> None:
         "           leadsman trace house:app --since 1h --json | jq -r .traceback",
     )  # fmt: skip
     _add_live(parser)
-    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; again for more")
-    parser.add_argument("--since", type=duration, metavar="TIME", help="only the last so long, such as 1h")
+    parser.add_argument("--device", action="append", metavar="NAME", help="only this device; may be repeated")
+    parser.add_argument("--since", type=duration, metavar="TIME", help="only rows of this last time, such as 1h")
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="the file of an app with keep_state, instead of asking it"
     )
@@ -201,7 +226,7 @@ def _add_held(subparsers: "_Subparsers") -> None:
     parser = _command(
         subparsers, "held", "list the devices that keep still since they failed",
         "Lists the devices of a running app whose registration says on_failure=\"hold\", and that have failed.",
-        "example:  leadsman held house:app\n\nExits with 0 when there are none, 1 when there are some.",
+        "example:  leadsman held house:app\n\nExits with 0 when there are none, 3 when there are some, 1 when nobody answers.",
     )  # fmt: skip
     _add_live(parser)
     parser.set_defaults(run=commands.held)
@@ -214,7 +239,7 @@ def _add_release(subparsers: "_Subparsers") -> None:
         "examples:  leadsman release house:app --device boiler    leadsman release --prefix house --device boiler",
     )  # fmt: skip
     _add_live(parser)
-    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="which; again for more")
+    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="the device; may be repeated")
     parser.set_defaults(run=commands.release)
 
 
@@ -226,7 +251,7 @@ def _add_circuit(subparsers: "_Subparsers") -> None:
         "example:  leadsman circuit --prefix house --device boiler --action isolate",
     )  # fmt: skip
     _add_live(parser)
-    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="which; again for more")
+    parser.add_argument("--device", action="append", required=True, metavar="NAME", help="the device; may be repeated")
     parser.add_argument("--action", required=True, choices=("isolate", "close", "disable"), help="what to do")
     parser.set_defaults(run=commands.circuit)
 
@@ -238,6 +263,7 @@ def _add_schema(subparsers: "_Subparsers") -> None:
         "example:  leadsman schema house:app | jq '.topics[\"house/air/state\"]'",
     )  # fmt: skip
     _add_target(parser)
+    add_prefix(parser)
     parser.set_defaults(run=commands.schema)
 
 

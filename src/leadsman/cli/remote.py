@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import uuid
 from typing import Any
 
@@ -13,33 +14,45 @@ from leadsman.mqtt.connection import Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
 
+_PATIENCE = 1.0
+"""Seconds of silence that nobody wonders about."""
 
-def ask(broker: Broker, topic: str, request: dict[str, Any], timeout: float) -> Any:
-    """The ``data`` of the answer to a request at `topic`.
+
+def ask(broker: Broker, topic: str, request: dict[str, Any], timeout: float, *, quiet: bool = False) -> Any:
+    """The ``data`` of the answer to a request at `topic`. Somebody who waits at a terminal reads for what, unless `quiet`.
 
     Raises:
         BrokerError: the broker cannot be reached, nobody answers within `timeout` seconds, or the answer is an error.
     """
-    return asyncio.run(_Asking(topic, request).ask(broker, timeout))
+    return asyncio.run(_Asking(topic, request, quiet=quiet).ask(broker, timeout))
 
 
 class _Asking:
     """One request. It has the hooks of a connection."""
 
-    def __init__(self, topic: str, request: dict[str, Any]) -> None:
+    def __init__(self, topic: str, request: dict[str, Any], *, quiet: bool) -> None:
         self._topic = topic
+        self._quiet = quiet or not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
         self._request = request | {"transaction": self._transaction}
         self._answer: asyncio.Future[dict[str, Any]] | None = None
 
     async def ask(self, broker: Broker, timeout: float) -> Any:
-        self._answer = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._answer = loop.create_future()
+        patience = loop.call_later(_PATIENCE, self._say, f"waiting for an answer at {self._topic!r} on {broker} …")
+        try:
+            return await self._asked(broker, timeout, self._answer)
+        finally:
+            patience.cancel()
+
+    async def _asked(self, broker: Broker, timeout: float, answer_to_come: "asyncio.Future[dict[str, Any]]") -> Any:
         connection = await self._connect(broker)
         try:
             await connection.subscribe(f"{self._topic}/response")
             connection.publish(Message(self._topic, json.dumps(self._request).encode()))
             async with asyncio.timeout(timeout):
-                answer = await self._answer
+                answer = await answer_to_come
         except TimeoutError:
             raise BrokerError(
                 f"nobody answered at {self._topic!r} on {broker} within {timeout:g} s; is the app running there, with this prefix?"
@@ -62,6 +75,10 @@ class _Asking:
                 if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
                     raise
         raise AssertionError("one of the versions returned or raised")
+
+    def _say(self, text: str) -> None:
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
 
     def received(self, message: Received) -> None:
         """See `Hooks`."""

@@ -29,13 +29,13 @@ def write(name: str, directory: Path) -> list[Path]:
         InvalidValue: the name is no name of a module.
         LeadsmanError: something is in the way, or the directory cannot be written to.
     """
-    check_name(name)
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.isascii():
         raise InvalidValue(
             f"{name!r} is no name for a module; write a word in small letters, such as house or gas_meter"
         )
     if name in sys.stdlib_module_names or name in ("leadsman", "pydantic"):
         raise InvalidValue(f"{name!r} is the name of another module; write a word of your own, such as {name}_bridge")
+    check_name(name)
     targets = {source: directory / target.format(name=name) for source, target in FILES.items()}
     taken = [path for path in targets.values() if path.exists()]
     if taken:

@@ -44,7 +44,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.main import CODES, add_running, add_settings, duration
+    from leadsman.cli.main import CODES, add_prefix, add_running, add_settings, duration
 
     parser = argparse.ArgumentParser(
         prog=app.name,
@@ -66,6 +66,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
         "--check", dest="run", action="store_const", const=commands.check, help="say what is wrong, or what it would do"
     )
     add_settings(parser)
+    add_prefix(parser)
     add_running(parser)
     parser.add_argument(
         "--for", dest="duration", metavar="TIME", type=duration, help="end after this long, such as 30s"

@@ -11,6 +11,10 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.wording import clean, nearest, suggestion, told
 
 
+class UsageError(LeadsmanError):
+    """What was typed is not enough, or too much."""
+
+
 class TargetError(LeadsmanError):
     """There is no app where the command line says."""
 
@@ -36,7 +40,9 @@ def load_target(target: str) -> App:
         return apps[attribute]
     found = vars(module).get(attribute)
     if found is not None:
-        raise TargetError(f"{target} is {clean(repr(found))}, and no App")
+        instead = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
+        kind = f"{target} is of the type {type(found).__name__}, and no App"
+        raise TargetError(f"{kind}; write {instead}" if instead else kind)
     if not apps:
         raise TargetError(f"{module.__name__} has no {attribute!r}, and no app at all")
     raise TargetError(f"{module.__name__} has no {attribute!r}; {suggestion(attribute, apps)}")

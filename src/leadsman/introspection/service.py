@@ -23,7 +23,7 @@ from leadsman.outlet import Mail
 from leadsman.poll import Poller
 from leadsman.source import Source
 from leadsman.telemetry import Telemetry
-from leadsman.wording import clean, suggestion, told
+from leadsman.wording import clean, explained, suggestion
 
 if TYPE_CHECKING:
     from leadsman.feed import Feed
@@ -108,7 +108,7 @@ class Service:
             if len(encode(data)) > LARGEST:
                 raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
         except PayloadError as refused:
-            data, error = None, f"{type(refused).__name__}: {told(refused)}"
+            data, error = None, explained(refused)
         topic = received.response_topic or f"{self._about.topics.introspect}/response"
         try:
             status = "ok" if error is None else "error"
@@ -283,5 +283,5 @@ def _names(request: dict[str, Any], key: str, known: Any) -> Sequence[str] | Non
         raise PayloadError(f"{key!r} is a list of names")
     for name in names:
         if name not in known:
-            raise PayloadError(f"{key!r} holds {clean(name)!r}, which is unknown; {suggestion(name, known)}")
+            raise PayloadError(f"there is no {key.removesuffix('s')} {clean(name)!r}; {suggestion(name, known)}")
     return names

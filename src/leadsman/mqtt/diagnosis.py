@@ -85,7 +85,7 @@ def subscription(topic_filter: str) -> str:
 def clash(client_id: str, *, certain: bool) -> str:
     """Another client has our client id; `certain`: the broker says so itself."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "
-    return f"{guess}another client uses the client id {client_id!r}; stop it, or give this one App(…, instance='two', prefix=…)"
+    return f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
 
 
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:

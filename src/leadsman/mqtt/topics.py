@@ -133,6 +133,15 @@ def check_prefix(prefix: object) -> str:
     return text
 
 
+def check_client_id(client_id: object) -> str:
+    """See that a broker can take a client id: text of `LONGEST_NAME` bytes at most (MQTT 5 §3.1.3.1)."""
+    if not isinstance(client_id, str):
+        raise InvalidType(f"the client id is {client_id!r}; write text")
+    if not client_id or not client_id.isprintable() or len(client_id.encode(errors="replace")) > LONGEST_NAME:
+        raise InvalidValue(f"the client id is {client_id!r}; write 1 to {LONGEST_NAME} printable characters")
+    return client_id
+
+
 def _check_level(value: object, what: str) -> str:
     if not isinstance(value, str):
         raise InvalidType(f"{what} is {value!r}; write text")

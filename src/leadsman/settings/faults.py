@@ -11,7 +11,7 @@ from leadsman.wording import clean, nearest, suggestion
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key")
+BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", "topic_prefix", "client_id")
 Origins = Mapping[tuple[str, ...], Entry]
 
 
@@ -86,22 +86,24 @@ def validated(
         for each in error.errors(include_url=False):
             path = tuple(str(part) for part in each["loc"])
             if each["type"] == "missing":
-                faults += [_missing(place, model, leaf) for leaf in required_below(model, path)]
+                faults += [
+                    f"{'.'.join(leaf)}: missing; {to_write(place, model, leaf)}" for leaf in required_below(model, path)
+                ]
             elif each["type"] != "extra_forbidden":  # found by `unknown_keys`, with what may have been meant
                 faults.append(_invalid(model, path, each, origins))
         return None, faults
 
 
-def _missing(place: Place, model: Any, path: tuple[str, ...]) -> str:
+def to_write(place: Place, model: Any, path: tuple[str, ...]) -> str:
+    """What sets a path: a line or a section of the file, or a variable."""
     name, structure = ".".join(path), at(model, path)
     if is_model(structure):
-        return f"{name}: missing; write a section [{name}] in {place.file}"
+        return f"write a section [{name}] in {place.file}"
     if get_origin(structure) is dict and is_model(inside(structure, "")):
-        return f"{name}: missing; write a section such as [{name}.NAME] in {place.file}"
+        return f"write a section such as [{name}.NAME] in {place.file}"
     if get_origin(structure) is list and is_model(get_args(structure)[0]):
-        return f"{name}: missing; write a section [[{name}]] in {place.file}"
-    by_variable = "" if passes_list(model, path) else f", or {variable(place.app, path)}"
-    return f"{name}: missing; set it in {place.file}{by_variable}"
+        return f"write a section [[{name}]] in {place.file}"
+    return f"set it in {place.file}" + ("" if passes_list(model, path) else f", or {variable(place.app, path)}")
 
 
 def _invalid(model: Any, path: tuple[str, ...], error: Mapping[str, Any], origins: Origins) -> str:
