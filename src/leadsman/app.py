@@ -49,8 +49,11 @@ logger = logging.getLogger("leadsman")
 Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 A = TypeVar("A")
 
+DRY_RUN = "dry-run"
+"""What the topics of a dry run begin with, and its client id ends with."""
+
 _CHANGED_BY_LOADING = (
-    "topics", "client_id", "telemetries", "sources", "commands", "loaded_from",
+    "topics", "client_id", "dry_run", "telemetries", "sources", "commands", "loaded_from",
     "_broker", "_adapters", "_slots", "_held", "_loaded", "_waiting", "_catalogue", "_registrations", "_without_devices",
 )  # fmt: skip
 """Attributes of an `App` that `App.unloaded` puts back."""
@@ -117,6 +120,8 @@ class App(Registrar):
         self._model, self._given = _settings(settings)
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
+        self.dry_run = False
+        """Whether it touches nothing real; see `rehearse`."""
         self.loaded_from: Where | None = None
         """Where the settings were read; None while they are not loaded."""
         self._waiting: list[Registration] = []
@@ -261,7 +266,7 @@ class App(Registrar):
         self._slots = () if callable(adapters) else slots_of(adapters)
         self.telemetries, self.sources, self.commands = {}, {}, {}
         self._held, self._catalogue = _held(self._model), None
-        self._loaded, self.loaded_from = None, None
+        self._loaded, self.loaded_from, self.dry_run = None, None, False
         registrations, self._registrations = self._registrations, []
         self._waiting, self._without_devices = [], []
         for registration in registrations:
@@ -286,6 +291,22 @@ class App(Registrar):
         return cast(A, found[0])
 
     def rehearse(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
+        """Make a dry run of it, which touches nothing real and may run beside the app itself: `use_twins`; topics below
+        ``dry-run/{prefix}``, and nothing retained; another client id; nothing remembered after the end.
+
+        Args:
+            twins: instead of the app's own.
+
+        Raises:
+            InvalidValue: as of `use_twins`.
+        """
+        self.use_twins(twins)
+        if not self.dry_run:
+            self.dry_run = True
+            self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
+            self.client_id = f"{self.client_id}-{DRY_RUN}"
+
+    def use_twins(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
         """Take twins instead of the adapters, from now on. Loads the settings, if nobody has before.
 
         Args:
@@ -478,7 +499,8 @@ class App(Registrar):
 
         Args:
             connect: how to make a connection; None connects to the app's broker.
-            environment: variables that say where state, health file and service manager are; None for the process's own.
+            environment: variables that say where state, health file and service manager are; None for the process's own, and
+                in a dry run for a state directory that is removed at the end.
 
         Returns:
             How many calls would not end, and had to be left behind.
@@ -488,16 +510,36 @@ class App(Registrar):
         from leadsman.serving import serve  # a registration that is only looked at does not pay for it
 
         self.load()
+        if self.dry_run:
+            logger.warning("DRY RUN: twins instead of hardware, topics below %s, nothing retained", self.topics.prefix)
         self.check_installed()
         if (idle := self.idle_reason) is not None:
             logger.warning("%s does nothing: %s", self.name, idle)
         self._stopping = asyncio.Event()
         try:
-            plan = self._plan(os.environ if environment is None else environment)
-            return await serve(plan, connect or self._real_connect(), self._stopping)
+            with self._variables(environment) as variables:
+                return await serve(self._plan(variables), self._connecting(connect), self._stopping)
         finally:
             self._stopping.set()  # also where whoever serves was cancelled: what still runs must know
             self._stopping = None
+
+    @contextmanager
+    def _variables(self, given: Mapping[str, str] | None) -> Iterator[Mapping[str, str]]:
+        if given is not None or not self.dry_run:
+            yield os.environ if given is None else given
+            return
+        from tempfile import TemporaryDirectory
+
+        with TemporaryDirectory(prefix=f"{self.name}-{DRY_RUN}-", ignore_cleanup_errors=True) as directory:
+            yield {"STATE_DIRECTORY": directory}
+
+    def _connecting(self, given: Connect | None) -> Connect:
+        connect = given or self._real_connect()
+        if not self.dry_run:
+            return connect
+        from leadsman.mqtt.unretained import unretained
+
+        return unretained(connect)
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
         """The latest rows of the trace of the running app, or of the last run; see `leadsman.trace`.
@@ -526,6 +568,7 @@ class App(Registrar):
             state_name=self.state_name,
             broker=self.broker,
             environment=environment,
+            dry_run=self.dry_run,
             heartbeat=self._heartbeat,
             slots=self._slots,
             telemetries=tuple(self.telemetries.values()),

@@ -39,6 +39,7 @@ class Heartbeat:
         clock: what time it is.
         jobs: names among the entities that are side jobs: they have no topics of their own.
         look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
+        dry_run: whether the documents say ``"dry_run": true``.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Heartbeat:
         *,
         look: Callable[[str], tuple[Snapshot, float | None]],
         jobs: frozenset[str] = frozenset(),
+        dry_run: bool = False,
     ) -> None:
         self._topics = topics
         self._version = version
@@ -61,6 +63,7 @@ class Heartbeat:
         self._clock = clock
         self._look = look
         self._jobs = jobs
+        self._mark = {"dry_run": True} if dry_run else {}
         self._started = clock.monotonic()
         self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
         self._changed = asyncio.Event()
@@ -111,7 +114,8 @@ class Heartbeat:
 
     def will(self, session: int) -> bytes:
         """What the broker says when the connection breaks."""
-        return encode({"state": "offline", "session": session, "health": "degraded", "version": self._version})
+        document = {"state": "offline", "session": session, "health": "degraded", "version": self._version}
+        return encode(document | self._mark)
 
     def document(self, state: str) -> dict[str, Any]:
         """What the heartbeat says now."""
@@ -128,6 +132,7 @@ class Heartbeat:
             "health": "ok" if well and not trouble else "degraded",
             "uptime_s": round(now - self._started, 1),
             "version": self._version,
+            **self._mark,
             "mqtt": {
                 "protocol": link.session.protocol,
                 "connects": link.connects,

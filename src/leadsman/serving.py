@@ -88,6 +88,7 @@ class Plan(NamedTuple):
     broker: Broker
     environment: Mapping[str, str]
     """Where state, health file and service manager are."""
+    dry_run: bool
     heartbeat: float
     slots: tuple[Slot, ...]
     telemetries: tuple[Telemetry, ...]
@@ -196,7 +197,9 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
         traces.append(_trace(plan, read))
         traces[0].resume(memory.outages)
     jobs = frozenset(telemetry.name for telemetry in telemetries if telemetry.job)
-    heartbeat = Heartbeat(topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs)
+    heartbeat = Heartbeat(
+        topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs, dry_run=plan.dry_run
+    )
     for observer in (
         ledger,
         heartbeat.observe,

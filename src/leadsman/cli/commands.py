@@ -26,12 +26,17 @@ SOME_HELD = 3
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
     app = _loaded(options)
-    if not options.dry_run:
-        app.run(log_level=options.log_level, log_format=options.log_format)
-        return 0
-    app.rehearse()
-    with tempfile.TemporaryDirectory(prefix=f"{app.name}-dry-run-") as directory:
-        # What a twin counts must not end up in what the device has counted, nor its health in that of the real app.
+    if options.dry_run:
+        app.rehearse()
+    app.run(log_level=options.log_level, log_format=options.log_format)
+    return 0
+
+
+def run_with_twins(options: argparse.Namespace) -> int:
+    """Run an app on a broker of its own, without hardware. What its twins counted is thrown away at the end."""
+    app = _loaded(options)
+    app.use_twins()
+    with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
         environment = {"STATE_DIRECTORY": directory}
         app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
     return 0

@@ -140,7 +140,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="without hardware: the app's twins instead of its adapters; nothing is remembered",
+        help="touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or remembered",
     )
     parser.add_argument(
         "--log-level",

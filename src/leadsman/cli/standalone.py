@@ -83,9 +83,8 @@ def _demo(options: argparse.Namespace) -> int:
         raise InvalidValue("--demo has a broker of its own; write --dry-run --mqtt URL for one of yours")
     with demo_broker() as (options.mqtt, words, _):
         print(f"at {options.mqtt} ({words}); Ctrl-C ends it", flush=True)
-        options.dry_run = True
         threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
-        return commands.run(options)
+        return commands.run_with_twins(options)
 
 
 async def _view(url: str) -> None:

@@ -285,6 +285,8 @@ class Status(TypedDict):
     session: int
     health: Literal["ok", "degraded"]
     version: str
+    dry_run: NotRequired[bool]
+    """Twins stand in for the hardware, and nothing is retained or remembered."""
     uptime_s: NotRequired[float]
     mqtt: NotRequired[StatusMqtt]
     state_files: NotRequired[dict[str, str]]

@@ -338,7 +338,9 @@ def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
         "protocol": aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
         "will": None
         if greeting.will_topic is None
-        else aiomqtt.Will(greeting.will_topic, greeting.will_payload, 1, retain=True, properties=will_properties),
+        else aiomqtt.Will(
+            greeting.will_topic, greeting.will_payload, 1, greeting.will_retained, properties=will_properties
+        ),
         "keepalive": KEEPALIVE,
         "timeout": CONNECT_TIMEOUT,
         "properties": connect_properties,

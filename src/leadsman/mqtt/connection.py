@@ -10,8 +10,7 @@ LARGEST_PACKET = 256 * 1024
 
 
 class Greeting(NamedTuple):
-    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, retained and with QoS 1; no
-    topic, no will."""
+    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, with QoS 1; no topic, no will."""
 
     client_id: str
     protocol: str
@@ -19,6 +18,8 @@ class Greeting(NamedTuple):
     will_payload: bytes
     largest: int | None = LARGEST_PACKET
     """Bytes that the broker may send us in one packet (MQTT 5 §3.1.2.11.4); None for any number."""
+    will_retained: bool = True
+    """Whether the broker keeps the will for those who subscribe later."""
 
 
 class Terms(NamedTuple):

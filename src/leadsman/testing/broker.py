@@ -185,7 +185,8 @@ class MemoryBroker:
     def _publish_will(self, connection: "_MemoryConnection") -> None:
         greeting = connection.greeting
         if self._up and greeting.will_topic is not None and greeting.client_id not in self._clients:
-            self._keep(Delivered(connection.loop.time(), greeting.will_topic, greeting.will_payload, True, None))
+            at, retain = connection.loop.time(), greeting.will_retained
+            self._keep(Delivered(at, greeting.will_topic, greeting.will_payload, retain, None))
 
     def _keep(self, delivered: Delivered) -> None:
         self.log.append(delivered)

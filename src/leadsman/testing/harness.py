@@ -33,6 +33,7 @@ class Harness:
         adapters: instead of those of the app; as ``App(adapters=…)`` takes them.
         twins: True takes the app's twins instead of its adapters. Or twins of the test's own: adapters, or a function of the
             settings that makes them; one for each adapter of the app.
+        dry_run: run it as ``leadsman run --dry-run`` does, see `App.rehearse`.
         state_directory: what stores and ``keep_state=True`` are kept in. None makes one, and removes it at the end. Give the
             same to two harnesses to test a restart.
         environment: variables that the app sees instead of those of the process.
@@ -47,6 +48,7 @@ class Harness:
         settings: Mapping[str, Any] | None = None,
         adapters: Adapters | Callable[[Any], Adapters] | None = None,
         twins: bool | Adapters | Callable[[Any], Adapters] = False,
+        dry_run: bool = False,
         state_directory: Path | None = None,
         environment: Mapping[str, str] | None = None,
         wall: float = START,
@@ -64,6 +66,7 @@ class Harness:
         self._where = loaded_from or Where.nowhere(settings or {}, self._environment)
         self._adapters = adapters
         self._twins = twins
+        self._dry_run = dry_run
         self._state_directory = state_directory
         self._app = ExitStack()
         self._serving: asyncio.Task[int] | None = None
@@ -72,8 +75,10 @@ class Harness:
         try:
             self._app.enter_context(self.app.unloaded(self._adapters))
             self.app.load(self._where)
-            if self._twins is not False:
-                self.app.rehearse(None if self._twins is True else self._twins)
+            if self._dry_run:
+                self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
+            elif self._twins is not False:
+                self.app.use_twins(None if self._twins is True else self._twins)
             self._serving = self.loop.create_task(self._served(), context=_without_the_process())
         except BaseException:
             self._app.close()

@@ -1,0 +1,25 @@
+"""Connections on which nothing is retained: what a dry run publishes is gone with it."""
+
+from leadsman.mqtt.connection import Connect, Connection, Greeting, Hooks
+from leadsman.mqtt.message import Message
+
+
+def unretained(connect: Connect) -> Connect:
+    """As `connect`, but the broker keeps neither messages nor the will."""
+
+    async def connected(greeting: Greeting, hooks: Hooks) -> Connection:
+        return _Unretained(await connect(greeting._replace(will_retained=False), hooks))
+
+    return connected
+
+
+class _Unretained:
+    def __init__(self, connection: Connection) -> None:
+        self.terms = connection.terms
+        self.subscribe = connection.subscribe
+        self.close = connection.close
+        self.abort = connection.abort
+        self._connection = connection
+
+    def publish(self, message: Message) -> int:
+        return self._connection.publish(message._replace(retain=False))
