@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gas2mqtt import Trigger, app, celsius, smoothed
-from gas2mqtt.magnetometer import CONTINUOUS, Field, Magnetometer, Registers
+from gas2mqtt import app
+from gas2mqtt.decoding import Trigger, celsius, smoothed
+from gas2mqtt.magnetometer import CONTINUOUS, Magnetometer, Measurement
+from gas2mqtt.twin import Registers
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError
 from leadsman.testing import Harness
 
@@ -16,7 +18,7 @@ class Meter:
 
     def __init__(self):
         self.z = -7000
-        self.registers = Registers(lambda: Field(1, 2, self.z, 100))
+        self.registers = Registers(lambda: Measurement(1, 2, self.z, 100))
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def turn(harness, meter, times):
 def test_the_trigger_rises_once_for_each_time_the_value_crosses_the_whole_gap(values):
     trigger, high, rises = Trigger(False), False, 0
     for value in values:
-        trigger = trigger.fed(value, -5000, 700)
+        trigger = trigger.after(value, -5000, 700)
         if not high and value > -4300:
             high, rises = True, rises + 1
             assert trigger.rose
@@ -60,7 +62,7 @@ def test_the_trigger_rises_once_for_each_time_the_value_crosses_the_whole_gap(va
 def test_noise_inside_the_gap_is_no_edge():
     trigger = Trigger(True)
     for value in (-5000, -4400, -5600, -5000):
-        trigger = trigger.fed(value, -5000, 700)
+        trigger = trigger.after(value, -5000, 700)
         assert trigger == Trigger(True)
 
 
@@ -142,20 +144,20 @@ def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter, running):
 )
 def test_a_bus_that_does_not_answer_is_a_named_error(fault, error):
     async def read():
-        registers = Registers(lambda: Field(1, 2, 3, 4))
+        registers = Registers(lambda: Measurement(1, 2, 3, 4))
         async with Magnetometer(open_bus=lambda _: registers) as sensor:
             await sensor.probe()
             registers.fault = fault
             with pytest.raises(error):
                 await sensor.read()
             registers.fault = None
-            assert await sensor.read() == Field(1, 2, 3, 4)
+            assert await sensor.read() == Measurement(1, 2, 3, 4)
 
     asyncio.run(read())
 
 
 def test_a_sensor_that_is_away_for_hours_leaves_no_bus_open():
-    opened, registers = [], Registers(lambda: Field(1, 2, 3, 4))
+    opened, registers = [], Registers(lambda: Measurement(1, 2, 3, 4))
 
     def open_bus(number):
         opened.append(number)
@@ -174,7 +176,7 @@ def test_a_sensor_that_is_away_for_hours_leaves_no_bus_open():
 
 def test_a_field_that_is_too_strong_and_another_chip_are_named_errors():
     async def read():
-        async with Magnetometer(open_bus=lambda _: Registers(lambda: Field(1, 2, 32767, 4))) as sensor:
+        async with Magnetometer(open_bus=lambda _: Registers(lambda: Measurement(1, 2, 32767, 4))) as sensor:
             with pytest.raises(GarbledData, match="stronger"):
                 await sensor.read()
 
@@ -185,7 +187,7 @@ def test_a_bus_that_hangs_does_not_hold_up_the_loop():
     hanging = threading.Event()
 
     async def read():
-        registers = Registers(lambda: hanging.wait(5) and Field(1, 2, 3, 4))
+        registers = Registers(lambda: hanging.wait(5) and Measurement(1, 2, 3, 4))
         async with Magnetometer(open_bus=lambda _: registers) as sensor:
             with pytest.raises(DeviceTimeout, match="hangs"):
                 await sensor.read()

@@ -1,4 +1,4 @@
-"""A QMC5883L magnetometer on I²C: the adapter of this app, and its twin.
+"""A QMC5883L magnetometer on I²C: the adapter of this app.
 
 Registers are those of QST's data sheet 1.0. Blocking calls go to a thread, since a bus that hangs must not stop the app.
 """
@@ -12,7 +12,8 @@ from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, Leads
 from leadsman.workers import Worker
 
 ADDRESS = 0x0D
-CONTROL, PERIOD, DATA, CHIP = 0x09, 0x0B, 0x00, 0x0D
+DATA, CONTROL, PERIOD, CHIP = 0x00, 0x09, 0x0B, 0x0D
+"""Registers."""
 CONTINUOUS = 0b0001_0001 | 0b1100_0000
 """Continuous, 10 Hz, 8 G, 64 samples over each other."""
 CHIP_ID = 0xFF
@@ -20,7 +21,7 @@ _TIMEOUT = 0.5
 """Seconds for one transfer, which takes a millisecond."""
 
 
-class Field(NamedTuple):
+class Measurement(NamedTuple):
     """What the sensor measured, in its own units."""
 
     x: int
@@ -38,7 +39,7 @@ class Bus(Protocol):
 
 
 class Magnetometer:
-    """The sensor. ``await sensor.read()`` gives the latest `Field`."""
+    """The sensor. ``await sensor.read()`` gives the latest `Measurement`."""
 
     transient_errors: tuple[type[Exception], ...] = ()
 
@@ -60,14 +61,14 @@ class Magnetometer:
         """See that the sensor answers. Raises as `read`."""
         await self._in_thread(self._checked)
 
-    async def read(self) -> Field:
+    async def read(self) -> Measurement:
         """The latest measurement.
 
         Raises:
             DeviceTimeout, DeviceUnavailable, GarbledData: worth another attempt.
             PermanentError: the bus may not be opened.
         """
-        field: Field = await self._in_thread(self._measured)
+        field: Measurement = await self._in_thread(self._measured)
         return field
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
@@ -92,13 +93,13 @@ class Magnetometer:
             self._bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
         return self._bus
 
-    def _measured(self) -> Field:
+    def _measured(self) -> Measurement:
         x, y, z, status, temperature = struct.unpack(
             "<hhhBh", bytes(self._ready().read_i2c_block_data(ADDRESS, DATA, 9))
         )
         if status & 0b10:
             raise GarbledData("the field is stronger than the sensor can measure")
-        return Field(x, y, z, temperature)
+        return Measurement(x, y, z, temperature)
 
     def _checked(self) -> None:
         found = self._ready().read_i2c_block_data(ADDRESS, CHIP, 1)[0]
@@ -109,42 +110,6 @@ class Magnetometer:
         bus, self._bus = self._bus, None
         if bus is not None:
             bus.close()
-
-
-class Registers:
-    """A QMC5883L at the level of its registers: what cannot be had in a test. `field` is asked at each measurement."""
-
-    def __init__(self, field: Callable[[], Field]) -> None:
-        self._field = field
-        self.written: dict[int, int] = {}
-        self.fault: Exception | None = None
-        """What each transfer ends with."""
-        self.closed = 0
-        """How often it was closed."""
-
-    def write_byte_data(self, address: int, register: int, value: int) -> None:
-        """Write a register."""
-        self._transfer(address)
-        self.written[register] = value
-
-    def read_i2c_block_data(self, address: int, register: int, length: int) -> list[int]:
-        """Read registers."""
-        self._transfer(address)
-        if register == CHIP:
-            return [CHIP_ID]
-        field = self._field()
-        strong = 0b10 if max(map(abs, field[:3])) > 32000 else 0
-        return list(struct.pack("<hhhBh", field.x, field.y, field.z, 1 | strong, field.temperature))[:length]
-
-    def close(self) -> None:
-        """Close the bus."""
-        self.closed += 1
-
-    def _transfer(self, address: int) -> None:
-        if self.fault is not None:
-            raise self.fault
-        if address != ADDRESS:
-            raise OSError(121, "Remote I/O error")
 
 
 def _smbus(number: int) -> Bus:

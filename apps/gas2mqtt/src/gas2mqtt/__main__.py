@@ -1,0 +1,5 @@
+"""``python -m gas2mqtt``."""
+
+from gas2mqtt import main
+
+raise SystemExit(main(None))

@@ -1,0 +1,94 @@
+"""The app: what is polled, and what a command does."""
+
+import asyncio
+
+from gas2mqtt.decoding import Trigger, celsius, smoothed
+from gas2mqtt.magnetometer import Magnetometer
+from gas2mqtt.payloads import Consumption, Counter, RawField, Temperature
+from gas2mqtt.settings import Settings
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, OnChange
+from leadsman.cli.standalone import command_line
+
+ROLLOVER = 65536
+"""Ticks; the counter begins again, as utilities' counters do."""
+TEMPERATURE_INTERVAL = 300.0
+"""Seconds."""
+
+
+def sensors(settings: Settings) -> tuple[Magnetometer]:
+    """The sensor of the settings."""
+    return (Magnetometer(settings.bus),)
+
+
+def simulated_sensors(settings: Settings) -> tuple[Magnetometer]:
+    """A sensor without hardware."""
+    from gas2mqtt.twin import simulated_magnetometer  # only a demo or a dry run loads it
+
+    return (simulated_magnetometer(),)
+
+
+app = App("gas2mqtt", version="0.1.0", settings=Settings, adapters=sensors, twins=simulated_sensors)
+
+
+def counter_device(settings: Settings) -> dict[str, Device]:
+    """The counter, polled as often as the settings say."""
+    return {"gas_counter": Device(interval=settings.interval)}
+
+
+def raw_device(settings: Settings) -> dict[str, Device]:
+    """The field itself, where the settings ask for it."""
+    return {"magnetometer": Device(enabled=settings.raw)}
+
+
+@app.telemetry(counter_device, timeout="1s", publish=OnChange(0), group="sensor")
+async def gas_counter(sensor: Magnetometer, settings: Settings, context: Context) -> Counter:
+    """Count the edges. What was counted is on the disk before it is published."""
+    store = context.store
+    measurement = await sensor.read()
+    trigger = Trigger(store.get("high", True)).after(measurement.z, settings.level, settings.hysteresis)
+    if trigger.high != store.get("high"):
+        store["high"] = trigger.high
+        if trigger.rose:
+            store["counter"] = (store.get("counter", 0) + 1) % ROLLOVER
+            store["liters"] = store.get("liters", 0.0) + settings.liters_per_tick
+        await asyncio.to_thread(store.save)
+    return stored_counter(context)
+
+
+@app.command("gas_counter")
+async def consumption(value: Consumption, context: Context) -> Counter:
+    """Set what the meter shows."""
+    context.store["liters"] = value.consumption_m3 * 1000
+    await asyncio.to_thread(context.store.save)
+    return stored_counter(context)
+
+
+def stored_counter(context: Context) -> Counter:
+    """The counter as the store has it."""
+    store = context.store
+    return Counter(
+        counter=store.get("counter", 0),
+        trigger="CLOSED" if store.get("high", True) else "OPEN",
+        consumption_m3=round(store.get("liters", 0.0) / 1000, 3),
+    )
+
+
+@app.telemetry(
+    "temperature", interval=TEMPERATURE_INTERVAL, publish=OnChange(0.05), group="sensor", retry=UNTIL_NEXT_POLL
+)
+async def temperature(sensor: Magnetometer, settings: Settings, context: Context) -> Temperature:
+    """The sensor's own temperature, smoothed."""
+    measured = celsius((await sensor.read()).temperature)
+    value = smoothed(context.store.get("temperature"), measured, TEMPERATURE_INTERVAL, settings.smoothing)
+    context.store["temperature"] = value
+    return Temperature(temperature=round(value, 1))
+
+
+@app.telemetry(raw_device, interval="1s", group="sensor")
+async def magnetometer(sensor: Magnetometer) -> RawField:
+    """The field itself, to find the level by."""
+    measurement = await sensor.read()
+    return RawField(bx=measurement.x, by=measurement.y, bz=measurement.z)
+
+
+main = command_line(app)
