@@ -8,7 +8,8 @@ from tests.adapters.test_protocols import TELEGRAM
 from leadsman.adapters.metering import P1Framer
 from leadsman.errors import GarbledData
 from leadsman.testing import Harness, SerialTwin, garbage
-from p1meter2mqtt import app, decode
+from p1meter2mqtt import app
+from p1meter2mqtt.decoding import decode
 
 
 def test_a_telegram_is_what_the_meter_says():

@@ -1,0 +1,34 @@
+"""What is published."""
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import BaseModel
+
+from leadsman import Sensor
+
+Energy = Annotated[float | None, Sensor("kWh", device_class="energy", state_class="total_increasing")]
+Power = Annotated[float | None, Sensor("kW", device_class="power", state_class="measurement")]
+Volts = Annotated[float | None, Sensor("V", device_class="voltage", state_class="measurement")]
+Amperes = Annotated[float | None, Sensor("A", device_class="current", state_class="measurement")]
+Gas = Annotated[float | None, Sensor("m³", device_class="gas", state_class="total_increasing")]
+
+
+class Meter(BaseModel):
+    """A telegram; None is what this meter does not send."""
+
+    energy_used_tariff_1: Energy = None
+    energy_used_tariff_2: Energy = None
+    energy_delivered_tariff_1: Energy = None
+    energy_delivered_tariff_2: Energy = None
+    power_used: Power = None
+    power_delivered: Power = None
+    tariff: int | None = None
+    volts_l1: Volts = None
+    volts_l2: Volts = None
+    volts_l3: Volts = None
+    amperes_l1: Amperes = None
+    amperes_l2: Amperes = None
+    amperes_l3: Amperes = None
+    gas: Gas = None
+    gas_at: datetime | None = None
