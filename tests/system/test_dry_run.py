@@ -34,26 +34,28 @@ async def meter(meter: Meter) -> dict[str, float]:
 
 @pytest.fixture
 def run(tmp_path):
-    """Run the app with these arguments until the end of the test."""
+    """Run the app with these arguments until the end of the test; its process and its log."""
     (tmp_path / "house.py").write_text(CODE)
     started = []
 
     def start(*arguments):
         command = [sys.executable, "-m", "leadsman", "run", "house:app", *arguments]
-        started.append(subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True))
-        return started[-1]
+        log = tmp_path / f"{len(started)}.log"
+        with log.open("wb") as stream:
+            started.append(subprocess.Popen(command, cwd=tmp_path, stdout=stream, stderr=stream))
+        return started[-1], log
 
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 def test_a_dry_run_beside_the_app_leaves_its_topics_and_its_connection_alone(run, mosquitto, listen):
     listener = listen(mosquitto.port)
-    live = run("--mqtt", mosquitto.url)
+    live, live_log = run("--mqtt", mosquitto.url)
     listener.wait_for("house/meter/state")
-    dry = run("--mqtt", mosquitto.url, "--dry-run")
+    dry, dry_log = run("--mqtt", mosquitto.url, "--dry-run")
     listener.wait_for("dry-run/house/meter/state", 3)
     listener.wait_for("house/meter/state", 6)
     late = listen(mosquitto.port)
@@ -67,6 +69,6 @@ def test_a_dry_run_beside_the_app_leaves_its_topics_and_its_connection_alone(run
     assert not any(message.retain for _, message in late.messages if message.topic.startswith("dry-run/"))
     assert listen(mosquitto.port).wait_for("house/meter/state")[0].payload == b'{"watts":412.5}'
     live.send_signal(signal.SIGTERM)
-    _, log = live.communicate(timeout=10)
-    assert "another client" not in log
-    assert "DRY RUN" in dry.communicate()[1].splitlines()[0]
+    assert live.wait(10) == 0
+    assert "another client" not in live_log.read_text()
+    assert "DRY RUN" in dry_log.read_text().splitlines()[0]
