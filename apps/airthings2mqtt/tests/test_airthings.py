@@ -5,7 +5,9 @@ import time
 import pytest
 from tests.system.bluez import Air, GattServer
 
-from airthings2mqtt import PLUS, RADON_24H, RADON_LONG_TERM, Settings, app, mini, plus, wave
+from airthings2mqtt import app
+from airthings2mqtt.decoding import PLUS, RADON_24H, RADON_LONG_TERM, mini, plus, wave
+from airthings2mqtt.settings import Settings
 from leadsman.adapters.ble import BleRadio
 from leadsman.errors import DeviceUnavailable, GarbledData
 from leadsman.testing import BleTwin, Harness

@@ -1,0 +1,5 @@
+"""``python -m airthings2mqtt``."""
+
+from airthings2mqtt import main
+
+raise SystemExit(main(None))

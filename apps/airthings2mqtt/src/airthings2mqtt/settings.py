@@ -1,0 +1,32 @@
+"""What a user may set, in ``leadsman.toml`` or as ``AIRTHINGS2MQTT_…``."""
+
+import json
+from typing import Literal
+
+from pydantic import BaseModel
+
+from leadsman.adapters.ble import Address
+
+
+class Wave(BaseModel):
+    """A section [waves.NAME] of leadsman.toml."""
+
+    address: Address
+    model: Literal["wave", "plus", "mini"] = "wave"
+    interval: str = "25m"
+
+
+class Settings(BaseModel):
+    adapter: str | None = None
+    waves: dict[str, Wave] = {}
+
+
+DEMO = {
+    "waves": json.dumps(
+        {
+            "bedroom": {"address": "F0:11:22:33:44:55", "interval": "3s"},
+            "cellar": {"address": "F0:11:22:33:44:66", "model": "plus", "interval": "5s"},
+        }
+    )
+}
+"""Settings of ``--demo``."""

@@ -1,0 +1,19 @@
+"""Waves in memory, for tests, demos and dry runs."""
+
+from airthings2mqtt.decoding import HUMIDITY, MINI, PLUS, RADON_24H, RADON_LONG_TERM, TEMPERATURE
+from airthings2mqtt.settings import Settings
+from leadsman.testing.twins import BleTwin, TwinDevice
+
+CHARACTERISTICS = {
+    TEMPERATURE: bytes.fromhex("6608"),  # 21.5 °C
+    HUMIDITY: bytes.fromhex("9411"),  # 45 %
+    RADON_24H: bytes.fromhex("2a00"),  # 42 Bq/m³
+    RADON_LONG_TERM: bytes.fromhex("2600"),  # 38 Bq/m³
+    PLUS: bytes.fromhex("015a0000 2a002600 6608c8c5 90013200 00000000"),
+    MINI: bytes.fromhex("00001973 00009411 32000000 00000000 00000000"),
+}
+
+
+def simulated_radio(settings: Settings) -> BleTwin:
+    """A radio that hears all Waves of the settings. Each has the characteristics of all models."""
+    return BleTwin(*(TwinDevice(wave.address, CHARACTERISTICS) for wave in settings.waves.values()))

@@ -1,0 +1,30 @@
+"""What is published, and what a command takes."""
+
+from datetime import date
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from leadsman import Sensor
+
+Entries = Annotated[int, Field(ge=1, le=50)]
+Days = Annotated[int, Field(ge=1, le=365)]
+
+
+class Entry(BaseModel):
+    title: str
+    date: date
+    days_left: int
+
+
+class Dates(BaseModel):
+    events: list[Entry]
+    days_left: Annotated[int | None, Sensor("d", icon="mdi:calendar")]
+    """Until the first of them."""
+
+
+class Query(BaseModel):
+    """What may be asked for once."""
+
+    entries: Entries | None = None
+    days: Days | None = None
