@@ -200,5 +200,6 @@ def test_the_demo_needs_neither_meter_nor_broker_and_counts_nothing_for_real(dem
     log = demonstrated("gas2mqtt", 12)
 
     assert not (tmp_path / "state").exists()
-
+    assert "watch it with: mosquitto_sub -h 127.0.0.1 -p " in log
+    assert "DRY RUN" not in log
     assert 'gas2mqtt/gas_counter/state  {"counter":1,"trigger":"CLOSED","consumption_m3":0.01}' in log

@@ -34,8 +34,11 @@ def run(options: argparse.Namespace) -> int:
 
 def run_with_twins(options: argparse.Namespace) -> int:
     """Run an app on a broker of its own, without hardware. What its twins counted is thrown away at the end."""
+    from leadsman.demo.broker import watching
+
     app = _loaded(options)
     app.use_twins()
+    print(f"watch it with: {watching(app.broker, app.topics.prefix)}", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
         environment = {"STATE_DIRECTORY": directory}
         app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)

@@ -4,8 +4,14 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
+from leadsman.mqtt.broker import Broker
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import Mosquitto, executable
+
+
+def watching(broker: Broker, prefix: str) -> str:
+    """What to type to see all messages below a prefix."""
+    return f"mosquitto_sub -h {broker.host} -p {broker.port} -t '{prefix}/#' -v"
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from leadsman.adapters.serial import SerialPort
 from leadsman.app import App
 from leadsman.clock import system_clock
 from leadsman.demo.board import Board, BoardLog
-from leadsman.demo.broker import demo_broker
+from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.meter import Meter
 from leadsman.errors import BrokerError, GarbledData, LeadsmanError
 from leadsman.mqtt.broker import Broker
@@ -188,7 +188,7 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         board = Board(PREFIX, f"{app.broker} ({words})")
         if lines:
             say(f"leadsman demo at {app.broker} ({words})")
-            say(f"watch it with: mosquitto_sub -h {app.broker.host} -p {app.broker.port} -t '{PREFIX}/#' -v")
+            say(f"watch it with: {watching(app.broker, PREFIX)}")
             if mosquitto is None:
                 say(f"the broker's outage is left out; {HOW_TO_SEE_AN_OUTAGE}")
         else:

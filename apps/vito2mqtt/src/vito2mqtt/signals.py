@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, create_model
-
 from leadsman import Sensor
 from leadsman.errors import PayloadError
 from leadsman.wording import suggestion
@@ -107,34 +105,31 @@ UNITS = {
 """Of signals whose names hold these words."""
 
 
-def field(name: str, signal: Signal) -> Any:
-    """The type of a signal, which may be missing, with its unit."""
+def field_of(name: str, signal: Signal) -> Any:
+    """The field of a signal in a payload, as `pydantic.create_model` takes it: its value with its unit, or None."""
     unit = next((unit for word, unit in UNITS.items() if word in name), None)
     kind = signal.codec.kind | None
     return (kind if unit is None else Annotated[kind, unit], None)
 
 
-MODELS: dict[str, type[BaseModel]] = {
-    group: create_model(group, **{name: field(name, signal) for name, signal in signals.items() if signal.readable})
-    for group, signals in GROUPS.items()
-}
-"""What is published of each group; None is what this boiler has not."""
-WRITABLE = tuple(name for name, signals in GROUPS.items() if any(signal.writable for signal in signals.values()))
+WRITABLE_GROUPS = tuple(name for name, signals in GROUPS.items() if any(signal.writable for signal in signals.values()))
 
 
-def encoded(group: str, wishes: dict[str, Any]) -> dict[str, bytes]:
+def encoded(group: str, values: dict[str, Any]) -> dict[str, bytes]:
     """What is to be written, by signal. Raises `PayloadError` with everything that is wrong."""
-    found, wrong = {}, []
-    for name, value in wishes.items():
-        if name not in GROUPS[group]:
-            wrong.append(
-                f"{name}: {suggestion(name, [each for each, signal in GROUPS[group].items() if signal.writable])}"
-            )
+    signals = GROUPS[group]
+    writable = [name for name, signal in signals.items() if signal.writable]
+    found, faults = {}, []
+    for name, value in values.items():
+        if name not in signals:
+            faults.append(f"{name}: {suggestion(name, writable)}")
             continue
         try:
-            found[name] = GROUPS[group][name].encode(value)
+            found[name] = signals[name].encode(value)
         except PayloadError as error:
-            wrong.append(f"{name}: {error}")
-    if wrong or not found:
-        raise PayloadError("; ".join(wrong) or "nothing to write; name a signal and its value")
+            faults.append(f"{name}: {error}")
+    if faults:
+        raise PayloadError("; ".join(faults))
+    if not found:
+        raise PayloadError("nothing to write; name a signal and its value")
     return found

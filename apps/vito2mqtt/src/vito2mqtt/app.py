@@ -1,0 +1,97 @@
+"""The app: each group of signals is a device, and so is the hot water against legionella."""
+
+from typing import Any
+
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange
+from leadsman.adapters.framing import FixedFramer
+from leadsman.adapters.serial import SerialPort
+from leadsman.cli.standalone import command_line
+from leadsman.errors import PermanentError
+from vito2mqtt.boiler import Vitodens
+from vito2mqtt.legionella import router as legionella
+from vito2mqtt.payloads import GROUP_PAYLOADS
+from vito2mqtt.settings import DEMO, Settings
+from vito2mqtt.signals import GROUPS, WRITABLE_GROUPS, encoded
+
+SYSTEM_INTERVAL = "1h"
+"""Of the group ``system``, which hardly changes."""
+
+
+def boilers(settings: Settings) -> tuple[Vitodens]:
+    """The boiler of the settings."""
+    port = SerialPort(
+        settings.port,
+        4800,
+        parity=settings.parity,
+        stopbits=2 if settings.parity == "E" else 1,
+        framer=FixedFramer(1),
+        timeout="2s",
+    )
+    return (Vitodens(port, settings.protocol),)
+
+
+def simulated_boilers(settings: Settings) -> tuple[Vitodens]:
+    """A boiler without hardware."""
+    from vito2mqtt.twin import simulated_vitodens  # only a demo or a dry run loads it
+
+    return (simulated_vitodens(settings.protocol),)
+
+
+app = App("vito2mqtt", version="0.1.0", settings=Settings, adapters=boilers, twins=simulated_boilers)
+
+
+def register(group: str) -> None:
+    """Register a group as a device that is polled, and that takes commands where something of it may be written."""
+    payload = GROUP_PAYLOADS[group]
+
+    def device(settings: Settings) -> dict[str, Device]:
+        return {group: Device(interval=SYSTEM_INTERVAL if group == "system" else settings.interval)}
+
+    @app.telemetry(
+        device,
+        group="optolink",
+        timeout="1m",
+        retry=UNTIL_NEXT_POLL,
+        backoff=ExponentialBackoff("2s", "30s"),
+        publish=OnChange(),
+    )
+    async def read(boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]  # made of the signals
+        return payload(**await values_of(boiler, group, context))
+
+    if group not in WRITABLE_GROUPS:
+        return
+
+    @app.command(group, group="optolink", timeout="1m")
+    async def write(values: dict[str, Any], boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]
+        await write_changes(boiler, group, values)
+        return payload(**await values_of(boiler, group, context))
+
+
+async def values_of(boiler: Vitodens, group: str, context: Context) -> dict[str, Any]:
+    """The values of a group, but for what this boiler does not have."""
+    values = {}
+    for name, signal in GROUPS[group].items():
+        if not signal.readable or signal in boiler.missing:
+            continue
+        try:
+            values[name] = signal.decode(await boiler.read_signal(signal))
+        except PermanentError as error:
+            context.logger.warning("%s is not asked for any more: %s", name, error)
+            boiler.missing.add(signal)
+    return values
+
+
+async def write_changes(boiler: Vitodens, group: str, values: dict[str, Any]) -> None:
+    """Write what differs: writing wears the boiler's memory. ``"__force": true`` writes all."""
+    force = values.pop("__force", False)
+    for name, data in encoded(group, values).items():
+        signal = GROUPS[group][name]
+        if force or not signal.readable or await boiler.read_signal(signal) != data:
+            await boiler.write(signal.address, data)
+
+
+for name in GROUPS:
+    register(name)
+app.include(legionella)
+
+main = command_line(app, demo=DEMO)
