@@ -130,6 +130,20 @@ class TestBoth:
         there = place()
         assert on(there.radio, spoken) == [bytes((number,)) for number in range(4)]
 
+    def test_one_notification_is_waited_for_and_the_subscription_ended(self, place):
+        async def scenario(radio):
+            async with radio.session(ADDRESS) as device:
+                waiting = asyncio.create_task(device.next("2a6e", timeout="5s"))
+                await asyncio.sleep(1.2)
+                there.notify("2a6e", b"\x01")
+                assert await waiting == b"\x01"
+                with pytest.raises(DeviceTimeout, match="silent for 200ms"):
+                    await device.next("2a6e", timeout="200ms")
+                assert await device.read("2a6f") == VALUES["2a6f"]
+
+        there = place()
+        on(there.radio, scenario)
+
     def test_silence_is_a_timeout(self, place):
         async def scenario(radio):
             async with radio.session(ADDRESS) as device:
@@ -416,3 +430,14 @@ def test_what_is_no_address_is_a_named_error(address):
 def test_a_wrong_argument_is_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+def test_a_twin_may_notify_whoever_subscribes():
+    numbers = iter(range(1, 9))
+    device = TwinDevice(ADDRESS, notifies={"2a6e": b"\x07", "2a37": lambda: bytes((next(numbers),))})
+
+    async def scenario(radio):
+        async with radio.session(ADDRESS) as connected:
+            return [await connected.next(uuid) for uuid in ("2a6e", "2a37", "2a37")]
+
+    assert on(BleTwin(device), scenario) == [b"\x07", b"\x01", b"\x02"]

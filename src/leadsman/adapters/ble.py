@@ -442,6 +442,19 @@ class BleDevice:
                     async with asyncio.timeout(DISCONNECT_TIMEOUT):
                         await self._link.unsubscribe(uuid)
 
+    async def next(self, characteristic: str, timeout: Duration = 10.0) -> bytes:
+        """Subscribe, wait for one notification, and unsubscribe: for devices that notify by themselves, or once somebody
+        subscribes. What answers a `write` may come before the subscription; use `notifications` around the write.
+
+        Args:
+            timeout: how long to wait for it once subscribed.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable: nothing came, or the device is gone. Worth another attempt.
+        """
+        async with contextlib.aclosing(self.notifications(characteristic, timeout)) as notifications:
+            return await anext(notifications)
+
     async def _step(self, step: Callable[[], Awaitable[_T]], timeout: Duration | None, what: str) -> _T:
         limit = self._timeout if timeout is None else positive_seconds(timeout, "timeout")
         if self._lost.is_set():

@@ -111,6 +111,7 @@ class TwinDevice:
         name: that it advertises.
         manufacturer: data by company identifier.
         service_data: data by UUID.
+        notifies: what it says at once to somebody who subscribes, by UUID: bytes, or a function that gives them.
     """
 
     def __init__(
@@ -121,12 +122,14 @@ class TwinDevice:
         name: str | None = None,
         manufacturer: Mapping[int, bytes] | None = None,
         service_data: Mapping[str, bytes] | None = None,
+        notifies: Mapping[str, bytes | Callable[[], bytes]] | None = None,
     ) -> None:
         self.address = checked_address(address)
         self.values = {uuid_of(uuid): value for uuid, value in (values or {}).items()}
         self.name = name
         self.manufacturer = dict(manufacturer or {})
         self.service_data = {uuid_of(uuid): data for uuid, data in (service_data or {}).items()}
+        self.notifies = {uuid_of(uuid): data for uuid, data in (notifies or {}).items()}
         self.silent = False
         """Whether it is out of range: it neither advertises nor answers."""
         self.refuses: Exception | None = None
@@ -183,9 +186,13 @@ class TwinDevice:
         self.written.append((uuid, data))
 
     async def subscribe(self, uuid: str, heard: Callable[[bytes], None]) -> None:
-        """Tell `heard` what `notify` is given."""
-        self._value(uuid, "subscribing to")
+        """Tell `heard` what `notify` is given, and at once what the device says to somebody who subscribes."""
+        first = self.notifies.get(uuid)
+        if first is None:
+            self._value(uuid, "subscribing to")
         self._heard[uuid] = heard
+        if first is not None:
+            asyncio.get_running_loop().call_soon(self.notify, uuid, first() if callable(first) else first)
 
     async def unsubscribe(self, uuid: str) -> None:
         """Tell it no longer."""
