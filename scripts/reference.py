@@ -26,6 +26,7 @@ ADAPTERS = {
     "leadsman.adapters.metering": ("P1Framer", "SmlFramer", "MBusFramer", "ModbusRtuFramer", "modbus_request"),
     "leadsman.adapters.checksums": ("crc16_x25", "crc16_arc", "crc16_modbus", "sum8"),
     "leadsman.adapters.optolink": ("Optolink",),
+    "leadsman.adapters.modbus": ("Modbus",),
     "leadsman.adapters.ble": ("BleRadio", "BleDevice"),
     "leadsman.adapters.adverts": ("Advertisement", "Address", "checked_address"),
     "leadsman.adapters.gatt": ("STANDARD", "Characteristic", "uuid_of", "unpack", "scaled", "sfloat", "float32"),

@@ -17,9 +17,10 @@ from tests.system.watched import on
 
 from leadsman import App, CircuitBreaker, FixedBackoff
 from leadsman.adapters.framing import FixedFramer, LengthPrefixedFramer
+from leadsman.adapters.modbus import Modbus
 from leadsman.adapters.optolink import Optolink
 from leadsman.adapters.serial import SerialPort
-from leadsman.errors import DeviceTimeout, DeviceUnavailable, InvalidType, InvalidValue
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
 from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage
 
 
@@ -354,6 +355,28 @@ def test_a_boiler_is_read_over_a_real_port(pty_device, protocol):
     echo(pty_device, boiler.receive)
     threading.Thread(target=beat, daemon=True).start()
     asyncio.run(read())
+
+
+def test_a_modbus_meter_on_a_real_port_is_read_after_garbage_and_an_unplugged_cable(pty_device):
+    answer = bytes.fromhex("010404436680006fdf")
+    answers = iter([garbage(12), answer[:4], answer])
+
+    async def read():
+        async with Modbus(pty_device.path, 19_200, timeout="300ms") as modbus:
+            for _ in range(2):
+                with pytest.raises((GarbledData, DeviceTimeout)):
+                    await modbus.input_registers(1, 0, 2)
+            first = await modbus.input_registers(1, 0, 2)
+            pty_device.unplug()
+            with pytest.raises(DeviceUnavailable):
+                await modbus.input_registers(1, 0, 2)
+            pty_device.plug()
+            echo(pty_device, lambda request: answer)
+            return first, await modbus.input_registers(1, 0, 2)
+
+    echo(pty_device, lambda request: next(answers))
+
+    assert asyncio.run(read()) == (bytes.fromhex("43668000"),) * 2
 
 
 def test_messages_come_one_after_the_other_through_an_unplugged_cable(pty_device):
