@@ -39,14 +39,15 @@ def test_twins_take_the_place_of_the_adapters():
 
 
 def test_twins_are_found_by_their_name_where_there_are_names():
+    first, second = SerialTwin(), SerialTwin()
     app = App(
         "meters",
         adapters={"a": SerialPort("/dev/a"), "b": SerialPort("/dev/b")},
-        twins=lambda _: {"b": SerialTwin(lambda _: b"2\n"), "a": SerialTwin(lambda _: b"1\n")},
+        twins=lambda _: {"b": second, "a": first},
     )
     app.rehearse()
 
-    assert [slot.adapter._device(b"") for slot in app._slots] == [b"1\n", b"2\n"]
+    assert [app.adapter(SerialTwin, name) for name in ("a", "b")] == [first, second]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import time, timedelta
+from pathlib import Path
 from typing import Annotated, assert_type
 
 from pydantic import BaseModel
@@ -34,7 +35,7 @@ from leadsman.adapters.framing import DelimiterFramer, FixedFramer, LengthPrefix
 from leadsman.adapters.serial import SerialPort
 from leadsman.resilience.policy import exponential, immediate, sequence
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.testing import Harness, Outages, Scripted, fail, hang
+from leadsman.testing import Harness, Outages, Scripted, SerialTwin, fail, hang
 
 
 class Room(BaseModel):
@@ -190,6 +191,16 @@ SerialPort("/dev/a", framer=LineFramer(b"\r"))
 SerialPort("/dev/b", framer=DelimiterFramer(b"/", b"!", trailer=4))
 SerialPort("/dev/c", framer=FixedFramer(8, begin=b"\x7e", check=lambda message: message[-1] == 0x7E))
 SerialPort("/dev/d", framer=LengthPrefixedFramer(b"\x68", length_size=2, byteorder="little"))
+
+
+def test_it_with_parts_of_the_test(tmp_path: Path) -> None:
+    twin = SerialTwin(lambda request: b"1\n")
+    for twins in (True, (twin,), {"boiler": twin}, lambda settings: (twin,)):
+        with Harness(app, settings={"port": "x"}, twins=twins, state_directory=tmp_path) as harness:
+            assert_type(harness.adapter(SerialPort), SerialPort)
+            harness.kill()
+    with Harness(app, adapters=(SerialPort("/dev/x"),), environment={"TZ": "UTC"}, dry_run=False) as harness:
+        assert_type(harness.adapter(SerialPort, "boiler"), SerialPort)
 
 
 def test_it() -> None:
