@@ -47,6 +47,17 @@ def test_a_topic_that_was_refused_just_before_is_to_blame_and_not_the_one_in_fli
     assert "b" not in suspects.alone
 
 
+def test_a_connection_that_ends_for_another_reason_makes_nobody_suspect():
+    suspects = Suspects()
+    suspects.broke(["a"], 0, 1.0)
+    suspects.solo = "a"
+
+    suspects.acquit()
+
+    assert not suspects.is_blamed("a")
+    assert suspects.window(20) == 20
+
+
 def test_a_refusal_long_before_is_not_to_blame():
     suspects = Suspects()
     suspects.refused("a", 1.0)

@@ -585,6 +585,36 @@ def test_a_broker_that_says_who_took_the_connection_over_is_believed_at_once(har
     assert_nothing_lost(app, counters)
 
 
+@pytest.mark.parametrize("code", [0x8B, 0x98])
+def test_a_broker_that_says_why_it_closes_is_believed(harness, caplog, code):
+    app, counters = running_app(harness)
+
+    def close():
+        for connection in app.broker._clients.values():
+            connection.end("shutting down", will=True, code=code)
+        app.broker._clients.clear()
+
+    for second in range(10, 30, 2):
+        app.at(second + 0.0001, close)
+
+    app.run("60.5s")
+
+    assert "another client" not in caplog.text
+    assert "refuses messages" not in caplog.text
+    assert_nothing_lost(app, counters)
+
+
+def test_a_topic_that_is_refused_does_not_delay_the_end(harness):
+    app, _ = running_app(harness)
+    app.broker.refusals["app/d0/state"] = 0x87
+    app.run(20)
+
+    app.stop()
+
+    assert app.stopped_in < 0.1
+    assert app.status()["state"] == "offline"
+
+
 def test_connections_that_break_with_messages_in_flight_are_no_other_client(harness, caplog):
     app, counters = running_app(harness, devices=10)
     app.broker.lose_acknowledgements = True

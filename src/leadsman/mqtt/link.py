@@ -131,8 +131,8 @@ class Link:
             await asyncio.sleep(end.wait)
 
     async def flush(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until the broker has everything. Whether it has."""
-        if self._connection is None or self.outbox.messages == 0:
+        """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""
+        if self._connection is None or self.outbox.only_resting:
             return self.outbox.messages == 0
         self._empty = self._loop.create_future()
         await asyncio.wait({self._empty}, timeout=timeout)
@@ -174,10 +174,10 @@ class Link:
         self._begin(connection)
         reason, code = await self._lost
         subscribing = self.subscriptions.broke()
-        flying, blame = self._end(connection)
+        flying, blame = self._end(connection, code)
         if code == machine.SESSION_TAKEN_OVER:
             self.session, wait = machine.taken_over(self.session, now(), draw())
-        elif flying or blame is not None or subscribing:
+        elif flying or blame is not None or subscribing or code:
             useful = self.outbox.delivered > delivered and not subscribing
             self.session, wait = machine.interrupted(self.session, now(), draw(), useful=useful)
         else:
@@ -226,7 +226,7 @@ class Link:
         else:
             self._pump()
 
-    def _end(self, connection: Connection) -> tuple[list[str], Blame | None]:
+    def _end(self, connection: Connection, code: int = 0) -> tuple[list[str], Blame | None]:
         """Clear up. Returns the topics that were in flight, and the one to blame if that is known."""
         connection.abort()
         self._connection = None
@@ -236,6 +236,9 @@ class Link:
                 handle.cancel()
         self._check = self._quiet = None
         flying = self.outbox.lost()
+        if code in machine.NO_MESSAGE:
+            self._suspects.acquit()
+            return flying, None
         blame = self._suspects.broke(flying, self.outbox.delivered, self._clock.monotonic())
         if blame is not None:
             self._blame(blame, in_flight=blame.topic in flying)
@@ -332,7 +335,12 @@ class Link:
             self._retained[topic] = message
         if self._faults and not self._suspects.is_blamed(topic):
             self._forgive(topic)
-        if self._empty is not None and self.outbox.messages == 0 and not self._empty.done():
+        if self._empty is not None:
+            self._flushed()
+
+    def _flushed(self) -> None:
+        """Whoever waits in `flush` need not wait for topics that rest."""
+        if self._empty is not None and self.outbox.only_resting and not self._empty.done():
             self._empty.set_result(None)
 
     def _survived(self, topic: str) -> None:
@@ -356,6 +364,8 @@ class Link:
         else:
             self.outbox.drop(topic)
             self._tell([Dropped(topic, 1, f"refused for good by the broker (0x{code:02x})")])
+        if self._empty is not None:
+            self._flushed()
 
     def _wake_rested(self, now: float) -> None:
         due = self.outbox.wake(now)

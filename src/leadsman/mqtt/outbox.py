@@ -118,6 +118,11 @@ class Outbox:
             self._ready.remove(topic)
         self._resting[topic] = until
 
+    @property
+    def only_resting(self) -> bool:
+        """Whether it is empty but for topics that rest."""
+        return all(topic in self._resting for topic in self._queues)
+
     def rests(self, topic: str) -> bool:
         """Whether nothing of `topic` is offered now."""
         return topic in self._resting

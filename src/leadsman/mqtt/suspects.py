@@ -120,6 +120,10 @@ class Suspects:
             self._suspect(acknowledged)
         return None
 
+    def acquit(self) -> None:
+        """The connection ended for a reason that is no message."""
+        self.solo = self._refused = self._acknowledged = None
+
     def pardon(self, topic: str) -> None:
         """A message of `topic` was given up: the next one has tries of its own."""
         blame = self.alone[topic]
