@@ -91,6 +91,10 @@ def test_an_impossible_length_is_garbage():
     assert stream.discarded == 3
 
 
+def test_a_line_that_is_too_long_stays_so_when_its_end_comes_in_two_pieces():
+    assert split(LineFramer(b"\r\n", max_size=4), b"too long\r", b"\nnext\r\n")[0] == [b"next"]
+
+
 @given(framers, streams, st.lists(st.integers(1, 50), max_size=30))
 def test_it_does_not_matter_how_the_bytes_are_cut(framer, data, cuts):
     pieces, at = [], 0

@@ -92,9 +92,10 @@ class LineFramer(Value):
     def find(self, buffer: bytearray, start: int) -> Found:
         end = buffer.find(self.end, start)
         if end < 0:
-            # A line that is too long already stays too long when its middle goes, so no flag remembers it.
-            too_long = start + self.max_size + 1
-            return None, len(buffer) - self.max_size - 1 if len(buffer) > too_long else start
+            # A line that is too long already stays too long when its middle goes, so no flag remembers it. All but the
+            # last byte of its end may be there already.
+            kept = self.max_size + len(self.end)
+            return None, len(buffer) - kept if len(buffer) > start + kept else start
         behind = end + len(self.end)
         if end - start > self.max_size:
             return None, behind
