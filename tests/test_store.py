@@ -62,12 +62,12 @@ def test_a_huge_file_is_kept_aside_without_being_read_whole(path, caplog):
     with path.open("wb") as file:
         file.write(b'{"a": "')
         file.truncate(500_000_000)  # holes: it takes no room
-    began = time.perf_counter()
+    began = time.process_time()
 
     store = Store(path)
 
     assert dict(store) == {}
-    assert time.perf_counter() - began < 0.5
+    assert time.process_time() - began < 0.5
     assert path.with_suffix(".broken").stat().st_size == 500_000_000
     assert f"larger than {LARGEST} bytes" in caplog.text
 
