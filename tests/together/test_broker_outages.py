@@ -615,6 +615,20 @@ def test_a_topic_that_is_refused_does_not_delay_the_end(harness):
     assert app.status()["state"] == "offline"
 
 
+def test_a_topic_that_only_short_connections_broke_on_rests_for_seconds_only(harness):
+    app, counters = running_app(harness)
+    app.broker.poison.add("app/d0/state")
+    for start in range(5, 95, 3):
+        app.at(start, app.broker.stop)
+        app.at(start + 1, app.broker.start)
+    app.run("96s")
+    app.broker.poison.clear()
+
+    app.run("10s")
+
+    assert app.states("d0")[-1]["n"] >= counters["d0"].taken - 1
+
+
 def test_connections_that_break_with_messages_in_flight_are_no_other_client(harness, caplog):
     app, counters = running_app(harness, devices=10)
     app.broker.lose_acknowledgements = True

@@ -38,6 +38,8 @@ PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
 REST = (1.0, 60.0)
 """Seconds: the first and the longest rest of a topic whose message was refused."""
+REST_DOUBTFUL = 8.0
+"""Seconds of longest rest for a topic on which only connections broke that had not settled: the network may flap."""
 REST_EACH = 10.0
 """Seconds of longest rest for each topic that breaks the connection, so that many of them break it no more often."""
 POISON = 3
@@ -253,7 +255,9 @@ class Link:
         self._retained.pop(topic, None)
         self._faults[topic] = f"the broker does not take messages of {topic!r}: {CLOSES}"
         if not self.outbox.rests(topic):
-            self._rest(topic, CLOSES)
+            lived = self._clock.monotonic() - (self.session.connected_at or 0.0)
+            settled = blame.refused or lived >= machine.SETTLED
+            self._rest(topic, CLOSES, REST[1] if settled else REST_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
             self.outbox.discard(topic)
@@ -262,11 +266,11 @@ class Link:
     def _proven(self, blame: Blame) -> bool:
         return blame.refused or blame.breaks > 1
 
-    def _rest(self, topic: str, reason: str) -> None:
+    def _rest(self, topic: str, reason: str, longest: float = REST[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
         now, wall = self._clock.monotonic(), self._clock.wall()
-        longest = max(REST[1], REST_EACH * self._suspects.blamed)
-        rest = min(self._rests.get(topic, REST[0] / 2) * 2, longest)
+        others = REST_EACH * (self._suspects.blamed - 1)
+        rest = min(self._rests.get(topic, REST[0] / 2) * 2, max(longest, others))
         self._rests[topic] = rest
         self.outbox.rest(topic, now + rest)
         self._events.emit(MessageRefused(now, wall, topic, reason, rest))
