@@ -57,3 +57,11 @@ def test_zero_is_no_positive_duration():
 @given(st.integers(0, 10**12))
 def test_what_human_writes_seconds_reads(milliseconds):
     assert seconds(human(milliseconds / 1000)) == pytest.approx(milliseconds / 1000)
+
+
+@pytest.mark.parametrize(
+    ("amount", "written"),
+    [(6.3, "6.3s"), (0.25, "250ms"), (5400, "1h30m"), (90.5, "1m30.5s"), (0, "0s"), (1.0004, "1s"), (3600, "1h")],
+)
+def test_human_writes_a_fraction_of_a_second_with_a_point(amount, written):
+    assert human(amount) == written

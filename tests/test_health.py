@@ -109,7 +109,7 @@ def test_the_next_staleness_is_announced_exactly(history):
         ledger(event)
     now = ledger.entities["d"].fresh_at
 
-    at = ledger.next_stale(now)
+    at = ledger.next_change(now)
 
     assert not is_stale(ledger.entities["d"], at)
     assert is_stale(ledger.entities["d"], at + 0.01)

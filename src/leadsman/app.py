@@ -142,6 +142,7 @@ class App(Registrar):
         self._policies: list[Named] = []
         self._catalogue: Catalogue | None = None
         self._overlay: Overlay = []
+        self._settings_file: str | None = None
 
     @property
     def settings(self) -> Any:
@@ -188,10 +189,12 @@ class App(Registrar):
             return
         from leadsman.settings.load import read
         from leadsman.settings.rows import rows_of
-        from leadsman.settings.sources import Where
+        from leadsman.settings.sources import Where, settings_file
 
         where = where or Where.here()
         loaded = read(self.name, self._model if self._given is None else None, where)
+        file = settings_file(where)
+        self._settings_file = None if file is None else str(file)
         if self._given is not None:
             loaded = loaded._replace(settings=self._given, rows=(*loaded.rows, *rows_of(self._given, {})))
         self._check(loaded)
@@ -580,6 +583,7 @@ class App(Registrar):
             keep_state=self._keep_state,
             overlay=self._overlay,
             catalogue=self._catalogue,
+            settings_file=self._settings_file,
         )
 
     def _real_connect(self) -> Connect:

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Generic, Literal, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.wording import counted
 
 SIZE = 1000
 TELL_AGAIN = 60.0
@@ -87,5 +88,7 @@ class Buffer(Generic[T]):
         if now - self._told_at >= TELL_AGAIN:
             self._told_at = now
             logger.warning(
-                "A buffer of %d is full; %d items dropped so far: its source is too slow", self._size, self.dropped
+                "A buffer of %d is full; %s dropped so far: its source is too slow",
+                self._size,
+                counted(self.dropped, "item"),
             )

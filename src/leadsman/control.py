@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from leadsman.command import decode
-from leadsman.dispatch import answer_to
+from leadsman.dispatch import answer_anyway
 from leadsman.errors import PayloadError
+from leadsman.events import CircuitRequested
 from leadsman.mqtt.connection import Received
 from leadsman.outlet import Mail
 from leadsman.poll import Poller
@@ -19,6 +20,8 @@ from leadsman.wording import clean, explained, suggestion
 if TYPE_CHECKING:
     from leadsman.feed import Feed
 
+_LONGEST_NAME = 100
+"""Characters of who asks that are kept."""
 ACTIONS = ("isolate", "close", "disable")
 
 
@@ -39,28 +42,26 @@ class Control:
         transaction, data, error = None, None, None
         try:
             request, transaction = decode(received.payload)
-            data = self._release(device) if word == "release" else self._circuit(device, request)
+            by = _who(received, request)
+            data = self._release(device, by) if word == "release" else self._circuit(device, request, by)
         except PayloadError as refused:
             error = explained(refused)
-        topic = received.response_topic or f"{received.topic}/response"
-        try:
-            status = "ok" if error is None else "error"
-            answer = answer_to(received._replace(response_topic=topic), self._mail, status, data, error, transaction)
-        except PayloadError:
-            return  # nobody can be told
-        self._mail.send(answer)
+        self._mail.send(answer_anyway(received, self._mail, data, error, transaction))
 
-    def _release(self, device: str) -> dict[str, Any]:
+    def _release(self, device: str, by: str) -> dict[str, Any]:
         if device not in self._poller.polls:
             meant = suggestion(device, self._poller.polls)
             raise PayloadError(f"there is no device {clean(device)!r} that is polled; {meant}")
-        if not self._poller.release(device):
+        if not self._poller.release(device, by):
             raise PayloadError(f"{device} is not held")
         return {"device": device, "held": False}
 
-    def _circuit(self, device: str, request: Any) -> dict[str, Any]:
+    def _circuit(self, device: str, request: Any, by: str) -> dict[str, Any]:
         execution = self._execution(device)
         action = request.get("action") if isinstance(request, dict) else request
+        if isinstance(action, str) and action in ACTIONS:
+            clock = self._mail.world.clock
+            self._mail.world.events.emit(CircuitRequested(device, clock.monotonic(), clock.wall(), action, by))
         match action:
             case "isolate":
                 execution.isolate()
@@ -79,3 +80,11 @@ class Control:
             return self._feeds[device].execution
         meant = suggestion(device, (*self._poller.polls, *self._feeds))
         raise PayloadError(f"there is no device {clean(device)!r} with a circuit; {meant}")
+
+
+def _who(received: Received, request: Any) -> str:
+    """Who asked, as far as MQTT tells: what the request says of itself, else where it wants its answer, else its topic."""
+    named = request.get("by") if isinstance(request, dict) else None
+    if isinstance(named, str) and named:
+        return clean(named[:_LONGEST_NAME])
+    return clean(f"somebody at {received.response_topic or received.topic}")

@@ -20,7 +20,7 @@ from leadsman.injection import bound
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
 from leadsman.mqtt.topics import encode
-from leadsman.outlet import Mail, Outlet
+from leadsman.outlet import Mail, Outlet, outlet_of
 from leadsman.poll import Poller
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution
@@ -49,13 +49,30 @@ def answer_to(received: Received, mail: Mail, status: str, data: Any, error: str
     topic = received.response_topic or ""
     if not mail.topics.may_answer(topic):
         raise PayloadError(f"the response topic must lie below {mail.topics.prefix}/, and be none of leadsman's own")
-    document: dict[str, Any] = {"status": status, "data": data, "error": error}
+    document: dict[str, Any] = {"status": status, "data": data, "error": error, "at": rfc3339(mail.world.clock.wall())}
     if transaction is not None:
         document["transaction"] = transaction
     correlation = received.correlation
     if correlation is not None and len(correlation) > LARGEST_CORRELATION:
         raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
     return Message(topic, encode(document), correlation=correlation)
+
+
+def answer_anyway(received: Received, mail: Mail, data: Any, error: str | None, transaction: Any) -> Message:
+    """The answer to a request, on the topic that it names. Where it names none, or one that an answer may not go to: at the
+    topic of the request with ``/response`` behind it."""
+    own = received._replace(response_topic=f"{received.topic}/response")
+    status = "ok" if error is None else "error"
+    try:
+        return answer_to(received if received.response_topic else own, mail, status, data, error, transaction)
+    except PayloadError as refused:
+        logger.warning(
+            "A request at %s is answered at %s: %s",
+            clean(received.topic),
+            clean(own.response_topic or ""),
+            told(refused),
+        )
+        return answer_to(own._replace(correlation=None), mail, status, data, error, transaction)
 
 
 class _Waiting(NamedTuple):
@@ -191,7 +208,7 @@ class Dispatcher:
     def add(self, command: Command) -> Line:
         """Listen to a command."""
         device = self._poller.polls.get(command.name) or self._feeds.get(command.name)
-        own = Outlet(command.name, None, STANDARD, self.mail)
+        own = outlet_of(command.name, None, STANDARD, self.mail)
         self._outlets[command.name] = own if device is None else device.outlet
         line = self.lines[command.name] = Line(command, self, self._lanes)
         return line
@@ -281,10 +298,15 @@ class Dispatcher:
         self._respond(received, status, fields, words, transaction)
 
     def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
-        if isinstance(outcome, BaseException):
-            self._respond(received, "error", None, explained(outcome), transaction)
-        else:
-            self._respond(received, "ok", outcome, None, transaction)
+        """Answer who asked for a reading. Who named no response topic sees the reading as the state, and is told apart only
+        what went wrong, or that it is this request which was answered."""
+        error = explained(outcome) if isinstance(outcome, BaseException) else None
+        if received.response_topic is None and error is None and transaction is None:
+            return
+        if error is not None:
+            logger.info("%s: %s", clean(received.topic), error)
+        data = None if isinstance(outcome, BaseException) else outcome
+        self.mail.send(answer_anyway(received, self.mail, data, error, transaction))
 
     def _respond(self, received: Received, status: str, data: Any, error: str | None, transaction: Any) -> None:
         if received.response_topic is None:

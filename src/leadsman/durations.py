@@ -56,11 +56,15 @@ def _parsed(text: str, what: str) -> float:
 
 
 def human(amount: float) -> str:
-    """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``."""
+    """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``, 6.3 → ``"6.3s"``."""
     rest = round(amount * 1000)
+    if 0 < rest < 1000:
+        return f"{rest}ms"
     parts = []
-    for unit, size in _UNITS:
+    for unit, size in _UNITS[:3]:
         count, rest = divmod(rest, round(size * 1000))
         if count:
             parts.append(f"{count}{unit}")
+    if rest:
+        parts.append(f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s")
     return "".join(parts) or "0s"

@@ -50,6 +50,14 @@ def long_failing(event: AttemptFailed) -> bool:
     return event.delay is not None and not event.requested and event.at - event.since >= LONG
 
 
+def failing_early(event: AttemptFailed, *, never_read: bool) -> bool:
+    """Whether a failed call is told though its poll still goes on: it has failed for long, or the device was never read.
+
+    A person who sets a device up looks for its first reading: it must not look well until its first poll has given up.
+    """
+    return long_failing(event) or (never_read and event.delay is not None and not event.requested)
+
+
 class PollFailed(NamedTuple):
     """A poll failed for good, after `attempts` calls."""
 
@@ -87,11 +95,12 @@ class Held(NamedTuple):
 
 
 class Released(NamedTuple):
-    """Somebody released a handler that was held."""
+    """Somebody released a handler that was held; `by` says who, as far as is known."""
 
     entity: str
     at: float
     wall: float
+    by: str = ""
 
 
 class PollMissed(NamedTuple):
@@ -111,6 +120,16 @@ class CircuitMoved(NamedTuple):
     wall: float
     state: str
     failures: int
+
+
+class CircuitRequested(NamedTuple):
+    """Somebody asked to ``isolate``, ``close`` or ``disable`` the circuit of an entity; `by` says who, as far as is known."""
+
+    entity: str
+    at: float
+    wall: float
+    action: str
+    by: str
 
 
 class FieldsLeftOut(NamedTuple):
@@ -247,6 +266,7 @@ Event = (
     | Released
     | PollMissed
     | CircuitMoved
+    | CircuitRequested
     | FieldsLeftOut
     | CommandDone
     | LinkUp

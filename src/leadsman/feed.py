@@ -14,7 +14,7 @@ from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
 from leadsman.injection import bound
-from leadsman.outlet import Mail, Outlet
+from leadsman.outlet import Mail, outlet_of
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import GRACE, Execution
 from leadsman.resilience.failure import Property
@@ -37,7 +37,7 @@ class Feed:
 
     def __init__(self, source: Source, mail: Mail, lanes: Lanes) -> None:
         self.source = source
-        self.outlet = Outlet(source.name, source.publish, source.delivery, mail)
+        self.outlet = outlet_of(source.name, source.publish, source.delivery, mail)
         self.execution = Execution(
             source.name,
             self._readings,

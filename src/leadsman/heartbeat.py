@@ -6,12 +6,13 @@ that of the last ``online`` is a will that came too late.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from leadsman.clock import Clock, rfc3339
-from leadsman.events import Event, LinkUp, StateFailed, StateWritten
-from leadsman.health import OFFLINE, OK, STARTING, Ledger, is_stale
+from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.health import DEFERRED, OK, STARTING, WELL, Health, Ledger, is_deferred, is_offline, is_stale
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -21,6 +22,8 @@ from leadsman.wording import told as in_words
 
 MOST_OFTEN = 1.0
 """Seconds between two heartbeats at the least."""
+RATE = 60.0
+"""Seconds over which messages that were dropped are counted as a rate."""
 _JUST_AFTER = 0.001
 """Seconds: a device is stale after its time, not at it."""
 LARGEST = 64 * 1024
@@ -66,7 +69,9 @@ class Heartbeat:
         self._mark = {"dry_run": True} if dry_run else {}
         self._started = clock.monotonic()
         self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
+        self._offline = {entity for entity, health in ledger.entities.items() if is_offline(health, self._started)}
         self._changed = asyncio.Event()
+        self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""
 
@@ -75,15 +80,27 @@ class Heartbeat:
         if isinstance(event, LinkUp):
             self._announce()
             return
-        if isinstance(event, StateFailed):
-            self.state_files[clean(event.file)] = f"{type(event.error).__name__}: {in_words(event.error)}"
-            self._changed.set()
-        elif isinstance(event, StateWritten):
-            self.state_files.pop(clean(event.file), None)
-            self._changed.set()
         entity: str | None = getattr(event, "entity", None)
-        if entity is not None:
-            self._look_at(entity, event.at)
+        if entity is None:
+            self._notice(event)
+            return
+        self._look_at(entity, event.at)
+        if type(event) is CircuitMoved:
+            self._changed.set()  # also where the status stays: a probe can be watched
+
+    def _notice(self, event: Event) -> None:
+        match event:
+            case StateFailed(file=file, error=error):
+                self.state_files[clean(file)] = f"{type(error).__name__}: {in_words(error)}"
+                self._changed.set()
+            case StateWritten(file=file):
+                self.state_files.pop(clean(file), None)
+                self._changed.set()
+            case MessageDropped(at=at, messages=messages):
+                second, dropped = self._drops.pop() if self._drops and self._drops[-1][0] == int(at) else (int(at), 0)
+                self._drops.append((second, dropped + messages))
+                while self._drops[0][0] < at - RATE:
+                    self._drops.popleft()
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
@@ -99,7 +116,7 @@ class Heartbeat:
     async def _change_or(self, next_at: float) -> None:
         """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing happens."""
         while not self._changed.is_set() and (now := self._clock.monotonic()) < next_at:
-            wait = min(next_at, self._ledger.next_stale(now) + _JUST_AFTER) - now
+            wait = min(next_at, self._ledger.next_change(now) + _JUST_AFTER) - now
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
@@ -125,7 +142,9 @@ class Heartbeat:
         jobs = {"jobs": {entity: told[entity] for entity in self._jobs}} if self._jobs else {}
         link, outbox = self._link, self._link.outbox
         trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
-        well = all(status in (OK, STARTING) for status in self._statuses.values()) and link.last_error is None
+        well = (
+            state == "online" and all(status in WELL for status in self._statuses.values()) and link.last_error is None
+        )
         return {
             "state": state,
             "session": link.number,
@@ -139,6 +158,7 @@ class Heartbeat:
                 "outbox_messages": outbox.messages,
                 "outbox_bytes": outbox.bytes,
                 "dropped": outbox.dropped,
+                "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
                 "last_error": link.last_error,
             },
             **trouble,
@@ -153,26 +173,39 @@ class Heartbeat:
             told["stale"] = True
         if health.missed:
             told["missed_polls"] = health.missed
+        wall = self._clock.wall() - now
+        if (trying := under_way(health, wall)) is not None:
+            told["poll_under_way"] = trying
+        if health.deferred_until is not None and is_deferred(health, now):
+            told |= {"deferred_until": rfc3339(wall + health.deferred_until), "deferred_reason": health.deferred_reason}
         if status not in (OK, STARTING):
-            snapshot, next_poll = self._look(entity)
-            if snapshot.opened_at is not None:
-                told |= {"opened_at": rfc3339(self._clock.wall() - now + snapshot.opened_at), "opens": snapshot.opens}
-            told |= {
-                "circuit": health.circuit,
-                "consecutive_failures": health.failures,
-                "attempts": snapshot.attempts,
-                "failing_since": None if health.failing_wall is None else rfc3339(health.failing_wall),
-                "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
-                "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
-                "next_poll_at": None if next_poll is None else rfc3339(next_poll),
-            }
+            told |= self._trouble(entity, health, wall)
         return told
+
+    def _trouble(self, entity: str, health: Health, wall: float) -> dict[str, Any]:
+        snapshot, next_poll = self._look(entity)
+        opened = {} if snapshot.opened_at is None else {"opened_at": rfc3339(wall + snapshot.opened_at)}
+        since = health.failing_since
+        return {
+            **opened,
+            **({"opens": snapshot.opens} if opened else {}),
+            "circuit": health.circuit,
+            "consecutive_failures": health.failures,
+            "attempts": snapshot.attempts,
+            "retries": health.retries,
+            "polls": health.polls,
+            "failed_polls": health.failed_polls,
+            "failing_since": None if since is None else rfc3339(since),
+            "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+            "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
+            "next_poll_at": None if next_poll is None else rfc3339(next_poll),
+        }
 
     def _announce(self) -> None:
         self._look_at_all()
         self._send_status()
-        for entity, status in self._statuses.items():
-            self._send_availability(entity, online=status not in OFFLINE)
+        for entity in self._statuses:
+            self._send_availability(entity, online=entity not in self._offline)
 
     def _look_at_all(self) -> None:
         now = self._clock.monotonic()
@@ -181,11 +214,15 @@ class Heartbeat:
 
     def _look_at(self, entity: str, now: float) -> None:
         before, status = self._statuses[entity], self._ledger.status(entity, now)
-        if status == before:
+        if status == before and status != DEFERRED:
             return
         self._statuses[entity] = status
-        if (status in OFFLINE) != (before in OFFLINE):
-            self._send_availability(entity, online=status not in OFFLINE)
+        offline = is_offline(self._ledger.entities[entity], now)
+        if offline != (entity in self._offline):
+            (self._offline.add if offline else self._offline.discard)(entity)
+            self._send_availability(entity, online=not offline)
+        elif status == before:
+            return
         self._changed.set()
 
     def _send_status(self) -> None:
@@ -213,3 +250,15 @@ class Heartbeat:
 
     def _send(self, topic: str, payload: bytes) -> None:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
+
+
+def under_way(health: Health, wall: float) -> dict[str, Any] | None:
+    """What is said of a poll that has failed calls and calls again; `wall` is epoch minus monotonic seconds."""
+    trying = health.trying
+    if trying is None or trying.next_at is None:
+        return None
+    return {
+        "failed_calls": trying.calls,
+        "last_error": f"{trying.error_type}: {trying.error_message}",
+        "next_call_at": rfc3339(wall + trying.next_at),
+    }

@@ -40,12 +40,13 @@ class Text(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line; with what the line is about, such as ``device``, ``event`` and ``error_type``, where it says."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write one record."""
         told = {"at": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
         first, *rest = _lines(self, record)
+        told |= getattr(record, "fields", {})
         told["message"] = first
         if rest:
             told["detail"] = "\n".join(rest)

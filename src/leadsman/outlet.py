@@ -1,5 +1,6 @@
 """Where the readings of one device leave: the publish rule is asked, and what is worth telling becomes a message."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.publish import PublishRule, Told
 from leadsman.resilience.terms import World
+from leadsman.wording import clean, counted
 
 Send = Callable[[Message], None]
 
@@ -19,6 +21,9 @@ class Mail(NamedTuple):
     world: World
     topics: Topics
     send: Send
+
+
+logger = logging.getLogger("leadsman")
 
 
 class Outlet:
@@ -64,3 +69,26 @@ class Outlet:
             world = self._mail.world
             world.events.emit(AppFault(now, world.clock.wall(), f"publish rule of {self._name}", error))
             return True
+
+
+class LoggedOutlet(Outlet):
+    """An outlet that tells the log of each reading."""
+
+    __slots__ = ()
+
+    def tell(
+        self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
+    ) -> None:
+        """See `Outlet`."""
+        super().tell(fields, left_out, now, wall, always=always)
+        published = self._rule is None or (self._told is not None and self._told.fields is fields)
+        verb = "published" if published else "not published, as its publish rule says:"
+        size, names = len(encode(fields)), clean(", ".join(fields))
+        logger.debug(
+            "%s: %s %s in %s: %s", self._name, verb, counted(len(fields), "field"), counted(size, "byte"), names
+        )
+
+
+def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: Mail) -> Outlet:
+    """The outlet of a device: one that tells the log only where the log shows such lines, so that others pay nothing."""
+    return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else Outlet)(name, rule, delivery, mail)

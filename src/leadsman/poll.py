@@ -18,7 +18,7 @@ from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken, Released
 from leadsman.injection import bound
-from leadsman.outlet import Mail, Outlet
+from leadsman.outlet import Mail, Outlet, outlet_of
 from leadsman.reading import fields_of
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
@@ -194,7 +194,7 @@ class Poller:
 
     def add(self, telemetry: Telemetry) -> Poll:
         """Make a handler ready to be polled."""
-        outlet = Outlet(telemetry.name, telemetry.publish, telemetry.delivery, self.mail)
+        outlet = outlet_of(telemetry.name, telemetry.publish, telemetry.delivery, self.mail)
         poll = self.polls[telemetry.name] = Poll(telemetry, self, outlet)
         return poll
 
@@ -335,15 +335,15 @@ class Poller:
         elif poll.telemetry.on_failure == "stop":
             self._give_up(name, error)
 
-    def release(self, name: str) -> bool:
-        """Poll a held device again, from now on, as if nothing had failed. Whether it was held."""
+    def release(self, name: str, by: str = "") -> bool:
+        """Poll a held device again, from now on, as if nothing had failed. Whether it was held; `by` says who asked."""
         poll, clock = self.polls[name], self.world.clock
         if not poll.held:
             return False
         poll.held = False
         poll.execution.close()
         now = clock.monotonic()
-        self.world.events.emit(Released(name, now, clock.wall()))
+        self.world.events.emit(Released(name, now, clock.wall(), by))
         if not poll.busy and poll.execution.admit():
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
         return True

@@ -18,7 +18,7 @@ from typing import Any
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.logs import abandon_unwritable_streams, log_to_stderr
 from leadsman.stalls import StallWatch
-from leadsman.wording import clean
+from leadsman.wording import clean, counted
 from leadsman.workers import DaemonExecutor
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
@@ -49,7 +49,7 @@ def run(
     try:
         log_to_stderr(*log)
         load()
-        alive = _serve(serve, stop)
+        alive = _serve(name, serve, stop)
     except ConfigurationError as error:
         with contextlib.suppress(OSError):  # nobody reads it
             sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
@@ -62,11 +62,11 @@ def run(
     finally:
         abandon_unwritable_streams()
     if alive:
-        logger.warning("%d calls did not end and were left behind", alive)
+        logger.warning("%s left behind, as it did not end", counted(alive, "call was", "calls were"))
         _leave(0)
 
 
-def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> int:
+def _serve(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
     asked = 0
@@ -80,7 +80,11 @@ def _serve(serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], Non
         deadline = threading.Timer(STOP_DEADLINE, _leave, (EX_SOFTWARE,))
         deadline.daemon = True
         deadline.start()
-        loop.call_soon_threadsafe(stop)
+        loop.call_soon_threadsafe(on_asked, number)
+
+    def on_asked(number: int) -> None:  # not in the signal handler, which may have interrupted the log itself
+        logger.info("%s stops, asked by %s", name, signal.Signals(number).name, extra={"fields": {"event": "stop"}})
+        stop()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     watch = StallWatch(loop)

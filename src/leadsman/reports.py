@@ -3,16 +3,20 @@
 import logging
 import math
 from collections.abc import Callable
+from typing import Any
 
+from leadsman import flakiness
 from leadsman import outage as outages
 from leadsman.clock import rfc3339
 from leadsman.durations import human
+from leadsman.errors import LeadsmanError
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
     AppFault,
     AttemptFailed,
     CircuitMoved,
+    CircuitRequested,
     CommandDone,
     Event,
     FieldsLeftOut,
@@ -30,10 +34,14 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
+from leadsman.flakiness import Flaky
+from leadsman.health import Health, Ledger
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.outage import Notice, Outage
-from leadsman.wording import clean, told
+from leadsman.resilience.policy import REASONS
+from leadsman.timers import Timers
+from leadsman.wording import clean, counted, told
 
 logger = logging.getLogger("leadsman")
 
@@ -42,45 +50,135 @@ MOST_REASONS = 20
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take."""
 TELL_AGAIN = 60.0
-"""Seconds between two log lines about dropped messages, or about missed polls; the counts go on in between."""
+"""Seconds between two log lines about dropped messages, missed polls or failed commands; the gap doubles while it goes on."""
+RARELY = 3600.0
+"""Seconds; the gap between two such lines grows no further."""
+MOST_LINES = 6
+"""Lines in the log about one device in a minute; the next one says how many were left out."""
+MINUTE = 60.0
+
+
+def fields(event: str, device: str | None = None, **more: Any) -> dict[str, Any]:
+    """What a line of the log is about, for logs that are JSON: the ``extra`` of a call of the logger."""
+    about = {"event": event, "device": device, **more}
+    return {"fields": {name: value for name, value in about.items() if value is not None}}
+
+
+def on_reading(event: Event) -> None:
+    """Tell each poll that succeeded. An observer only where the log shows such lines: they come at each poll."""
+    if type(event) is ReadingTaken:
+        about = fields("read", event.entity, duration=round(event.duration, 6))
+        logger.debug("%s: poll succeeded in %.3f s", event.entity, event.duration, extra=about)
+
+
+class Lines:
+    """Bounds how many lines one device may have in a minute, and counts the rest."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[str, tuple[float, int, int]] = {}
+
+    def left_out(self, entity: str, at: float) -> int | None:
+        """How many lines about `entity` were left out before this one; None: leave this one out too."""
+        began, lines, left_out = self._minutes.get(entity, (-math.inf, 0, 0))
+        if at - began >= MINUTE:
+            began, lines = at, 0
+        if lines >= MOST_LINES:
+            self._minutes[entity] = (began, lines, left_out + 1)
+            return None
+        self._minutes[entity] = (began, lines + 1, 0)
+        return left_out
 
 
 class Outages:
-    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``."""
+    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``.
 
-    def __init__(self, topics: Topics, send: Callable[[Message], None]) -> None:
+    Args:
+        topics: where.
+        send: takes a message and returns at once.
+        ledger: what is known of the devices; it has seen each event before.
+        lines: bounds the lines of a device.
+        transient: errors that the adapters of a device declare as worth another attempt.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        send: Callable[[Message], None],
+        ledger: Ledger,
+        lines: Lines,
+        transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
+    ) -> None:
         self._topics = topics
         self._send = send
+        self._ledger = ledger
+        self._lines = lines
+        self._transient = transient
         self._outages: dict[str, Outage] = {}
+        self._flaky: dict[str, Flaky] = {}
+        self._retried: dict[str, int] = {}
+        self._awake: set[str] = set()
+        """Entities of which a success is worth a look."""
 
     def restore(self, entity: str, outage: Outage) -> None:
         """Go on with an outage that began before a restart: it has been told."""
         self._outages[entity] = outage
+        self._awake.add(entity)
 
     def observe(self, event: Event) -> None:
-        """Take one event."""
-        if type(event) is ReadingTaken and event.entity not in self._outages:
+        """Take one event. Comes after the ledger."""
+        if type(event) is ReadingTaken and event.entity not in self._awake:
             return  # nearly every event there is
         if isinstance(event, AppFault | StateFailed):
-            where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
-            payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
-            self._send(
-                Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
-            )
+            self._fault(event)
             return
         entity: str | None = getattr(event, "entity", None)
         if entity is None:
             return
-        before = self._outages.get(entity)
-        after, notice = outages.step(before, event)
+        before, health = self._outages.get(entity), self._ledger.entities[entity]
+        after, notice = outages.step(before, event, never_read=health.success_wall is None)
         if after is not None:
             self._outages[entity] = after
+            self._awake.add(entity)
         elif before is not None:
             del self._outages[entity]
         if notice is not None:
-            self._tell(notice)
+            self._tell(notice, event.at)
+        if type(event) is ReadingTaken:
+            self._look_for_retries(event, health, before)
 
-    def _tell(self, notice: Notice) -> None:
+    def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
+        """See whether too many polls of a device succeed only after retries."""
+        entity = event.entity
+        retried = health.retried_polls > self._retried.get(entity, 0)
+        self._retried[entity] = health.retried_polls
+        flaky, word = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
+        if flaky is None:
+            self._flaky.pop(entity, None)
+            self._awake.discard(entity)
+        else:
+            self._flaky[entity] = flaky
+            self._awake.add(entity)
+        if word is None or flaky is None:
+            return
+        share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
+        about = fields(word, entity, retries=health.retries)
+        if word == "flaky":
+            last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
+            logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)
+        else:
+            logger.info("%s: no longer flaky: %s", entity, share, extra=about)
+
+    def _fault(self, event: AppFault | StateFailed) -> None:
+        where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
+        payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
+        self._send(
+            Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
+        )
+
+    def _tell(self, notice: Notice, at: float) -> None:
+        place, frames = self._place(notice)
+        if place:
+            notice = notice._replace(message=f"{notice.message} ({place})")
         payload = {
             "event": notice.kind,
             "type": notice.type,
@@ -89,28 +187,123 @@ class Outages:
             "since": rfc3339(notice.since),
             "outage_seconds": round(notice.seconds, 3),
         }
-        self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
-        lasted = human(round(notice.seconds))
-        skipped = f", {notice.skipped} polls skipped by the open circuit" if notice.skipped else ""
-        match notice.kind:
-            case "onset":
-                calls = f" ({notice.attempts} calls)" if notice.attempts > 1 else ""
-                logger.warning("%s: failing: %s: %s%s", notice.entity, notice.type, notice.message, calls)
-            case "reminder":
-                what = f"{notice.failures} polls{skipped}, last {notice.type}: {notice.message}"
-                logger.warning("%s: still failing after %s: %s", notice.entity, lasted, what)
-            case _:
-                logger.info(
-                    "%s: recovered after %s and %d failed polls%s", notice.entity, lasted, notice.failures, skipped
-                )
+        if _ended(notice):
+            payload["reason"] = notice.reason
+        if notice.retry_in is not None:
+            payload["retry_in"] = round(notice.retry_in, 3)
+        if notice.kind not in (outages.UNREAD, outages.READ):
+            self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
+        left_out = self._lines.left_out(notice.entity, at)
+        if left_out is None:
+            return
+        about = fields(
+            notice.kind,
+            notice.entity,
+            error_type=notice.type,
+            outage_id=f"{notice.entity}/{payload['since']}",
+            failures=notice.failures,
+            outage_seconds=payload["outage_seconds"],
+            reason=payload.get("reason"),
+        )
+        level = logging.INFO if notice.kind in (outages.RECOVERED, outages.READ) else logging.WARNING
+        line = f"{notice.entity}: {_sentence(notice)}{_left_out(left_out)}"
+        logger.log(level, "%s", "\n".join([line, *frames]), extra=about)
+
+    def _place(self, notice: Notice) -> tuple[str | None, list[str]]:
+        """Where in the user's code a bug is, and the frames that led there; nothing for what may happen to a device."""
+        error = notice.error
+        expected: tuple[type[BaseException], ...] = (OSError, LeadsmanError, *self._transient(notice.entity))
+        repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
+        if error is None or repeated or isinstance(error, expected):
+            return None, []
+        from leadsman.places import frames_of, place_of
+
+        return place_of(error), frames_of(error) if notice.new else []
+
+
+def _ended(notice: Notice) -> str:
+    """Why the poll ended, where it is worth a word: one that has no retries to make says nothing."""
+    return "" if notice.reason == "count" and notice.attempts <= 1 else REASONS.get(notice.reason, "")
+
+
+def _left_out(lines: int) -> str:
+    return f" ({counted(lines, 'line')} about it left out before this one)" if lines else ""
+
+
+def _sentence(notice: Notice) -> str:
+    lasted = human(round(notice.seconds))
+    skipped = f", {counted(notice.skipped, 'poll')} skipped by the open circuit" if notice.skipped else ""
+    more = [] if notice.attempts <= 1 else [counted(notice.attempts, "call")]
+    more += [_ended(notice)] if _ended(notice) else []
+    more += [] if notice.retry_in is None else [f"again in {human(round(notice.retry_in, 1))}"]
+    calls = f" ({', '.join(more)})" if more else ""
+    match notice.kind:
+        case outages.UNREAD:
+            return f"the first call failed: {notice.type}: {notice.message}{calls}"
+        case outages.READ:
+            return f"read for the first time, {lasted} after the first call failed"
+        case outages.ONSET:
+            return f"failing: {notice.type}: {notice.message}{calls}"
+        case outages.REMINDER:
+            polls = f"{counted(notice.failures, 'poll')}{skipped}, " if notice.failures else ""
+            return f"still failing after {lasted}: {polls}last {notice.type}: {notice.message}{calls}"
+    failed = f" and {counted(notice.failures, 'failed poll')}" if notice.failures else ", within one poll"
+    return f"recovered after {lasted}{failed}{skipped}"
+
+
+class Tally:
+    """Counts what is told at most once a minute, then less and less often while it goes on.
+
+    Args:
+        line: takes the count so far and what was counted last, and makes the line.
+    """
+
+    def __init__(self, line: Callable[[int, str], str], event: str) -> None:
+        self._line = line
+        self._event = event
+        self._count = self._told = 0
+        self._last = ""
+        self._next_at = -math.inf
+        self._gap = TELL_AGAIN
+
+    def add(self, number: int, last: str, now: float) -> float | None:
+        """Count; tell it now, or answer when to `ring`."""
+        waiting = self._count > self._told
+        self._count += number
+        self._last = last
+        if now >= self._next_at:
+            self._tell(now)
+        return None if waiting or self._count == self._told else self._next_at
+
+    def ring(self, now: float) -> None:
+        """Tell what was counted since the last line."""
+        if self._count > self._told:
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        self._gap = TELL_AGAIN if now - self._next_at >= RARELY else min(RARELY, 2 * self._gap)
+        self._next_at = now + self._gap
+        self._told = self._count
+        logger.warning("%s", self._line(self._count, self._last), extra=fields(self._event, count=self._count))
 
 
 class Log:
-    """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll."""
+    """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll.
 
-    def __init__(self, name: str, prefix: str) -> None:
+    An alarm in the heap: it rings when counts are left that no line has told.
+
+    Args:
+        name: of the app.
+        prefix: of its topics.
+        lines: bounds the lines of a device.
+        timers: where it waits to tell what is left; None for a log that nobody waits with.
+    """
+
+    def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers | None = None) -> None:
         self._name = name
         self._prefix = prefix
+        self._lines = lines
+        self._timers = timers
         self._link_down_at: float | None = None
         self._link_reasons: set[str] = set()
         self._link_clash = False
@@ -118,12 +311,9 @@ class Log:
         self._old_version_told = False
         self._refused: dict[str, tuple[int, float]] = {}
         self._circuits_open: set[str] = set()
-        self._missed = 0
-        self._missed_told_at = -math.inf
-        self._commands_failed = 0
-        self._commands_told_at = -math.inf
-        self._dropped = 0
-        self._drops_told_at = -math.inf
+        self._missed = Tally(_missed, "missed")
+        self._commands = Tally(_commands_failed, "command failed")
+        self._dropped = Tally(_dropped, "dropped")
 
     def observe(self, event: Event) -> None:
         """Take one event."""
@@ -138,57 +328,97 @@ class Log:
                 self._link_clash = False
                 self._link_down_at = None
                 self._link_reasons.clear()
-                logger.info("%s: the connection to the broker holds again", self._name)
+                logger.info("%s: the connection to the broker holds again", self._name, extra=fields("link settled"))
             case CircuitMoved():
                 self._circuit(event)
-            case PollMissed():
-                self._miss(event)
-            case MessageDropped():
-                self._drop(event)
-            case MessageRefused():
-                self._refusal(event)
-            case FieldsLeftOut(entity=entity, fields=fields):
-                logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(fields)))
+            case CircuitRequested() | Held() | Released():
+                self._by_a_person(event)
+            case PollMissed(entity=entity, polls=polls):
+                self._count(self._missed, polls, entity, event.at)
+            case MessageDropped(topic=topic, reason=reason, messages=messages):
+                self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
             case CommandDone():
                 self._command(event)
+            case AttemptFailed() | PollDeferred():
+                self._call(event)
+            case _:
+                self._fault(event)
+
+    def ring(self, now: float) -> None:
+        """Tell what is left."""
+        for tally in (self._missed, self._commands, self._dropped):
+            tally.ring(now)
+
+    def _count(self, tally: Tally, number: int, last: str, now: float) -> None:
+        due = tally.add(number, last, now)
+        if due is not None and self._timers is not None:
+            self._timers.add(due, self)
+
+    def _fault(self, event: Event) -> None:
+        match event:
+            case MessageRefused():
+                self._refusal(event)
+            case FieldsLeftOut(entity=entity, fields=names):
+                about = fields("fields left out", entity)
+                logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(names)), extra=about)
             case SubscriptionFailed(reason=reason):
                 logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason)
             case AdapterReopened(adapter=adapter, how=how):
                 logger.debug("%s was %s", adapter, how)
-            case AdapterFailed():
+            case AdapterFailed(adapter=adapter, error=error):
                 wait = human(round(event.retry_in, 1))
-                logger.warning("%s cannot be opened: %s; tried again in %s", event.adapter, told(event.error), wait)
-            case Held(entity=entity):
-                logger.error(
-                    "%s: held until it is released: leadsman release --prefix %s --device %s",
-                    entity,
-                    self._prefix,
-                    entity,
-                )
-            case Released(entity=entity):
-                logger.info("%s: released", entity)
-            case PollDeferred(entity=entity, seconds=rest, reason=reason):
-                why = f" ({reason})" if reason else ""
-                logger.debug("%s: asked to be left alone for %s%s", entity, human(round(rest, 1)), why)
-            case AttemptFailed():
-                next_ = event.reason if event.delay is None else f"again in {event.delay:.1f} s"
-                logger.debug("%s: call %d failed: %s (%s)", event.entity, event.attempt, told(event.error), next_)
+                about = fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
+                logger.warning("%s cannot be opened: %s; tried again in %s", adapter, told(error), wait, extra=about)
             case StateFailed(file=file, error=error):
+                about = fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(
-                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, told(error)
-                )
+                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, told(error),
+                    extra=about,
+                )  # fmt: skip
             case StateWritten(file=file):
-                logger.info("%s is written again", file)
-            case AppFault():
-                logger.error(
-                    "%s: %s: %s", event.where, type(event.error).__name__, told(event.error), exc_info=event.error
+                logger.info("%s is written again", file, extra=fields("state written", file=file))
+            case AppFault(where=where, error=error):
+                kind = type(error).__name__
+                about = fields("fault", error_type=kind)
+                logger.error("%s: %s: %s", where, kind, told(error), exc_info=error, extra=about)
+
+    def _by_a_person(self, event: "CircuitRequested | Held | Released") -> None:
+        entity = event.entity
+        match event:
+            case Held():
+                how = f"leadsman release --prefix {self._prefix} --device {entity}"
+                logger.error("%s: held until it is released: %s", entity, how, extra=fields("held", entity))
+            case Released(by=by):
+                logger.info(
+                    "%s: released%s", entity, f" by {by}" if by else "", extra=fields("released", entity, by=by)
                 )
+            case CircuitRequested(action=action, by=by):
+                about = fields("circuit requested", entity, action=action, by=by)
+                logger.info("%s: its circuit is to %s, asked by %s", entity, _ACTIONS[action], by, extra=about)
+
+    def _call(self, event: AttemptFailed | PollDeferred) -> None:
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        if isinstance(event, PollDeferred):
+            why = f": {clean(event.reason)}" if event.reason else ""
+            rest = human(round(event.seconds, 1))
+            logger.debug(
+                "%s: asked to be left alone for %s%s", event.entity, rest, why, extra=fields("deferred", event.entity)
+            )
+            return
+        kind = type(event.error).__name__
+        then = REASONS.get(event.reason, event.reason) if event.delay is None else f"again in {event.delay:.1f} s"
+        about = fields("call failed", event.entity, error_type=kind, attempt=event.attempt, reason=event.reason)
+        logger.debug(
+            "%s: call %d failed: %s: %s (%s)", event.entity, event.attempt, kind, told(event.error), then, extra=about
+        )
 
     def _link_up(self, event: LinkUp) -> None:
         if self._link_clash or self._link_topic is not None:
             return  # it may not hold; `LinkSettled` says when it does. Or it broke on a message, and that one was told
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
-        logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted)
+        about = fields("link up", protocol=event.protocol)
+        logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
         if event.protocol != "5.0" and not self._old_version_told:
             self._old_version_told = True
             logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
@@ -203,7 +433,8 @@ class Log:
         if event.topic is not None:
             return
         if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
-            logger.warning("No connection to the broker: %s. Readings are kept; trying again.", clean(event.reason))
+            why, about = clean(event.reason), fields("link down")
+            logger.warning("No connection to the broker: %s. Readings are kept; trying again.", why, extra=about)
             self._link_reasons.add(event.reason)
 
     def _refusal(self, event: MessageRefused) -> None:
@@ -218,41 +449,47 @@ class Log:
             clean(event.topic),
             event.reason,
             times,
+            extra=fields("refused", topic=event.topic),
         )
 
     def _circuit(self, event: CircuitMoved) -> None:
-        if event.state == "open" and event.entity not in self._circuits_open:
-            self._circuits_open.add(event.entity)
-            logger.warning(
-                "%s: circuit open after %d failed polls; it is asked less often until it answers",
-                event.entity,
-                event.failures,
-            )
-        elif event.state == "closed" and event.entity in self._circuits_open:
-            self._circuits_open.discard(event.entity)
-            logger.info("%s: circuit closed", event.entity)
+        entity, line, level = event.entity, "", logging.INFO
+        if event.state == "open" and entity not in self._circuits_open:
+            self._circuits_open.add(entity)
+            polls = counted(event.failures, "failed poll")
+            line, level = f"circuit open after {polls}; it is asked less often until it answers", logging.WARNING
+        elif event.state == "closed" and entity in self._circuits_open:
+            self._circuits_open.discard(entity)
+            line = "circuit closed"
+        left_out = self._lines.left_out(entity, event.at) if line else None
+        if left_out is not None:
+            about = fields(f"circuit {event.state}", entity, failures=event.failures)
+            logger.log(level, "%s: %s%s", entity, line, _left_out(left_out), extra=about)
 
     def _command(self, event: CommandDone) -> None:
         if event.error is None:
-            logger.debug("%s: command done in %.1f s", event.device, event.duration)
+            about = fields("command done", event.device)
+            logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
             return
-        self._commands_failed += 1
-        if event.at - self._commands_told_at >= TELL_AGAIN:
-            error = f"{type(event.error).__name__}: {told(event.error)}"
-            logger.warning(
-                "%d commands failed so far, last for %s: %s", self._commands_failed, clean(event.device), error
-            )
-            self._commands_told_at = event.at
+        error = f"{type(event.error).__name__}: {told(event.error)}"
+        self._count(self._commands, 1, f"{clean(event.device)}: {error}", event.at)
 
-    def _miss(self, event: PollMissed) -> None:
-        self._missed += event.polls
-        if event.at - self._missed_told_at >= TELL_AGAIN:
-            why = "a device is slower than its schedule, or the process slept"
-            logger.warning("%d polls missed so far, last of %s: %s", self._missed, event.entity, why)
-            self._missed_told_at = event.at
 
-    def _drop(self, event: MessageDropped) -> None:
-        self._dropped += event.messages
-        if event.at - self._drops_told_at >= TELL_AGAIN:
-            logger.warning("%d messages dropped so far, last of %s: %s", self._dropped, event.topic, event.reason)
-            self._drops_told_at = event.at
+_ACTIONS = {
+    "isolate": "be isolated: it is left alone until somebody closes it",
+    "close": "be closed: it is asked again, as after a success",
+    "disable": "be disabled: it is asked whatever fails",
+}
+
+
+def _missed(count: int, last: str) -> str:
+    why = "a device is slower than its schedule, or the process slept"
+    return f"{counted(count, 'poll')} missed so far, last of {last}: {why}"
+
+
+def _commands_failed(count: int, last: str) -> str:
+    return f"{counted(count, 'command')} failed so far, last for {last}"
+
+
+def _dropped(count: int, last: str) -> str:
+    return f"{counted(count, 'message')} dropped so far, last of {last}"

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import REOPENING, Slot
 from leadsman.calls import Lanes
-from leadsman.clock import system_clock
+from leadsman.clock import rfc3339, system_clock
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
     AppFault,
     AttemptFailed,
+    CircuitRequested,
     Event,
     Events,
     LinkUp,
@@ -36,13 +37,13 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
 from leadsman.outlet import Mail
 from leadsman.poll import Poller
-from leadsman.reports import Log, Outages
+from leadsman.reports import Lines, Log, Outages, fields, on_reading
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.terms import Overlay, Snapshot, World
 from leadsman.tasks import outcome_of
 from leadsman.telemetry import Telemetry
 from leadsman.timers import Timers
-from leadsman.wording import told
+from leadsman.wording import clean, counted, told
 
 if TYPE_CHECKING:
     from leadsman.command import Command
@@ -69,7 +70,7 @@ RESTARTING = ExponentialBackoff(1.0, 60.0)
 REGISTRY_DELAY = 1.0
 """Seconds from a connection to the registry: first readings go first."""
 
-_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened)
+_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested)
 """What the trace begins with: an app in which nothing fails has none."""
 
 logger = logging.getLogger("leadsman")
@@ -103,6 +104,8 @@ class Plan(NamedTuple):
     catalogue: "Catalogue | None"
     traced: "Callable[[Trace], None]"
     """Told of the trace, once there is something in it."""
+    settings_file: str | None
+    """Where settings were read, for the log."""
 
 
 async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
@@ -163,7 +166,9 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
     contexts = _contexts(storage, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
     traces: list[Trace] = []
-    service = functools.cache(lambda: _service(plan, ledger, link, poller, feeds, lines, mail, traces))
+    service = functools.cache(
+        lambda: _service(plan, ledger, link, poller, feeds, lines, mail, traces, heartbeat.state_files)
+    )
 
     def trace(event: Event) -> None:
         if traces:
@@ -188,11 +193,17 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
         if isinstance(event, LinkUp):
             loop.call_later(REGISTRY_DELAY, lambda: None if stopping.is_set() else service().register())
 
-    outages = Outages(topics, link.put)
+    bound = Lines()
+    outages = Outages(topics, link.put, ledger, bound, lambda device: _transient(device, read))
     memory = _memory(storage(), poller, feeds, world, traces) if plan.keep_state else None
     if memory is not None or contexts is not None:
         await storage().claim(stopping)
     pending = {} if memory is None else await memory.restore(ledger, outages, stopping)
+    logger.info("%s", _opening(plan, len({each.name for each in [*read, *commands]})), extra=fields("start"))
+    for name, health in ledger.entities.items():
+        if health.failing_since is not None:
+            since, error = rfc3339(health.failing_since), f"{health.error_type}: {health.error_message}"
+            logger.info("%s: still failing since %s: %s", name, since, error, extra=fields("still failing", name))
     if memory is not None and memory.outages:
         traces.append(_trace(plan, read))
         traces[0].resume(memory.outages)
@@ -204,7 +215,7 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
         ledger,
         heartbeat.observe,
         outages.observe,
-        Log(plan.name, topics.prefix).observe,
+        Log(plan.name, topics.prefix, bound, timers).observe,
         trace,
         register,
     ):
@@ -213,6 +224,8 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
         events.subscribe(memory.observe)
     if memory is not None or contexts is not None:
         storage().announce()
+    if logger.isEnabledFor(logging.DEBUG):
+        events.subscribe(on_reading)
     if plan.slots:
         from leadsman.wedged import Wedged
 
@@ -257,12 +270,26 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
     if memory is not None:
         closing.append(loop.create_task(memory.finish()))
     if not await link.flush(_FLUSH):
-        logger.warning("%d messages were not delivered, and end with the process", link.outbox.messages)
+        one, many = "message was not delivered, and ends", "messages were not delivered, and end"
+        logger.warning("%s with the process", counted(link.outbox.messages, one, many))
     await link.close()
     alive += await _ended(closing, _CLOSE, world)
     if ended:
         raise Stopped(ended[0], alive)
     return alive
+
+
+def _opening(plan: Plan, devices: int) -> str:
+    """What the log says first: what is started, and with what."""
+    settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
+    about = f"{counted(devices, 'device')}, broker {plan.broker}, topics below {plan.topics.prefix}/, {settings}"
+    return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"
+
+
+def _transient(device: str, read: "Sequence[Telemetry | Source]") -> tuple[type[Exception], ...]:
+    """The errors that the adapters of a device declare as worth another attempt."""
+    needs = next((each.needs for each in read if each.name == device), ())
+    return tuple(kind for _, offer in needs if isinstance(offer, Slot) for kind in offer.transient_errors)
 
 
 def _feeds(sources: "Sequence[Source]", mail: Mail, lanes: Lanes) -> "dict[str, Feed]":
@@ -311,11 +338,12 @@ def _service(
     lines: "dict[str, Line]",
     mail: Mail,
     traces: "list[Trace]",
+    state_files: "dict[str, str]",
 ) -> "Service":
     from leadsman.introspection.service import About, Parts, Service
 
     about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
-    parts = Parts(ledger, link, poller, feeds, lines, plan.slots, traces)
+    parts = Parts(ledger, link, poller, feeds, lines, plan.slots, traces, state_files)
     return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, mail)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.health import ERROR, OFFLINE, Ledger, is_stale
+from leadsman.health import OK, QUIET, STARTING, Ledger, is_stale
 from leadsman.mqtt.link import Link
 from leadsman.notify import Notifier
 from leadsman.timers import Timers
@@ -101,8 +101,10 @@ class Signs:
         """Whether any data is fresh, and how it all is, in a line."""
         ledger = self._ledger
         devices = [name for name, health in ledger.entities.items() if name not in self._jobs and health.polled]
-        bad = sorted(name for name in devices if ledger.status(name, now) in OFFLINE | {ERROR})
-        fresh = not devices or any(not is_stale(ledger.entities[name], now) for name in devices)
+        bad = sorted(name for name in devices if ledger.status(name, now) not in (OK, STARTING))
+        fresh = not devices or any(
+            not is_stale(ledger.entities[name], now) or ledger.status(name, now) in QUIET for name in devices
+        )
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
         named = f" (not {', '.join(bad[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
         count = f"{len(devices) - len(bad)} of {len(devices)} devices ok{named}" if devices else "no devices to poll"

@@ -15,6 +15,8 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+from leadsman.wording import counted
+
 BEAT = 0.25
 """Seconds between two beats."""
 STALL = 1.0
@@ -73,9 +75,9 @@ class StallWatch:
             return
         stack = "".join(traceback.format_stack(frame)[-8:]).rstrip()
         logger.warning(
-            "The event loop has been blocked for %.1f s by %s; %d times so far. Declare the handler 'def' without async, or "
+            "The event loop has been blocked for %.1f s by %s; %s so far. Declare the handler 'def' without async, or "
             "await asyncio.to_thread(…).\n%s",
-            now - self._beat_at, _who(frame), self.stalls, stack,
+            now - self._beat_at, _who(frame), counted(self.stalls, "time"), stack,
         )  # fmt: skip
 
 

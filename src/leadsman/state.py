@@ -110,6 +110,8 @@ class Memory:
         self._health: dict[str, dict[str, Any]] = {}
         self._pace = Pace()
         self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
+        self._first: dict[str, tuple[float, float]] = {}
+        """The first call since the last success that gave no reading: epoch and monotonic seconds."""
         self._successes_at = world.clock.monotonic()
         self._traced = 0
         self._failed = False
@@ -194,13 +196,17 @@ class Memory:
             if event.entity in self._failing:
                 self._failing.discard(event.entity)
                 self._health.pop(event.entity, None)
+                self._first.pop(event.entity, None)
                 self._change(event.entity)
             elif event.at - self._successes_at >= SUCCESSES:
                 self._write(event.at)
         elif isinstance(event, _CHANGES) and event.entity in self._executions:
             self._failing.add(event.entity)
+            if isinstance(event, AttemptFailed):
+                self._first.setdefault(event.entity, (event.outage, event.since))
             if isinstance(event, PollFailed):
-                before = self._health.get(event.entity, {"since": event.wall, "failures": 0, "began": event.at})
+                since, began = self._first.get(event.entity, (event.wall, event.at))
+                before = self._health.get(event.entity, {"since": since, "failures": 0, "began": began})
                 failures = before["failures"] + 1
                 kind = {"type": type(event.error).__name__, "message": told(event.error)}
                 self._health[event.entity] = before | kind | {"failures": failures}

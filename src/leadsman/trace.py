@@ -1,12 +1,14 @@
 """The trace: what happened to a device that failed, row by row, from the first failure to the reading that ended the outage.
 
 A row is written for each verdict about a failed call, each move of a circuit, each hold and release, each adapter that failed
-or was opened anew, and the recovery. Rows of one outage carry its id. The latest rows are kept in memory.
+or was opened anew, and the recovery. Rows of one outage carry its id: the device, and the first call that gave no reading. The
+latest rows of each device are kept in memory, so that one that fails each second takes nothing from the others.
 """
 
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from leadsman.clock import rfc3339
@@ -15,16 +17,20 @@ from leadsman.events import (
     AdapterReopened,
     AttemptFailed,
     CircuitMoved,
+    CircuitRequested,
     Event,
     Held,
     PollFailed,
     ReadingTaken,
     Released,
 )
+from leadsman.resilience.failure import RetryRequested
 from leadsman.wording import clean, told
 
 ROWS = 256
-"""Rows in memory, of all devices together."""
+"""Rows in memory of one device."""
+MOST = 4096
+"""Rows in memory of all devices together; beyond it, the device that has most of them loses its oldest."""
 DEEPEST = 16
 """Frames of a traceback, the innermost; an error that is raised again and again gathers them without end."""
 LONGEST_TRACEBACK = 4000
@@ -45,13 +51,15 @@ class Row(NamedTuple):
     attempt: int | None = None
     """The call within the poll, from 1."""
     delay: float | None = None
-    """Seconds until the next attempt."""
+    """Seconds until the next attempt; in rows that say ``deferred``, how long the device asked to be left alone."""
     error_type: str | None = None
     error_message: str | None = None
     traceback: str | None = None
     policy: str | None = None
     breaker: str | None = None
     outage_id: str | None = None
+    by: str | None = None
+    """Who asked for it, in rows about what a person did."""
 
 
 class Trace:
@@ -59,12 +67,16 @@ class Trace:
 
     Args:
         policies: what decides about each device, in words.
-        rows: how many to keep.
+        rows: how many of each device to keep.
+        most: how many to keep of all together.
     """
 
-    def __init__(self, policies: Mapping[str, str], rows: int = ROWS) -> None:
+    def __init__(self, policies: Mapping[str, str], rows: int = ROWS, most: int = MOST) -> None:
         self._policies = policies
-        self._rows: deque[Row] = deque(maxlen=rows)
+        self._limit = rows
+        self._most = most
+        self._rows: dict[str, deque[Row]] = {}
+        self._count = 0
         self._outages: dict[str, str] = {}
         self._number = 0
 
@@ -85,10 +97,15 @@ class Trace:
                 self._outages[entity] = f"{entity}/{rfc3339(event.wall)}"
                 self._add(event.wall, entity, "failed", error=error, outage_id=self._outages[entity])
             case CircuitMoved(entity=entity, state=state):
-                self._add(event.wall, entity, f"circuit {state}", outage_id=self._outages.get(entity))
-            case Held(entity=entity) | Released(entity=entity):
-                word = "held" if isinstance(event, Held) else "released"
-                self._add(event.wall, entity, word, outage_id=self._outages.get(entity))
+                self._moved(event.wall, entity, f"circuit {state}")
+            case CircuitRequested(entity=entity, action=action, by=by):
+                self._add(
+                    event.wall, entity, f"asked to {action} the circuit", by=by, outage_id=self._outages.get(entity)
+                )
+            case Held(entity=entity):
+                self._add(event.wall, entity, "held", outage_id=self._outages.get(entity))
+            case Released(entity=entity, by=by):
+                self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
             case AdapterFailed(adapter=adapter, error=error, retry_in=delay):
                 self._add(event.wall, adapter, "adapter failed", error=error, delay=delay)
             case AdapterReopened(adapter=adapter, how=how):
@@ -107,7 +124,7 @@ class Trace:
         """
         return [
             row
-            for row in self._rows
+            for row in self
             if (handlers is None or row.handler in handlers)
             and row.at >= since
             and row.number > after
@@ -115,11 +132,33 @@ class Trace:
         ]
 
     def __iter__(self) -> Iterator[Row]:
-        return iter(list(self._rows))
+        return iter(sorted((row for rows in self._rows.values() for row in rows), key=attrgetter("number")))
+
+    def _moved(self, at: float, name: str, word: str) -> None:
+        """A circuit moved. One that was half open without a call of this device, since another one made the probe for all
+        that share it, and is open again: nothing happened here."""
+        rows = self._rows.get(name)
+        if rows and word == "circuit open" and rows[-1].reason == "circuit half_open":
+            rows.pop()
+            self._count -= 1
+            return
+        self._add(at, name, word, outage_id=self._outages.get(name))
+
+    def _keep(self, row: Row) -> None:
+        rows = self._rows.setdefault(row.handler, deque())
+        rows.append(row)
+        self._count += 1
+        if len(rows) > self._limit:
+            rows.popleft()
+            self._count -= 1
+        elif self._count > self._most:
+            max(self._rows.values(), key=len).popleft()
+            self._count -= 1
 
     def _attempt(self, event: AttemptFailed) -> None:
-        name = event.entity
-        outage_id = self._outages[name] = f"{name}/{rfc3339(event.outage)}"
+        name, error = event.entity, event.error
+        outage_id = self._outages.setdefault(name, f"{name}/{rfc3339(event.outage)}")
+        asked = error.delay if event.reason == "deferred" and isinstance(error, RetryRequested) else None
         self._number += 1
         row = Row(
             self._number,
@@ -128,7 +167,7 @@ class Trace:
             event.reason,
             event.cycle,
             event.attempt,
-            event.delay,
+            event.delay if asked is None else asked,
             type(event.error).__name__,
             told(event.error),
             _traceback(event.error),
@@ -136,7 +175,7 @@ class Trace:
             event.circuit,
             outage_id,
         )
-        self._rows.append(row)
+        self._keep(row)
 
     def _add(
         self,
@@ -147,10 +186,11 @@ class Trace:
         error: BaseException | None = None,
         delay: float | None = None,
         outage_id: str | None = None,
+        by: str | None = None,
     ) -> None:
         self._number += 1
         kind, message = (None, None) if error is None else (type(error).__name__, told(error))
-        self._rows.append(
+        self._keep(
             Row(
                 self._number,
                 at,
@@ -160,6 +200,7 @@ class Trace:
                 error_type=kind,
                 error_message=message,
                 outage_id=outage_id,
+                by=by,
             )
         )
 

@@ -71,9 +71,9 @@ def explained(error: BaseException) -> str:
     return f"{type(error).__name__}: {told(error)}"
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things: ``1 message``, ``2 messages``."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: ``1 poll``, ``2 polls``."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -67,10 +67,10 @@ def test_the_trace_of_an_unplugged_port_tells_the_whole_story(mosquitto, listen,
             "sys/meter/error", where=lambda message: json.loads(message.payload)["event"] == "recovered", timeout=40
         )
 
-    told = leadsman("trace", "--device", "meter").stdout
-    for part in ("retry in", "gave up: no retries left", "circuit open", "circuit closed", "recovered"):
-        assert part in told, told
-    rows = [json.loads(line) for line in leadsman("trace", "--json", "--since", "5m").stdout.splitlines()]
+        told = leadsman("trace", "--device", "meter").stdout
+        for part in ("retry in", "gave up: no retries left", "circuit open", "circuit closed", "recovered"):
+            assert part in told, told
+        rows = [json.loads(line) for line in leadsman("trace", "--json", "--since", "5m").stdout.splitlines()]
     own = [row for row in rows if row["handler"] == "meter"]
     assert len({row["outage_id"] for row in own}) == 1
     assert "in request" in own[0]["traceback"]

@@ -65,6 +65,8 @@ def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number)
     assert took <= 1
     listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
     assert listener.on("sys/sound/availability")[-1].payload == b"offline"
+    assert f"sys stops, asked by {number.name}" in app.log
+    assert "sys 0 starts with leadsman" in app.log
 
 
 def test_a_handler_that_swallows_its_cancellation_is_left_behind(mosquitto, listen, start_app):

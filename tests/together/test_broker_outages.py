@@ -560,7 +560,7 @@ def test_device_faults_and_broker_faults_together_lose_nothing(harness):
 
 def test_an_error_is_told_also_when_the_broker_was_away_at_its_onset(harness):
     app = App("app")
-    app.add_telemetry("d", Scripted(fail(3), {"t": 1}), interval=5)
+    app.add_telemetry("d", Scripted(fail(3), {"t": 1}), interval=10)
     running = harness(app)
     running.broker.stop()
     running.at(60, running.broker.start)

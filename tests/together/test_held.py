@@ -94,7 +94,7 @@ def test_an_isolated_device_is_left_alone_until_its_circuit_is_closed(harness):
     assert answered(app, "app/d/circuit/set", b'"isolate"')["data"]["circuit"] == "isolated"
     app.run("10m")
     assert len(sensor.calls) == 2
-    assert app.statuses("d")[-1] == "circuit_open"
+    assert app.statuses("d")[-1] == "isolated"
     assert app.status()["devices"]["d"]["circuit"] == "isolated"
     assert answered(app, "app/d/circuit/set", b'{"action": "close"}')["data"]["circuit"] == "closed"
     app.run("2m")
@@ -169,7 +169,7 @@ def test_the_run_of_a_source_ends_when_it_is_isolated_and_it_runs_again_when_its
 
     assert (len(running.states("s")), ends) == (readings, [1])
     assert running.errors("s") == []
-    assert running.statuses("s")[-1] == "circuit_open"
+    assert running.statuses("s")[-1] == "isolated"
 
     answered(running, "app/s/circuit/set", b"close")
     running.run("2m")

@@ -57,12 +57,12 @@ def test_a_success_begins_the_waits_anew(harness):
 
 
 def test_retries_in_between_are_neither_published_nor_counted_as_failures(harness):
-    app = harness(app_with(Scripted(fail(3), READING), retry=3))
+    app = harness(app_with(Scripted(READING, fail(3), READING), retry=3))
 
-    app.run("1m")
+    app.run("26m")
 
     assert app.errors("d") == []
-    assert app.states("d") == [READING]
+    assert app.states("d") == [READING, READING]
     assert app.statuses("d") == ["starting", "ok"]
 
 

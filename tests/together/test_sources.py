@@ -160,7 +160,7 @@ def test_a_source_that_asks_to_be_left_alone_for_longer_than_its_silence_is_aske
     running.run("20m")
 
     assert [round(start) for start in starts[:4]] == [0, 5, 605, 610]
-    assert running.statuses("meter") == ["starting", "ok", "stale", "ok"]
+    assert running.statuses("meter") == ["starting", "ok", "deferred", "ok"]
 
 
 def test_a_source_is_silent_from_the_end_of_the_time_that_it_asked_for(harness):

@@ -299,7 +299,7 @@ class Scenario:
         documents, topics, since, found = {}, {}, {}, []
         for message in self.log:
             if message.topic == "app/status" and message.json["state"] == "online":
-                said = {name: device["status"] in OFFLINE for name, device in message.json["devices"].items()}
+                said = {name: is_offline(device) for name, device in message.json["devices"].items()}
                 documents |= said
             elif message.topic.endswith("/availability"):
                 said = {message.topic.split("/")[1]: message.payload == b"offline"}
@@ -313,6 +313,10 @@ class Scenario:
                 else:
                     since.setdefault(name, message.at)
         return found + [(name, at) for name, at in since.items() if self.time.length - at > 1.1]
+
+
+def is_offline(device):
+    return device["status"] in OFFLINE or (device["status"] == "deferred" and device.get("stale", False))
 
 
 def outcomes_of(events):

@@ -144,12 +144,25 @@ def held(options: argparse.Namespace) -> int:
 
 def release(options: argparse.Namespace) -> int:
     """Poll held devices again."""
-    return _told(options, "release", {})
+    return _told(options, "release", {"by": _who()})
 
 
 def circuit(options: argparse.Namespace) -> int:
     """Set the circuits of devices."""
-    return _told(options, "circuit", {"action": options.action})
+    return _told(options, "circuit", {"action": options.action, "by": _who()})
+
+
+def _who() -> str:
+    """Who types this, for the app's log and trace."""
+    import getpass
+    import os
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _told(options: argparse.Namespace, word: str, request: dict[str, str]) -> int:

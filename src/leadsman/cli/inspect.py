@@ -65,6 +65,7 @@ def show(document: Any, *, as_json: bool) -> None:
     live = any("runtime" in each for section in ("devices", "jobs") for each in document.get(section, {}).values())
     if "app" in document:
         _show_app(document["app"])
+        _show_state_files(document["app"].get("state_files", {}))
     if "mqtt" in document:
         _show_mqtt(document["mqtt"])
     for adapter in document.get("adapters", ()):
@@ -91,6 +92,11 @@ def _show_app(app: dict[str, Any]) -> None:
     print(
         f"{app['name']} {app['version']} at {app['prefix']}/{uptime} (leadsman {app['leadsman']}, Python {app['python']})"
     )
+
+
+def _show_state_files(files: dict[str, str]) -> None:
+    for file, error in files.items():
+        print(f"state file {clean(file)}: {clean(error)}")
 
 
 def _show_mqtt(mqtt: dict[str, Any]) -> None:
@@ -165,20 +171,29 @@ def _runtime_table(title: str, devices: dict[str, Any], now: datetime) -> str:
     for name, device in devices.items():
         runtime = device.get("runtime")
         if runtime is None:
-            rows.append((name, "off", "", "", "", "", ""))
+            rows.append((name, "off", *[""] * 6))
             continue
+        trying, counters = runtime.get("poll_under_way"), runtime.get("counters")  # an older app may not say
+        error, next_at = runtime["last_error"], runtime["next_due_at"]
+        if trying is not None:
+            calls = counted(trying["failed_calls"], "failed call")
+            error, next_at = f"{trying['last_error']} ({calls} in the poll under way)", trying["next_call_at"]
+        elif runtime.get("deferred_until") is not None:
+            error = runtime.get("deferred_reason") or error
         rows.append(
             (
                 name,
                 runtime["status"],
                 _circuit(runtime),
                 str(runtime["consecutive_failures"]),
+                "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
                 _time(runtime["last_success_at"]),
-                _next(runtime["next_due_at"], now),
-                clean(runtime["last_error"] or ""),
+                _next(next_at, now),
+                clean(error or ""),
             )
         )
-    return table((title, "status", "circuit", "failures", "last success", "next poll", "last error"), rows)
+    heads = (title, "status", "circuit", "failures", "polls retried", "last success", "next call", "last error")
+    return table(heads, rows)
 
 
 def _now(document: dict[str, Any]) -> datetime:

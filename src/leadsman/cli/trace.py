@@ -78,7 +78,10 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 def _verdict(row: dict[str, Any]) -> str:
-    if row["delay"] is not None:
-        return f"{row['reason']} in {human(round(row['delay'], 1))}"
     reason = str(row["reason"])
+    if row["delay"] is not None:
+        rest = human(round(row["delay"], 1))
+        return f"deferred for {rest}, as the device asked" if reason == "deferred" else f"{reason} in {rest}"
+    if row.get("by"):
+        return f"{reason}, by {row['by']}"
     return REASONS.get(reason, reason)

@@ -15,6 +15,7 @@ from leadsman.durations import human
 from leadsman.mqtt.connection import Received
 
 _COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
+_COLOURS |= {"held": "red", "isolated": "cyan", "deferred": "cyan"}
 _NAME, _STATUS, _AGE, _COUNT = 12, 13, 6, 9
 """Columns of the table of devices; the reading has the rest."""
 _WIDE = 100

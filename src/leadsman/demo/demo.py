@@ -26,6 +26,7 @@ from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import Mosquitto
+from leadsman.wording import counted
 
 PREFIX = "leadsman-demo"
 HOW_TO_SEE_AN_OUTAGE = "install mosquitto and leave out --broker to see one"
@@ -216,4 +217,4 @@ def run_demo(broker: str | None, duration: float | None) -> None:
 
         run_process(PREFIX, lambda: app.load(Where.nowhere({})), serve, app.stop)  # no settings of another app
         readings = sum(board.counts.values())
-        print(f"The broker received {readings} readings of {len(board.counts)} devices.")
+        print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")

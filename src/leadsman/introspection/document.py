@@ -11,6 +11,9 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
+"""How a device is: the first that applies; see `leadsman.health`."""
+
 
 class BreakerTerms(TypedDict):
     """The specification of a circuit breaker."""
@@ -76,10 +79,31 @@ class Commands(TypedDict):
     waiting: int
 
 
+class PollUnderWay(TypedDict):
+    """A poll some of whose calls have failed, and that calls again."""
+
+    failed_calls: int
+    last_error: str
+    next_call_at: str
+
+
+class Counters(TypedDict):
+    """Of a device, since the start of the app."""
+
+    polls: int
+    """That ended."""
+    failed_polls: int
+    retried_polls: int
+    """That succeeded, but only after a call of them had failed."""
+    calls: int
+    failed_calls: int
+    retries: int
+
+
 class Runtime(TypedDict):
     """How a device is doing."""
 
-    status: Literal["held", "circuit_open", "stale", "error", "starting", "ok"]
+    status: StatusWord
     stale: bool
     circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
@@ -98,6 +122,10 @@ class Runtime(TypedDict):
     next_due_at: str | None
     deferred_until: str | None
     """Polls before it are skipped, because the device asked for it."""
+    deferred_reason: str | None
+    poll_under_way: PollUnderWay | None
+    """Only while it retries."""
+    counters: Counters
     held: bool
     """Whether it keeps still until somebody releases it."""
     missed_polls: int
@@ -160,6 +188,8 @@ class AppSection(TypedDict):
     python: str
     started_at: NotRequired[str]
     uptime: NotRequired[float]
+    state_files: NotRequired[dict[str, str]]
+    """Files of the app's state that cannot be written at the moment, and why."""
 
 
 class TraceRow(TypedDict):
@@ -178,6 +208,7 @@ class TraceRow(TypedDict):
     policy: str | None
     breaker: str | None
     outage_id: str | None
+    by: str | None
 
 
 class Introspection(TypedDict, total=False):
@@ -207,6 +238,8 @@ class Request(TypedDict, total=False):
 class Plain(TypedDict, total=False):
     """What ``get`` and ``release/set`` of a device take; nothing at all will do."""
 
+    by: str
+    """Who asks, for log and trace."""
     transaction: Any
 
 
@@ -214,6 +247,8 @@ class CircuitRequest(TypedDict):
     """What ``circuit/set`` of a device takes; the bare word of the action will do."""
 
     action: Literal["isolate", "close", "disable"]
+    by: NotRequired[str]
+    """Who asks, for log and trace."""
     transaction: NotRequired[Any]
 
 
@@ -223,13 +258,12 @@ class Answer(TypedDict):
     status: Literal["ok", "error"]
     data: Any
     error: str | None
+    at: str
     transaction: NotRequired[Any]
 
 
 class CommandResult(Answer):
     """What became of a command."""
-
-    at: str
 
 
 class RegistryDevice(TypedDict):
@@ -253,14 +287,22 @@ class Registry(TypedDict):
 class StatusDevice(TypedDict, total=False):
     """A device in the heartbeat; all but the status only where it is not ok."""
 
-    status: Literal["held", "circuit_open", "stale", "error", "starting", "ok"]
+    status: StatusWord
     stale: bool
     missed_polls: int
+    poll_under_way: PollUnderWay
+    """Only while it retries, also where it is ok."""
+    deferred_until: str
+    deferred_reason: str | None
     opened_at: str
     opens: int
     circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
     attempts: int
+    retries: int
+    """Since the start of the app."""
+    polls: int
+    failed_polls: int
     failing_since: str | None
     last_error: str | None
     last_success_at: str | None
@@ -275,6 +317,7 @@ class StatusMqtt(TypedDict):
     outbox_messages: int
     outbox_bytes: int
     dropped: int
+    dropped_last_minute: int
     last_error: str | None
 
 
@@ -304,7 +347,12 @@ class DeviceError(TypedDict):
     message: str
     failures: int
     since: str
+    """The first call that gave no reading."""
     outage_seconds: float
+    reason: NotRequired[str]
+    """Why the last failed call was not repeated, such as ``budget``."""
+    retry_in: NotRequired[float]
+    """Seconds until the poll under way calls again."""
 
 
 class Fault(TypedDict):

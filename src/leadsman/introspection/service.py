@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadsman.adapters.adapter import Slot
 from leadsman.clock import rfc3339
 from leadsman.command import Command, decode
-from leadsman.dispatch import Line, answer_to
+from leadsman.dispatch import Line, answer_anyway
 from leadsman.errors import PayloadError
 from leadsman.health import Ledger, is_stale
+from leadsman.heartbeat import under_way
 from leadsman.introspection.registered import kind_of, registered
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
@@ -72,6 +73,8 @@ class Parts(NamedTuple):
     slots: Sequence[Slot]
     traces: "Sequence[Trace]"
     """The trace, once there is something in it."""
+    state_files: Mapping[str, str]
+    """Files of the app's state that cannot be written at the moment, and why."""
 
 
 class Service:
@@ -109,12 +112,7 @@ class Service:
                 raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
         except PayloadError as refused:
             data, error = None, explained(refused)
-        topic = received.response_topic or f"{self._about.topics.introspect}/response"
-        try:
-            status = "ok" if error is None else "error"
-            message = answer_to(received._replace(response_topic=topic), self._mail, status, data, error, transaction)
-        except PayloadError:
-            return  # nobody can be told
+        message = answer_anyway(received, self._mail, data, error, transaction)
         self._mail.send(message._replace(expires=self._mail.world.clock.monotonic() + EXPIRY))
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
@@ -126,6 +124,8 @@ class Service:
             found["app"] = app_section(self._about)
             found["app"]["started_at"] = rfc3339(wall - now + self._started)
             found["app"]["uptime"] = round(now - self._started, 3)
+            if self._parts.state_files:
+                found["app"]["state_files"] = dict(self._parts.state_files)
         if "mqtt" in sections:
             found["mqtt"] = self._mqtt()
         if "adapters" in sections:
@@ -199,12 +199,22 @@ class Service:
             "retries": snapshot.waits,
             "opens": snapshot.opens,
             "opened_at": None if opened is None else rfc3339(wall - now + opened),
-            "failing_since": None if health.failing_wall is None else rfc3339(health.failing_wall),
+            "failing_since": None if health.failing_since is None else rfc3339(health.failing_since),
             "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
             "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
+            "deferred_reason": None if deferred is None else health.deferred_reason,
+            "poll_under_way": under_way(health, wall - now),
+            "counters": {
+                "polls": health.polls,
+                "failed_polls": health.failed_polls,
+                "retried_polls": health.retried_polls,
+                "calls": health.successes + health.failed_calls,
+                "failed_calls": health.failed_calls,
+                "retries": health.retries,
+            },
             "held": health.held,
             "missed_polls": health.missed,
         }

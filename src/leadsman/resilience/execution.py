@@ -521,9 +521,12 @@ class Execution:
         if self._turns is not None:
             self._turns.give_back(self)
         if self._owner is not None:
-            timeout = human(self.rules.timeout or 0.0)
+            from leadsman.places import waiting_at
+
+            timeout, where = human(self.rules.timeout or 0.0), waiting_at(self._task)
             self._owner.abandoned(
                 Abandoned(
-                    f"still running {human(GRACE)} after its timeout of {timeout}; it is not called again while it runs"
+                    f"still running {human(GRACE)} after its timeout of {timeout}{where}; "
+                    "it is not called again while it runs"
                 )
             )

@@ -1,0 +1,57 @@
+"""Where in the user's code an error was raised: the place, and the frames that led there. Loaded with the first bug."""
+
+import asyncio
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any
+
+from leadsman.wording import clean
+
+DEEPEST = 8
+"""Frames that are shown, the innermost; a recursion has thousands of the same."""
+_OURS = str(Path(__file__).parent)
+_LIBRARIES = (
+    str(Path(asyncio.__file__).parent.parent),
+    *{sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")},
+)
+
+
+def place_of(error: BaseException) -> str | None:
+    """``plant.py:57``: the innermost frame that is the user's own, else the innermost one; None where there are no frames."""
+    frames = _from_the_user(error)
+    own = [frame for frame in frames if not _foreign(frame.filename)]
+    chosen = (own or frames)[-1:]
+    return clean(f"{Path(chosen[0].filename).name}:{chosen[0].lineno}") if chosen else None
+
+
+def frames_of(error: BaseException) -> list[str]:
+    """The traceback in lines, without the frames of leadsman that came before the user's."""
+    frames = _from_the_user(error)[-DEEPEST:]
+    lines = "".join(traceback.format_list(frames)).splitlines()
+    return [f"  {clean(line)}" for line in lines]
+
+
+def waiting_at(task: "asyncio.Task[Any]") -> str:
+    """`` at plant.py:57``: where the user's code in a task waits; empty where that is not known, as in a thread."""
+    found, at = "", task.get_coro()
+    while at is not None:
+        frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
+        if frame is not None and not _foreign(frame.f_code.co_filename):
+            found = clean(f" at {Path(frame.f_code.co_filename).name}:{frame.f_lineno}")
+        at = getattr(at, "cr_await", None) or getattr(at, "gi_yieldfrom", None) or getattr(at, "ag_await", None)
+    return found
+
+
+def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames from the first that is not leadsman's own; all of them where there is no other."""
+    frames = list(traceback.extract_tb(error.__traceback__))
+    first = next((n for n, frame in enumerate(frames) if not _foreign(frame.filename)), None)
+    if first is None:
+        first = next((n for n, frame in enumerate(frames) if not frame.filename.startswith(_OURS)), 0)
+    return frames[first:]
+
+
+def _foreign(file: str) -> bool:
+    """Whether a file is leadsman's or a library's. An environment inside the user's directory is a library too."""
+    return file.startswith((_OURS, *_LIBRARIES)) or "site-packages" in file

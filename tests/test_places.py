@@ -1,0 +1,59 @@
+import asyncio
+import json
+import sys
+
+from leadsman.places import frames_of, place_of, waiting_at
+
+
+def raised(function):
+    try:
+        function()
+    except Exception as error:
+        return error
+
+
+def parse():
+    return json.loads("{")
+
+
+def test_the_place_of_an_error_is_the_innermost_line_of_the_user_not_of_a_library():
+    line = parse.__code__.co_firstlineno + 1
+
+    assert place_of(raised(parse)) == f"test_places.py:{line}"
+
+
+def test_the_frames_go_on_into_the_library_that_raised():
+    frames = "\n".join(frames_of(raised(parse)))
+
+    assert "in parse" in frames
+    assert "json" in frames
+
+
+def test_an_error_that_was_never_raised_has_no_place():
+    assert place_of(OSError("made, not raised")) is None
+    assert frames_of(OSError("made, not raised")) == []
+
+
+def test_a_recursion_shows_its_last_frames_only():
+    def deeper(depth):
+        return deeper(depth + 1) if depth < sys.getrecursionlimit() // 2 else {}["y"]
+
+    assert len(frames_of(raised(lambda: deeper(0)))) < 40
+
+
+def test_where_a_task_waits_is_the_innermost_line_of_the_user():
+    async def inner():
+        await asyncio.sleep(60)
+
+    async def outer():
+        await inner()
+
+    async def look():
+        task = asyncio.create_task(outer())
+        await asyncio.sleep(0)
+        where = waiting_at(task)
+        task.cancel()
+        return where
+
+    line = inner.__code__.co_firstlineno + 1
+    assert asyncio.run(look()) == f" at test_places.py:{line}"
