@@ -16,6 +16,7 @@ from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
 from leadsman.injection import bound
 from leadsman.outlet import Mail, outlet_of
 from leadsman.reading import fields_of
+from leadsman.resilience import scope
 from leadsman.resilience.execution import GRACE, Execution
 from leadsman.resilience.failure import Property
 from leadsman.source import Source
@@ -74,6 +75,7 @@ class Feed:
 
     async def run(self) -> None:
         """Run the generator until cancelled."""
+        scope.IN_HANDLER.set(True)
         world, name = self._mail.world, self.source.name
         while True:
             if self.execution.admit():

@@ -20,6 +20,7 @@ from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed
 from leadsman.injection import bound
 from leadsman.outlet import Mail, Outlet, outlet_of
 from leadsman.reading import fields_of
+from leadsman.resilience import scope
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.terms import Snapshot
@@ -232,7 +233,7 @@ class Poller:
                     "the circuit is open: the device failed poll after poll, and is probed on schedule only"
                 )
             poll.asked_at = now
-            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         asking = self._asked.setdefault(name, [])
         if len(asking) >= MOST_ASKING:
             raise PollRefused(f"{MOST_ASKING} others wait for the poll under way")
@@ -345,7 +346,7 @@ class Poller:
         now = clock.monotonic()
         self.world.events.emit(Released(name, now, clock.wall(), by))
         if not poll.busy and poll.execution.admit():
-            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         return True
 
     def _advance(self, poll: Poll, now: float) -> bool:

@@ -38,6 +38,7 @@ from leadsman.mqtt.topics import Topics
 from leadsman.outlet import Mail
 from leadsman.poll import Poller
 from leadsman.reports import Lines, Log, Outages, fields, on_reading
+from leadsman.resilience import scope
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.terms import Overlay, Snapshot, World
 from leadsman.tasks import outcome_of
@@ -127,12 +128,12 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
     """As `serve`. What is to be let go in any case, also when it is cancelled, is put into `held`."""
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
-    timers = Timers(loop, clock, events)
-    world = World(timers, clock, events, plan.overlay, stopping)
     if plan.catalogue is not None:
         from leadsman.resilience.catalogue import CATALOGUE
 
         CATALOGUE.set(plan.catalogue)
+    timers = scope.handler_context().run(Timers, loop, clock, events)
+    world = World(timers, clock, events, plan.overlay, stopping)
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]

@@ -10,6 +10,7 @@ multiple of the slot is met exactly, not 25 ms late on average.
 
 import asyncio
 import math
+from contextvars import copy_context
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -32,14 +33,15 @@ class Alarm(Protocol):
 
 
 class Timers:
-    """Rings alarms when they are due, many per wake-up."""
+    """Rings alarms when they are due, many per wake-up, in the context in which the timers were made."""
 
-    __slots__ = ("_clock", "_events", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
+    __slots__ = ("_clock", "_context", "_events", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, events: Events) -> None:
         self._loop = loop
         self._clock = clock
         self._events = events
+        self._context = copy_context()
         self._slots: dict[int, dict[Alarm, None]] = {}
         self._heap: list[int] = []
         self._handle: asyncio.TimerHandle | None = None
@@ -93,7 +95,7 @@ class Timers:
         if self._handle is not None:
             self._handle.cancel()
         self._wakes_at = slot
-        self._handle = self._loop.call_at(self.origin + slot * FINE, self._wake)
+        self._handle = self._loop.call_at(self.origin + slot * FINE, self._wake, context=self._context)
 
     def _wake(self) -> None:
         self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop

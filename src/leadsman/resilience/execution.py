@@ -275,7 +275,6 @@ class Execution:
             CancelledError: passed through, also when the handler's clean-up turned it into something else.
         """
         self.horizon = horizon
-        scope.IN_HANDLER.set(True)
         try:
             result = await self._guarded()
         except Exception as error:
