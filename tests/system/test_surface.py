@@ -273,7 +273,7 @@ def test_check_shows_every_setting_with_its_origin_and_no_secret(service):
 def test_a_wrong_password_is_told_once_with_what_to_do_and_the_process_lives(service):
     service.process.send_signal(signal.SIGTERM)
     service.process.wait(5)
-    (service.directory / "credentials" / "mqtt__password").write_text("wrong")
+    (service.directory / "credentials" / "mqtt__password").write_text("gu3ssed")
     service.log.write_text("")
     service.manager.said.clear()
 
@@ -286,7 +286,7 @@ def test_a_wrong_password_is_told_once_with_what_to_do_and_the_process_lives(ser
     log = service.log.read_text()
     assert log.count("bad user name or password") + log.count("not authorized") == 1
     assert "MQTT__PASSWORD" in log
-    assert "wrong" not in log
+    assert "gu3ssed" not in log
 
 
 def test_two_apps_with_one_client_id_are_told_and_slow_down(service, tmp_path):

@@ -28,6 +28,8 @@ _CONNACK = {
     0x9F: "too many connections in a short time",
 }
 """CONNACK reason codes (MQTT 5 §3.2.2.2)."""
+_CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
+"""A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an alert."""
 _NOT_YET_VALID = 9
 """X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
 _NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -63,12 +65,17 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
 
 def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
     """The broker ended TLS after the handshake, with a reason."""
-    return TlsRefused(f"{broker} refused our side of TLS: {error}; does it ask for a certificate (cert=, key=)?")
+    return TlsRefused(f"{broker} refused our side of TLS: {error}{_CERTIFICATE}")
 
 
 def no_connack(broker: Broker, reason: str) -> BrokerError:
-    """The broker closed the connection where a CONNACK was due."""
-    return _hinting(ConnackMissing, f"{broker} sent no CONNACK: {reason}", broker)
+    """The broker closed the connection where a CONNACK was due. With TLS the handshake has succeeded by then."""
+    text = f"{broker} sent no CONNACK: {reason}"
+    if not broker.tls:
+        return _hinting(ConnackMissing, text, broker)
+    error = ConnackMissing(f"{text}{_CERTIFICATE}")
+    error.hint = _CERTIFICATE
+    return error
 
 
 def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
