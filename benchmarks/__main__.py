@@ -13,9 +13,7 @@ from benchmarks.measures import medians, note
 Row = tuple[str, str, str, str, str]
 RUN = "import asyncio, json, aiomqtt"
 IMPORT = "import leadsman"
-LOADED = (
-    "import leadsman, leadsman.serving, leadsman.settings.load, leadsman.logs, leadsman.stalls, leadsman.mqtt.client"
-)
+LOADED = "import leadsman, leadsman.wiring, leadsman.settings.load, leadsman.monitoring.log_format, leadsman.monitoring.loop_stalls, leadsman.mqtt.client"
 
 
 def ratio_row(name: str, unit: str, bare: float, ours: float, target: str) -> Row:

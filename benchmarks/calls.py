@@ -14,15 +14,15 @@ from hyx.circuitbreaker import consecutive_breaker
 from hyx.retry import retry
 
 from leadsman import CircuitBreaker
-from leadsman.clock import system_clock
 from leadsman.events import Events
+from leadsman.resilience.environment import Rules, World
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Failure
+from leadsman.resilience.from_options import of_words
 from leadsman.resilience.policy import exponential, immediate, periodic
 from leadsman.resilience.predicate import prop
-from leadsman.resilience.terms import Rules, World
-from leadsman.resilience.words import of_words
-from leadsman.timers import Timers
+from leadsman.timing.clock import system_clock
+from leadsman.timing.timers import Timers
 
 REPEATS, CALLS = 9, 20_000
 

@@ -11,9 +11,9 @@ from tests.system.bluez import Air, GattServer, Scripted
 from tests.system.dav import Proxy, event
 from tests.system.test_caldav import multistatus
 
-from leadsman.adapters.ble import BleRadio
-from leadsman.adapters.caldav import CalDav
-from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.ble.radio import BleRadio
+from leadsman.adapters.caldav.calendar import CalDav
+from leadsman.adapters.serial.port import SerialPort
 from leadsman.testing import PtyDevice
 
 WAVE, PLAIN = "F0:11:22:33:44:55", "F0:11:22:33:44:66"

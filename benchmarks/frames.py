@@ -4,10 +4,17 @@ import random
 import statistics
 import time
 
-from leadsman.adapters.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
-from leadsman.adapters.framing import DelimiterFramer, FixedFramer, Framer, LengthPrefixedFramer, LineFramer, Stream
-from leadsman.adapters.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer
-from leadsman.adapters.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
+from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
+from leadsman.adapters.serial.framing import (
+    DelimiterFramer,
+    FixedFramer,
+    Framer,
+    LengthPrefixedFramer,
+    LineFramer,
+    Stream,
+)
+from leadsman.adapters.serial.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer
+from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 
 SIZE = 1_000_000
 PIECE = 512

@@ -98,7 +98,7 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
 
     from leadsman import App
     from leadsman.mqtt.outbox import Outbox
-    from leadsman.poll import Poll
+    from leadsman.runtime.poller import Poll
 
     app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
 

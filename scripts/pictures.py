@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from leadsman.resilience.failure import Failure
+from leadsman.resilience.from_options import UNTIL_NEXT_POLL, of_words
 from leadsman.resilience.policy import Policy, Retry, exponential, fibonacci, immediate, linear, periodic, sequence
-from leadsman.resilience.words import UNTIL_NEXT_POLL, of_words
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
 WIDTH, HEIGHT, MARGIN = 640, 110, 14

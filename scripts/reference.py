@@ -19,26 +19,26 @@ LINE = 100
 TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
 ADAPTERS = {
     "leadsman.adapters.adapter": ("Adapter",),
-    "leadsman.workers": ("Worker",),
-    "leadsman.adapters.serial": ("SerialPort", "Session"),
-    "leadsman.adapters.framing": ("LineFramer", "DelimiterFramer", "FixedFramer", "LengthPrefixedFramer"),
-    "leadsman.adapters.stuffing": ("SlipFramer", "CobsFramer", "HdlcFramer", "slip", "cobs", "hdlc"),
-    "leadsman.adapters.metering": ("P1Framer", "SmlFramer", "MBusFramer", "ModbusRtuFramer", "modbus_request"),
-    "leadsman.adapters.checksums": ("crc16_x25", "crc16_arc", "crc16_modbus", "sum8"),
-    "leadsman.adapters.optolink": ("Optolink",),
-    "leadsman.adapters.modbus": ("Modbus",),
-    "leadsman.adapters.ble": ("BleRadio", "BleDevice"),
-    "leadsman.adapters.adverts": ("Advertisement", "Address", "checked_address"),
-    "leadsman.adapters.gatt": ("STANDARD", "Characteristic", "uuid_of", "unpack", "scaled", "sfloat", "float32"),
-    "leadsman.adapters.bthome": ("SERVICE", "decode"),
-    "leadsman.adapters.caldav": ("CalDav",),
-    "leadsman.adapters.occurrences": ("Event",),
+    "leadsman.threads": ("Worker",),
+    "leadsman.adapters.serial.port": ("SerialPort", "Session"),
+    "leadsman.adapters.serial.framing": ("LineFramer", "DelimiterFramer", "FixedFramer", "LengthPrefixedFramer"),
+    "leadsman.adapters.serial.stuffing": ("SlipFramer", "CobsFramer", "HdlcFramer", "slip", "cobs", "hdlc"),
+    "leadsman.adapters.serial.metering": ("P1Framer", "SmlFramer", "MBusFramer", "ModbusRtuFramer", "modbus_request"),
+    "leadsman.adapters.serial.checksums": ("crc16_x25", "crc16_arc", "crc16_modbus", "sum8"),
+    "leadsman.adapters.serial.optolink": ("Optolink",),
+    "leadsman.adapters.serial.modbus": ("Modbus",),
+    "leadsman.adapters.ble.radio": ("BleRadio", "BleDevice"),
+    "leadsman.adapters.ble.advertisement": ("Advertisement", "Address", "checked_address"),
+    "leadsman.adapters.ble.gatt": ("STANDARD", "Characteristic", "uuid_of", "unpack", "scaled", "sfloat", "float32"),
+    "leadsman.adapters.ble.bthome": ("SERVICE", "decode"),
+    "leadsman.adapters.caldav.calendar": ("CalDav",),
+    "leadsman.adapters.caldav.recurrence": ("Event",),
 }
-PROGRAMS = {"leadsman.cli.standalone": ("command_line",)}
+PROGRAMS = {"leadsman.cli.app_cli": ("command_line",)}
 WORDS = {
-    "@app.telemetry and @app.periodic": ("leadsman.telemetry", "Words"),
-    "@app.source": ("leadsman.source", "SourceWords"),
-    "@app.command": ("leadsman.command", "CommandWords"),
+    "@app.telemetry and @app.periodic": ("leadsman.registration.telemetry", "Words"),
+    "@app.source": ("leadsman.registration.source", "SourceWords"),
+    "@app.command": ("leadsman.registration.command", "CommandWords"),
 }
 
 
@@ -53,7 +53,7 @@ def reference() -> str:
             kind = name if hasattr(value, "__name__") else type(value).__name__
             parts.append(_thing(where, kind, name, "leadsman"))
         if name == "App":
-            parts.append(_thing(importlib.import_module("leadsman.registrar"), "Registrar"))
+            parts.append(_thing(importlib.import_module("leadsman.registration.router"), "Registrar"))
     parts.append("## Words of registration")
     for title, (module, name) in WORDS.items():
         parts += [f"### `{title}`", _fields(_tree(importlib.import_module(module)), name)]
@@ -104,7 +104,7 @@ def _thing(module: ModuleType, name: str, shown: str | None = None, import_from:
     body = _tree(module).body
     shown = shown or name
     head = f"### `{shown}`\n\n"
-    imported = f"from {import_from or module.__name__} import {shown}"
+    imported = f"from {import_from or _public(module, name)} import {shown}"
     for node, after in zip(body, [*body[1:], ast.Pass()], strict=True):
         match node:
             case ast.ClassDef(name=found) if found == name:
@@ -114,6 +114,12 @@ def _thing(module: ModuleType, name: str, shown: str | None = None, import_from:
             case ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)) if found == name:
                 return head + _code(imported) + "\n\n" + _words_of(after)
     raise SystemExit(f"{module.__name__} does not define {name}")
+
+
+def _public(module: ModuleType, name: str) -> str:
+    """The module that users import `name` from: the package of `module` where that has the name, too."""
+    package = module.__name__.rpartition(".")[0]
+    return package if name in getattr(importlib.import_module(package), "__all__", ()) else module.__name__
 
 
 def _words_of(node: ast.stmt) -> str:

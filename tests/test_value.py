@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from leadsman import CircuitBreaker, Delivery, Every, ExponentialBackoff, OnChange
-from leadsman.adapters.framing import LineFramer
+from leadsman.adapters.serial.framing import LineFramer
 
 VALUES = [ExponentialBackoff(), CircuitBreaker(3), OnChange(0.5) | Every("5m"), Delivery(), LineFramer()]
 

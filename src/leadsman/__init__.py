@@ -7,18 +7,18 @@ from leadsman.app import App
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange
-from leadsman.registrar import Device, Router
+from leadsman.registration.router import Device, Router
 from leadsman.resilience.backoff import BackoffStrategy, ExponentialBackoff, FixedBackoff, LinearBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import RetryRequested
-from leadsman.resilience.words import UNTIL_NEXT_POLL
-from leadsman.schedule import Cron
+from leadsman.resilience.from_options import UNTIL_NEXT_POLL
 from leadsman.sensor import Sensor
+from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
-    from leadsman.buffer import Buffer
-    from leadsman.context import Context
     from leadsman.resilience.adhoc import execute_with_retry, retrying
+    from leadsman.runtime.buffer import Buffer
+    from leadsman.runtime.context import Context
 
 __all__ = [
     "UNTIL_NEXT_POLL",
@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "Buffer": "leadsman.buffer",
-    "Context": "leadsman.context",
+    "Buffer": "leadsman.runtime.buffer",
+    "Context": "leadsman.runtime.context",
     "execute_with_retry": "leadsman.resilience.adhoc",
     "retrying": "leadsman.resilience.adhoc",
 }

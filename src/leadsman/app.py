@@ -13,36 +13,36 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
-from leadsman.clock import system_clock
-from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
-from leadsman.injection import ContextOffer, Held, Offer, is_async, name_of, place_of
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.topics import Topics, check_client_id, check_name, check_prefix
-from leadsman.registrar import Device, Registrar, Registration, expanded
+from leadsman.registration.injection import ContextOffer, Held, Offer, is_async, name_of, place_of
+from leadsman.registration.router import Device, Registrar, Registration, expanded
+from leadsman.registration.telemetry import Telemetry, decided, register
 from leadsman.resilience import scope
+from leadsman.resilience.environment import Overlay
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.policy import policy as checked_policy
-from leadsman.resilience.terms import Overlay
-from leadsman.telemetry import Telemetry, decided, register
-from leadsman.wording import suggestion, told
+from leadsman.text import suggestion, told
+from leadsman.timing.clock import system_clock
+from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from leadsman.command import Command
+    from leadsman.monitoring.trace import Row as TraceRow
+    from leadsman.monitoring.trace import Trace
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.resilience.environment import Rules
     from leadsman.resilience.predicate import Predicate
-    from leadsman.resilience.terms import Rules
-    from leadsman.serving import Plan
+    from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.load import Loaded
     from leadsman.settings.rows import Row
     from leadsman.settings.sources import Entry, Where
-    from leadsman.source import Source
-    from leadsman.trace import Row as TraceRow
-    from leadsman.trace import Trace
-    from leadsman.wedged import LastResort
+    from leadsman.wiring import Plan
 
 logger = logging.getLogger("leadsman")
 
@@ -78,7 +78,7 @@ class App(Registrar):
             instance of one, filled already.
         lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
         keep_state: remember over a restart how devices fail: streaks, budgets, circuits, deferrals, holds and the trace. In one
-            file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see `leadsman.state`.
+            file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see `leadsman.runtime.persistence`.
         twins: makes, of the settings, adapters without hardware, such as `leadsman.testing.SerialTwin`, for `rehearse` and
             ``--dry-run``: one for each adapter, of its type, and under its name where they have names.
 
@@ -489,7 +489,7 @@ class App(Registrar):
         from importlib import import_module
 
         self.load()
-        for module in ("leadsman.serving", "leadsman.mqtt.client"):
+        for module in ("leadsman.wiring", "leadsman.mqtt.client"):
             import_module(module)
 
     def stop(self) -> None:
@@ -510,7 +510,7 @@ class App(Registrar):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.serving import serve  # a registration that is only looked at does not pay for it
+        from leadsman.wiring import serve  # a registration that is only looked at does not pay for it
 
         self.load()
         if self.dry_run:
@@ -545,7 +545,7 @@ class App(Registrar):
         return unretained(connect)
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
-        """The latest rows of the trace of the running app, or of the last run; see `leadsman.trace`.
+        """The latest rows of the trace of the running app, or of the last run; see `leadsman.monitoring.trace`.
 
         Args:
             handler: only of this device.
@@ -560,7 +560,7 @@ class App(Registrar):
         self._trace = trace
 
     def _plan(self, environment: Mapping[str, str]) -> "Plan":
-        from leadsman.serving import Plan
+        from leadsman.wiring import Plan
 
         return Plan(
             name=self.name,
@@ -631,13 +631,13 @@ class App(Registrar):
             offers.insert(0, Held(type(device.settings), device.settings))
         taken: dict[str, Any] = self.telemetries | self.sources
         if kind == "command":
-            from leadsman.command import register_command  # only apps with commands pay for it
+            from leadsman.registration.command import register_command  # only apps with commands pay for it
 
             command = register_command(name, handler, words, offers)
             taken = self.commands | {job: each for job, each in self.telemetries.items() if each.job}
             self.commands[_free(name, kind, taken)] = command
         elif kind == "source":
-            from leadsman.source import register_source  # only apps with sources pay for it
+            from leadsman.registration.source import register_source  # only apps with sources pay for it
 
             source = register_source(name, handler, words, offers)
             self._check_shared(source.rules)

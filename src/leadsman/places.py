@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from leadsman.wording import clean
+from leadsman.text import clean
 
 DEEPEST = 8
 """Frames that are shown, the innermost; a recursion has thousands of the same."""

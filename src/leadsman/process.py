@@ -16,10 +16,10 @@ from types import FrameType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, Stopped
-from leadsman.logs import abandon_unwritable_streams, log_to_stderr
-from leadsman.stalls import StallWatch
-from leadsman.wording import clean, counted
-from leadsman.workers import DaemonExecutor
+from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
+from leadsman.monitoring.loop_stalls import StallWatch
+from leadsman.text import clean, counted
+from leadsman.threads import DaemonExecutor
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
 """As sysexits.h and the shell number them."""
@@ -44,7 +44,7 @@ def run(
         load: reads the settings.
         serve: runs the app; returns how many calls would not end.
         stop: asks it to end; called on the event loop.
-        log: level and format, as `leadsman.logs.log_to_stderr` takes them.
+        log: level and format, as `leadsman.monitoring.log_format.log_to_stderr` takes them.
     """
     try:
         log_to_stderr(*log)

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
 _NOISE = 1e-12

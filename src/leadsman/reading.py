@@ -10,8 +10,8 @@ from datetime import date, datetime
 from enum import Enum
 from typing import Any
 
-from leadsman.clock import rfc3339
 from leadsman.errors import ResultError
+from leadsman.timing.clock import rfc3339
 
 _PLAIN = frozenset({str, bool, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from leadsman.adapters.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
-from leadsman.adapters.framing import Stream
-from leadsman.adapters.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer, modbus_request
-from leadsman.adapters.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
+from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
+from leadsman.adapters.serial.framing import Stream
+from leadsman.adapters.serial.metering import MBusFramer, ModbusRtuFramer, P1Framer, SmlFramer, modbus_request
+from leadsman.adapters.serial.stuffing import CobsFramer, HdlcFramer, SlipFramer, cobs, hdlc, slip
 from leadsman.errors import InvalidType, InvalidValue
 
 TELEGRAM = """/ISk5\\2MT382-1000

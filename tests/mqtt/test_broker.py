@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from leadsman import Broker
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.settings.rows import shown
-from leadsman.wording import clean
+from leadsman.text import clean
 
 
 def test_a_url_is_read():

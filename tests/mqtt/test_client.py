@@ -2,10 +2,10 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from leadsman.clock import Clock
 from leadsman.mqtt.client import BrokerConnection
 from leadsman.mqtt.connection import Terms
 from leadsman.mqtt.message import Message
+from leadsman.timing.clock import Clock
 
 
 class Client:

@@ -11,6 +11,7 @@ from leadsman import CircuitBreaker
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
 from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
 from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
+from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, of_words
 from leadsman.resilience.policy import (
     AndThen,
     CountBox,
@@ -29,7 +30,6 @@ from leadsman.resilience.policy import (
     strategy,
 )
 from leadsman.resilience.predicate import is_a, prop
-from leadsman.resilience.words import ONCE, UNTIL_NEXT_POLL, of_words
 
 ERROR = OSError("gone")
 STEADY = ExponentialBackoff(jitter=0)

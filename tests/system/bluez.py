@@ -36,7 +36,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.annotations import DBusBytes, DBusDict, DBusObjectPath, DBusSignature
 from dbus_fast.service import ServiceInterface, dbus_method, dbus_property
 
-from leadsman.adapters.gatt import uuid_of
+from leadsman.adapters.ble.gatt import uuid_of
 
 CONFIGURATION = """<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">

@@ -10,9 +10,9 @@ from bumble.att import ATT_Error, ErrorCode
 from tests.system.bluez import Air, GattServer, Scripted
 from tests.system.watched import on
 
-from leadsman.adapters import bthome
-from leadsman.adapters.ble import BleRadio
-from leadsman.adapters.gatt import STANDARD, uuid_of
+from leadsman.adapters.ble import bthome
+from leadsman.adapters.ble.gatt import STANDARD, uuid_of
+from leadsman.adapters.ble.radio import BleRadio
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,

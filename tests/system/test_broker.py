@@ -13,7 +13,6 @@ import paho.mqtt.client as paho
 import pytest
 import trustme
 
-from leadsman.clock import system_clock
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
@@ -21,6 +20,7 @@ from leadsman.mqtt.connection import Greeting
 from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
+from leadsman.timing.clock import system_clock
 
 COUNTER = """
 n = 0

@@ -12,7 +12,7 @@ import pytest
 from tests.system.dav import Proxy, Radicale, event
 from tests.system.watched import on
 
-from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.errors import (
     DeviceTimeout,
     DeviceUnavailable,

@@ -16,10 +16,10 @@ from serial.rfc2217 import PortManager
 from tests.system.watched import on
 
 from leadsman import App, CircuitBreaker, FixedBackoff
-from leadsman.adapters.framing import FixedFramer, LengthPrefixedFramer
-from leadsman.adapters.modbus import Modbus
-from leadsman.adapters.optolink import Optolink
-from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.framing import FixedFramer, LengthPrefixedFramer
+from leadsman.adapters.serial.modbus import Modbus
+from leadsman.adapters.serial.optolink import Optolink
+from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
 from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage
 
@@ -171,7 +171,7 @@ def test_a_device_that_takes_no_bytes_blocks_neither_the_loop_nor_the_close(pty_
 
 
 def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
-    from leadsman.adapters import serial as module
+    from leadsman.adapters.serial import port as module
 
     closed = []
 
@@ -196,7 +196,7 @@ def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
 
 
 def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_next(monkeypatch, pty_device):
-    from leadsman.adapters import serial as module
+    from leadsman.adapters.serial import port as module
 
     release, attempts, really_open = threading.Event(), [], module._open_device
 
@@ -236,7 +236,7 @@ def test_a_network_gateway_is_a_port_too():
 
 
 def test_a_gateway_that_does_not_answer_times_out_without_blocking_the_loop(monkeypatch):
-    from leadsman.adapters import serial as module
+    from leadsman.adapters.serial import port as module
 
     monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.5)
     with socket.socket() as hole:

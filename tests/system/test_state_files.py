@@ -46,9 +46,9 @@ def stored(state):
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
-from leadsman.statefile import StateFile
-from leadsman.store import Store
-from leadsman.trace import Row
+from leadsman.runtime.statefile import StateFile
+from leadsman.runtime.store import Store
+from leadsman.monitoring.trace import Row
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 100, 0, 0
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from tests.adapters.test_protocols import TELEGRAM
 
-from leadsman.adapters.metering import P1Framer
+from leadsman.adapters.serial.metering import P1Framer
 from leadsman.errors import GarbledData
 from leadsman.testing import Harness, SerialTwin, garbage
 from p1meter2mqtt import app

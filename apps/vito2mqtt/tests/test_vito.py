@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from leadsman.adapters.framing import FixedFramer
+from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.errors import GarbledData, PayloadError
 from leadsman.introspection.schema import schemas
 from leadsman.settings.sources import Where

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from leadsman.durations import human
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.terms import World
+from leadsman.resilience.environment import World
 from leadsman.tasks import Outcome, begin, end, outcome_of
-from leadsman.wording import told
+from leadsman.text import told
+from leadsman.timing.durations import human
 
 OPEN_TIMEOUT = 30.0
 """Seconds that `__aenter__` may take, and closing and resetting before it is opened again."""
@@ -26,7 +26,7 @@ class Adapter(Protocol):
 
     It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
     of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
-    not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.wedged`.
+    not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.runtime.adapter_recovery`.
     It may have ``def check_installed()``, which raises `NotInstalled` where a library is missing that opening needs: the app
     calls it before it starts. `health`, a mapping of names to numbers, text or None, is what it can say of itself, for introspection; looking must neither
     wait nor change anything. `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with

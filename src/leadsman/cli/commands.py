@@ -11,13 +11,13 @@ from typing import Any
 
 from leadsman.app import App, broker_of
 from leadsman.cli.target import UsageError, load_target
-from leadsman.clock import rfc3339
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
-from leadsman.wording import clean, told
+from leadsman.text import clean, told
+from leadsman.timing.clock import rfc3339
 
 SOME_HELD = 3
 """Exit code of ``leadsman held`` where some devices are held; 1 is that nobody answered."""
@@ -112,7 +112,7 @@ def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of a file."""
     import sqlite3
 
-    from leadsman.statefile import StateFile
+    from leadsman.runtime.statefile import StateFile
 
     if not options.file.is_file():
         raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes it")
@@ -201,7 +201,7 @@ def init(options: argparse.Namespace) -> int:
 
 def health(options: argparse.Namespace) -> int:
     """Say whether the app of a health file is well."""
-    from leadsman.signs import HEALTH_FILE, health_file, read_health
+    from leadsman.monitoring.watchdog import HEALTH_FILE, health_file, read_health
 
     path = options.file or health_file()
     if path is None:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli.tables import table
-from leadsman.durations import human
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.registered import registered
+from leadsman.introspection.registrations import registered
 from leadsman.introspection.service import About, app_section
-from leadsman.wording import clean, counted, suggestion
+from leadsman.text import clean, counted, suggestion
+from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.command import Command
     from leadsman.introspection.document import Introspection, Registered
-    from leadsman.source import Source
-    from leadsman.telemetry import Telemetry
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.registration.telemetry import Telemetry
 
 
 def registrations(app: App) -> "Introspection":

@@ -10,9 +10,9 @@ from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.target import UsageError
-from leadsman.durations import seconds
 from leadsman.errors import ConfigurationError, InvalidValue, LeadsmanError
-from leadsman.logs import FORMATS, LEVELS, abandon_unwritable_streams
+from leadsman.monitoring.log_format import FORMATS, LEVELS, abandon_unwritable_streams
+from leadsman.timing.durations import seconds
 
 if TYPE_CHECKING:
     _Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001  # argparse has no public name

@@ -6,13 +6,13 @@ import sys
 import uuid
 from typing import Any
 
-from leadsman.clock import system_clock
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connection, Greeting, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
+from leadsman.timing.clock import system_clock
 
 _PATIENCE = 1.0
 """Seconds of silence that nobody wonders about."""

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from leadsman.logs import wants_colour
+from leadsman.monitoring.log_format import wants_colour
 
 _COLOURS = {"ok": "32", "starting": "36", "error": "31", "stale": "33", "circuit_open": "31", "held": "31"}
 _COLOURS |= {"isolated": "36", "deferred": "36"}

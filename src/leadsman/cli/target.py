@@ -8,7 +8,7 @@ from types import ModuleType
 
 from leadsman.app import App, only_looked_at
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.wording import clean, nearest, suggestion, told
+from leadsman.text import clean, nearest, suggestion, told
 
 
 class UsageError(LeadsmanError):

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from leadsman.durations import human
 from leadsman.errors import LeadsmanError
 from leadsman.resilience.policy import REASONS
-from leadsman.wording import clean
+from leadsman.text import clean
+from leadsman.timing.durations import human
 
 FOLLOWING = 1.0
 """Seconds between two questions of ``--follow``."""

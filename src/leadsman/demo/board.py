@@ -11,8 +11,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from leadsman.durations import human
 from leadsman.mqtt.connection import Received
+from leadsman.timing.durations import human
 
 _COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
 _COLOURS |= {"held": "red", "isolated": "cyan", "deferred": "cyan"}

@@ -10,9 +10,8 @@ import time
 from rich.console import Console
 from rich.live import Live
 
-from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
-from leadsman.clock import system_clock
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.meter import Meter
@@ -26,7 +25,8 @@ from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import Mosquitto
-from leadsman.wording import counted
+from leadsman.text import counted
+from leadsman.timing.clock import system_clock
 
 PREFIX = "leadsman-demo"
 HOW_TO_SEE_AN_OUTAGE = "install mosquitto and leave out --broker to see one"

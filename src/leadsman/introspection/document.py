@@ -12,7 +12,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
-"""How a device is: the first that applies; see `leadsman.health`."""
+"""How a device is: the first that applies; see `leadsman.monitoring.health`."""
 
 
 class BreakerTerms(TypedDict):
@@ -193,7 +193,7 @@ class AppSection(TypedDict):
 
 
 class TraceRow(TypedDict):
-    """One row of the trace; see `leadsman.trace.Row`."""
+    """One row of the trace; see `leadsman.monitoring.trace.Row`."""
 
     number: int
     at: str

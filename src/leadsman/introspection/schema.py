@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.command import Command
 from leadsman.introspection import document
 from leadsman.mqtt.topics import Topics
-from leadsman.source import Source
-from leadsman.telemetry import Telemetry
+from leadsman.registration.command import Command
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _ANY_OBJECT = {"type": "object"}

@@ -1,7 +1,7 @@
 """Who asks at ``{prefix}/introspect`` is answered with one document, and ``{prefix}/registry`` says what there is to ask about.
 
 Looking changes nothing. There is no secret in it: adapters and handlers are told by their names, the broker by its
-address, and everything that a person wrote passes `leadsman.wording.clean`.
+address, and everything that a person wrote passes `leadsman.text.clean`.
 """
 
 import sys
@@ -9,25 +9,24 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import Slot
-from leadsman.clock import rfc3339
-from leadsman.command import Command, decode
-from leadsman.dispatch import Line, answer_anyway
 from leadsman.errors import PayloadError
-from leadsman.health import Ledger, is_stale
-from leadsman.heartbeat import under_way
-from leadsman.introspection.registered import kind_of, registered
+from leadsman.introspection.registrations import kind_of, registered
+from leadsman.monitoring.health import Ledger, is_stale
+from leadsman.monitoring.heartbeat import under_way
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.outlet import Mail
-from leadsman.poll import Poller
-from leadsman.source import Source
-from leadsman.telemetry import Telemetry
-from leadsman.wording import clean, explained, suggestion
+from leadsman.registration.command import Command, decode
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.runtime.commands import Line, answer_anyway
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.publisher import Mail
+from leadsman.text import clean, explained, suggestion
+from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.feed import Feed
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
@@ -38,7 +37,8 @@ if TYPE_CHECKING:
         Runtime,
         TraceRow,
     )
-    from leadsman.trace import Trace
+    from leadsman.monitoring.trace import Trace
+    from leadsman.runtime.sources import Feed
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
 ASKED_FOR = ("trace",)

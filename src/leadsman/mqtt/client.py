@@ -24,7 +24,6 @@ from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from leadsman.clock import Clock, rfc3339
 from leadsman.errors import BrokerError, ConnackMissing, SubscriptionRefused
 from leadsman.mqtt import diagnosis
 from leadsman.mqtt.broker import Broker
@@ -32,6 +31,7 @@ from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Term
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
+from leadsman.timing.clock import Clock, rfc3339
 
 CONNECT_TIMEOUT = 5.0
 """Seconds for TCP, TLS and CONNACK together."""

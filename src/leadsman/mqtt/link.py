@@ -11,7 +11,6 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leadsman.clock import Clock
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
 from leadsman.events import (
     Events,
@@ -30,7 +29,8 @@ from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.session import V5, Session
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
-from leadsman.wording import clean
+from leadsman.text import clean
+from leadsman.timing.clock import Clock
 
 WINDOW = 20
 """Messages in flight: 13 times the throughput of one at a time, and more gains little."""

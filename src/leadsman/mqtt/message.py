@@ -2,8 +2,8 @@
 
 from typing import Literal, NamedTuple
 
-from leadsman.durations import Duration, positive_seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
 
@@ -23,7 +23,7 @@ class Message(NamedTuple):
     correlation: bytes | None = None
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
     clock_offset: float | None = None
-    """What the wall clock was set to at `taken_at`, see `leadsman.clock.Clock.offset`."""
+    """What the wall clock was set to at `taken_at`, see `leadsman.timing.clock.Clock.offset`."""
 
     @property
     def size(self) -> int:

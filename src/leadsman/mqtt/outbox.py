@@ -55,7 +55,7 @@ class Outbox:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest reading that waits was taken, seconds of `leadsman.clock.Clock.uptime`, which nobody sets."""
+        """When the oldest reading that waits was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which nobody sets."""
         heads = (queue[0][1] for queue in self._queues.values())
         taken = ((head.taken_at, head.clock_offset) for head in heads)
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)

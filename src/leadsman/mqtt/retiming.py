@@ -4,8 +4,8 @@ A host without a battery for its clock starts in 1970, polls, and learns the tim
 read meanwhile is told with the time that the clock, as it is set now, gives that moment.
 """
 
-from leadsman.clock import rfc3339
 from leadsman.mqtt.message import Message
+from leadsman.timing.clock import rfc3339
 
 STEP = 1.0
 """Seconds; a clock is set by more than that, or its error is none to speak of."""

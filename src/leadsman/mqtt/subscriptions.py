@@ -6,13 +6,13 @@ first on the next connections, before any message; when two of them break, the f
 
 from collections.abc import Callable
 
-from leadsman.clock import Clock
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.events import AppFault, Events, SubscriptionFailed
 from leadsman.mqtt.connection import Connection, Received
 from leadsman.mqtt.diagnosis import subscription
 from leadsman.mqtt.topics import topic_matches
-from leadsman.wording import clean
+from leadsman.text import clean
+from leadsman.timing.clock import Clock
 
 BREAKS = 2
 """Connections that break on a filter with no message in flight before it is left out."""

@@ -19,14 +19,14 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
-from leadsman.durations import Duration
 from leadsman.errors import InvalidType
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.policy import REASONS, GiveUp, Policy
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
 from leadsman.tasks import outcome_of
-from leadsman.wording import told
+from leadsman.text import told
+from leadsman.timing.durations import Duration
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from leadsman.durations import Duration, human, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.timing.durations import Duration, human, positive_seconds, seconds
 from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0

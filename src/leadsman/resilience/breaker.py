@@ -26,11 +26,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
-from leadsman.durations import Duration, positive_seconds, seconds
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered
 from leadsman.resilience.failure import exception_types, nobody
+from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
 Faulty = Callable[[object, Exception], None]

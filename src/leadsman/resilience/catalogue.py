@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from leadsman.durations import Duration, seconds
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.failure import Failure
+from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
 from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict, exponential, immediate, never, policy
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
-from leadsman.resilience.words import DEFAULT_RETRY_ON
 from leadsman.settings.sources import KNOBS
-from leadsman.wording import suggestion
+from leadsman.text import suggestion
+from leadsman.timing.durations import Duration, seconds
 
 _STATUS = prop("status-code")
 _PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)

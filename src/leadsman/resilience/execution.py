@@ -16,7 +16,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from leadsman.durations import human
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed, CircuitMoved
 from leadsman.resilience import breaker, scope
@@ -31,11 +30,12 @@ from leadsman.resilience.breaker import (
     Outcome,
     Permit,
 )
+from leadsman.resilience.environment import Owner, Rules, Snapshot, Streak, World
 from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
 from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
-from leadsman.resilience.terms import Owner, Rules, Snapshot, Streak, World
-from leadsman.resilience.ties import NO_TIES, Ties
+from leadsman.resilience.sharing import NO_TIES, Ties
 from leadsman.tasks import forget_cancellations
+from leadsman.timing.durations import human
 
 GRACE = 5.0
 """Seconds that a call may take to end after its timeout cancelled it; then it is abandoned."""

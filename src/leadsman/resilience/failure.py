@@ -8,9 +8,9 @@ nothing.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from leadsman.durations import Duration, seconds
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
-from leadsman.wording import clean, text_of
+from leadsman.text import clean, text_of
+from leadsman.timing.durations import Duration, seconds
 
 Property = str | int | float | bool | tuple[str, ...]
 

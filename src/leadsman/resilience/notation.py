@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadsman.durations import Duration
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.resilience import policy as policies
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.predicate import Comparison, Constant, Predicate
-from leadsman.wording import suggestion
+from leadsman.text import suggestion
+from leadsman.timing.durations import Duration
 
 DEEPEST = 50
 """Nodes within nodes; a file that nests deeper is no policy."""

@@ -28,7 +28,6 @@ Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from leadsman.durations import Duration, seconds
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import (
@@ -45,6 +44,7 @@ from leadsman.resilience.backoff import (
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested
 from leadsman.resilience.predicate import Predicate, predicate
+from leadsman.timing.durations import Duration, seconds
 from leadsman.value import Value
 
 Scope = Literal["cycle", "outage"]

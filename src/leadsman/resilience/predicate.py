@@ -12,8 +12,8 @@ from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.failure import NUMBERS, PROPERTIES, Failure, exception_types, matches
+from leadsman.text import suggestion
 from leadsman.value import Value
-from leadsman.wording import suggestion
 
 Literal = str | int | float | bool
 

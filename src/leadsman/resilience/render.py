@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadsman.durations import human, seconds
 from leadsman.resilience import policy as policies
 from leadsman.resilience.backoff import (
     ExponentialBackoff,
@@ -27,6 +26,7 @@ from leadsman.resilience.failure import qualified
 from leadsman.resilience.notation import COMPARED
 from leadsman.resilience.policy import Policy, widest
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
+from leadsman.timing.durations import human, seconds
 
 Tree = Any
 """What a YAML file would hold: mappings, lists, text and numbers."""

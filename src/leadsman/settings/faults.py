@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 from leadsman.settings.model import at, declared_secret, dotted_names, inside, is_model, passes_list, required_below
 from leadsman.settings.rows import is_secret
 from leadsman.settings.sources import BROKER, RETRY, Entry, variable
-from leadsman.wording import clean, nearest, suggestion
+from leadsman.text import clean, nearest, suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

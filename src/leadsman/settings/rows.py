@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from leadsman.settings.model import is_model
 from leadsman.settings.sources import Entry
-from leadsman.wording import clean, masked
+from leadsman.text import clean, masked
 
 MASK = "********"
 NOT_SET = "not set"

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
 from typing import Any
 
-from leadsman.adapters.caldav import Asked, CalDav
+from leadsman.adapters.caldav.calendar import Asked, CalDav
 from leadsman.errors import PermanentError
-from leadsman.wording import suggestion
+from leadsman.text import suggestion
 
 
 class CalDavTwin(CalDav):

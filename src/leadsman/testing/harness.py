@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leadsman.app import Adapters, App
-from leadsman.durations import Duration, seconds
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
+from leadsman.timing.durations import Duration, seconds
 
 A = TypeVar("A")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from leadsman.adapters.checksums import sum8
+from leadsman.adapters.serial.checksums import sum8
 
 
 class Boiler:

@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from leadsman.adapters.ble import Advertisement, Backend, BleRadio, Heard, Link, checked_address
-from leadsman.adapters.gatt import uuid_of
-from leadsman.adapters.serial import Line, SerialPort
+from leadsman.adapters.ble.gatt import uuid_of
+from leadsman.adapters.ble.radio import Advertisement, Backend, BleRadio, Heard, Link, checked_address
+from leadsman.adapters.serial.port import Line, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
 ADVERTISING_INTERVAL = 0.2

@@ -5,7 +5,7 @@ from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from airthings2mqtt.settings import DEMO, Settings, Wave
 from leadsman import UNTIL_NEXT_POLL, App, Device, ExponentialBackoff
 from leadsman.adapters.ble import BleRadio
-from leadsman.cli.standalone import command_line
+from leadsman.cli.app_cli import command_line
 
 
 def radios(settings: Settings) -> tuple[BleRadio]:

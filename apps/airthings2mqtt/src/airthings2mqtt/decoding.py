@@ -1,7 +1,7 @@
 """What the characteristics of a Wave mean. Pure. The formats are what others found out and published."""
 
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
-from leadsman.adapters.gatt import STANDARD, unpack
+from leadsman.adapters.ble.gatt import STANDARD, unpack
 from leadsman.errors import GarbledData
 
 TEMPERATURE = "2a6e"

@@ -6,7 +6,7 @@ from caldates2mqtt.payloads import Dates, Entry, Query
 from caldates2mqtt.settings import DEMO, Calendar, Settings
 from leadsman import UNTIL_NEXT_POLL, App, Cron, Device, ExponentialBackoff
 from leadsman.adapters.caldav import CalDav
-from leadsman.cli.standalone import command_line
+from leadsman.cli.app_cli import command_line
 
 
 def secret(value: SecretStr | None) -> str | None:

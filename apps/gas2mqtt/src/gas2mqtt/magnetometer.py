@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
-from leadsman.workers import Worker
+from leadsman.threads import Worker
 
 ADDRESS = 0x0D
 DATA, CONTROL, PERIOD, CHIP = 0x00, 0x09, 0x0B, 0x0D

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from leadsman.adapters.metering import P1Framer
+from leadsman.adapters.serial.metering import P1Framer
 from leadsman.testing.twins import SerialTwin
 
 TELEGRAM = (

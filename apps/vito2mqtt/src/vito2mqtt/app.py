@@ -3,9 +3,9 @@
 from typing import Any
 
 from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange
-from leadsman.adapters.framing import FixedFramer
 from leadsman.adapters.serial import SerialPort
-from leadsman.cli.standalone import command_line
+from leadsman.adapters.serial.framing import FixedFramer
+from leadsman.cli.app_cli import command_line
 from leadsman.errors import PermanentError
 from vito2mqtt.boiler import Vitodens
 from vito2mqtt.legionella import router as legionella

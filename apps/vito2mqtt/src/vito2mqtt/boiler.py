@@ -3,8 +3,8 @@
 import uuid
 from typing import Literal
 
-from leadsman.adapters.optolink import Optolink
 from leadsman.adapters.serial import SerialPort
+from leadsman.adapters.serial.optolink import Optolink
 from vito2mqtt.signals import Signal
 
 

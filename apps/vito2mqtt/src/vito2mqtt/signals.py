@@ -4,7 +4,7 @@ from typing import Annotated, Any, NamedTuple
 
 from leadsman import Sensor
 from leadsman.errors import PayloadError
-from leadsman.wording import suggestion
+from leadsman.text import suggestion
 from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV, Codec
 
 WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

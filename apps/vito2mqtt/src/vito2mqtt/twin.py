@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from leadsman.adapters.framing import FixedFramer
+from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.twins import SerialTwin
 from vito2mqtt.boiler import Vitodens

@@ -1,0 +1,96 @@
+"""What Bluetooth devices say to everybody, which of it somebody wants, and their addresses. Pure."""
+
+import fnmatch
+import re
+import sys
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.text import clean
+
+MOST_KNOWN = 512
+"""Devices remembered; in a city thousands pass by."""
+
+
+class Advertisement(NamedTuple):
+    """What a device said to everybody. UUIDs are whole and in lower case."""
+
+    address: str
+    name: str | None
+    rssi: int
+    """dBm."""
+    services: tuple[str, ...]
+    manufacturer: Mapping[int, bytes]
+    """By company identifier."""
+    service_data: Mapping[str, bytes]
+
+
+class Wanted:
+    """Which advertisements somebody wants, and how often."""
+
+    def __init__(
+        self,
+        address: str | None,
+        name: str | None,
+        service: str | None,
+        manufacturer: int | None,
+        every: float,
+        changed: bool,
+    ) -> None:
+        self._address = address
+        self._name = name
+        self._service = service
+        self._manufacturer = manufacturer
+        self._every = every
+        self._changed = changed
+        self._last: dict[str, tuple[float, Advertisement]] = {}
+
+    def accepts(self, advert: Advertisement, now: float) -> bool:
+        """Whether somebody wants this one; `now` is monotonic seconds."""
+        if self._address is not None and advert.address != self._address:
+            return False
+        if self._name is not None and not fnmatch.fnmatchcase(advert.name or "", self._name):
+            return False
+        if (
+            self._service is not None
+            and self._service not in advert.services
+            and self._service not in advert.service_data
+        ):
+            return False
+        if self._manufacturer is not None and self._manufacturer not in advert.manufacturer:
+            return False
+        last = self._last.get(advert.address)
+        if last is not None:
+            if self._every and now - last[0] < self._every:
+                return False
+            if self._changed and last[1]._replace(rssi=0) == advert._replace(rssi=0):
+                return False
+        if self._every or self._changed:
+            self._last.pop(advert.address, None)
+            self._last[advert.address] = now, advert
+            if len(self._last) > MOST_KNOWN:
+                del self._last[next(iter(self._last))]
+        return True
+
+
+def checked_address(value: object) -> str:
+    """A Bluetooth address in upper case; on macOS, which hides them, the UUID that it gives a device.
+
+    Raises:
+        InvalidType, InvalidValue: it is none.
+    """
+    if not isinstance(value, str):
+        raise InvalidType(f"{value!r} is no Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
+    text = value.strip().upper().replace("-", ":") if len(value.strip()) == 17 else value.strip().upper()
+    if re.fullmatch(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}", text):
+        return text
+    if sys.platform == "darwin" and re.fullmatch(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", text):
+        return text
+    raise InvalidValue(f"{clean(value)!r} is no Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
+
+
+Address = Annotated[str, AfterValidator(checked_address)]
+"""For settings: a Bluetooth address, checked when the app starts."""

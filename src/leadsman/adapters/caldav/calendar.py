@@ -1,0 +1,233 @@
+"""Calendars on a CalDAV server (RFC 4791): what takes place in the next days.
+
+The library caldav blocks, so it has a thread of its own. A server is asked for the whole window only when something changed:
+sync tokens (RFC 6578) say so, where it has them. Recurrences are expanded here, since servers get them wrong across a change of
+the clocks.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import date, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from leadsman.adapters.extras import missing
+from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
+from leadsman.threads import Worker
+from leadsman.timing.clock import system_clock
+from leadsman.timing.durations import Duration, human, positive_seconds
+
+try:
+    from leadsman.adapters.caldav.client import Access, Client, shown
+    from leadsman.adapters.caldav.recurrence import Event, occurrences
+except ModuleNotFoundError as error:
+    raise missing("calendars", "caldav", "caldav") from error
+
+MOST_DAYS = 3660
+"""Days of a window: ten years."""
+
+_T = TypeVar("_T")
+
+__all__ = ["Asked", "CalDav", "Event"]
+
+
+class Asked(Protocol):
+    """Who answers: a server, or a twin in memory. Blocks."""
+
+    def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
+        """iCalendar text of all objects with an event in the window."""
+        ...
+
+    def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
+        """A token for now, if there are any, and whether anything changed since `token`."""
+        ...
+
+    def names(self) -> list[str]:
+        """The calendars."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+class _Known(NamedTuple):
+    """What a calendar answered last."""
+
+    token: str | None
+    window: tuple[date, date, str]
+    texts: list[str]
+
+
+class CalDav:
+    """A CalDAV server, as one user sees it.
+
+    Args:
+        url: of the server, the user's collection, or one calendar: ``https://cloud.example/remote.php/dav``.
+        username, password: of the user; often an application password.
+        password_file: a file with the password instead, read anew at each connection.
+        token: a bearer token instead of both.
+        zone: an IANA name such as ``Europe/Berlin``, in which days begin; None is that of the host.
+        ca: a file with the authority's certificate, where it is not a public one.
+        timeout: for one reply of the server; a call has three times as long.
+        retry_tokens: see `leadsman.adapters.adapter.Adapter`.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    transient_errors: tuple[type[Exception], ...] = ()
+    """All that it raises and that is worth another attempt is a `TransientError` already."""
+
+    def __init__(
+        self,
+        url: str,
+        username: str | None = None,
+        password: str | None = None,
+        *,
+        password_file: str | Path | None = None,
+        token: str | None = None,
+        zone: str | None = None,
+        ca: str | None = None,
+        timeout: Duration = 20.0,
+        retry_tokens: int | None = None,
+    ) -> None:
+        self.retry_tokens = retry_tokens
+        if sum(each is not None for each in (password, password_file, token)) > 1:
+            raise InvalidValue("password, password_file and token: write one of them")
+        file = None if password_file is None else Path(password_file)
+        self._timeout = positive_seconds(timeout, "timeout")
+        self._access = Access(_checked_url(url), username, password, file, token, ca, self._timeout)
+        self._zone = None if zone is None else _checked_zone(zone)
+        self._lock = asyncio.Lock()
+        self._known: dict[str | None, _Known] = {}
+        self._told_of: set[int] = set()
+        self._worker = Worker(f"calendars of {shown(self._access.url)}")
+        self._asked: Asked = self._made()
+
+    async def __aenter__(self) -> Self:
+        """The server is asked first when a handler asks."""
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Hang up. It may be entered again."""
+        self._renew()
+        self._worker.stop()
+        self._worker = Worker(f"calendars of {shown(self._access.url)}")
+        self._known.clear()
+
+    async def probe(self) -> None:
+        """See that the server knows the user. Raises as `events`."""
+        await self.calendars()
+
+    async def reset(self) -> None:
+        """Forget the connection and all that is known."""
+        self._known.clear()
+        self._renew()
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: where the server is, how many calendars were read, and how many of them say whether they changed."""
+        tracked = sum(known.token is not None for known in self._known.values())
+        return {"url": shown(self._access.url), "calendars": len(self._known), "with_sync_tokens": tracked}
+
+    def today(self) -> date:
+        """The day that it is, in the adapter's zone."""
+        return _day(self._local())
+
+    async def calendars(self) -> list[str]:
+        """The names of the user's calendars. Raises as `events`."""
+        async with self._lock:
+            return await self._in_thread(self._asked.names)
+
+    async def events(
+        self, calendar: str | None = None, *, days: int = 14, start: date | None = None, zone: str | None = None
+    ) -> list[Event]:
+        """What takes place, in order; each occurrence of what recurs is one.
+
+        Args:
+            calendar: its name, or its path below the URL, with a slash; None where the URL is that of the calendar.
+            days: how many, 1 to `MOST_DAYS`.
+            start: the first of them; None is today.
+            zone: instead of the adapter's.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable, GarbledData: worth another attempt.
+            PermanentError: wrong password, or no such calendar.
+            RetryRequested: the server asks for a rest, and says for how long.
+        """
+        if type(days) is not int or not 1 <= days <= MOST_DAYS:
+            raise InvalidValue(f"days is {days!r}; it is 1 to {MOST_DAYS}")
+        where = self._local() if zone is None else _checked_zone(zone)
+        first = _day(where) if start is None else start
+        async with self._lock:
+            known = await self._in_thread(lambda: self._looked(calendar, first, first + timedelta(days=days), where))
+            return await self._in_thread(
+                lambda: occurrences(known.texts, first, first + timedelta(days=days), where, self._told_of)
+            )
+
+    def _looked(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> _Known:
+        """In the thread: what the calendar holds in the window, asking for all of it only when something changed."""
+        before, window = self._known.get(calendar), (first, end, str(zone))
+        same = before is not None and before.window == window
+        token, changed = self._asked.changes(calendar, before.token if before is not None and same else None)
+        if before is not None and same and not changed:
+            known = before._replace(token=token)
+        else:
+            known = _Known(token, window, self._asked.search(calendar, first, end, zone))
+        self._known[calendar] = known
+        return known
+
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
+        future = self._worker.submit(call)
+        try:
+            async with asyncio.timeout(3 * self._timeout):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            if isinstance(error, LeadsmanError):
+                raise
+            self._worker.give_up(future)
+            self._renew()
+            raise DeviceTimeout(f"{shown(self._access.url)} took longer than {human(3 * self._timeout)}") from error
+        except asyncio.CancelledError:
+            self._worker.give_up(future)
+            self._renew()
+            raise
+
+    def _renew(self) -> None:
+        self._worker.submit(self._asked.close)
+        self._asked = self._made()
+
+    def _local(self) -> tzinfo:
+        if self._zone is not None:
+            return self._zone
+        from tzlocal import get_localzone
+
+        return get_localzone()
+
+    def _made(self) -> Asked:
+        return Client(self._access)
+
+
+def _day(zone: tzinfo) -> date:
+    return datetime.fromtimestamp(system_clock(asyncio.get_running_loop()).wall(), zone).date()
+
+
+def _checked_url(url: object) -> str:
+    if not isinstance(url, str):
+        raise InvalidType(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url
+    raise InvalidValue(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
+
+
+def _checked_zone(zone: Any) -> tzinfo:
+    try:
+        return ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
+        raise InvalidValue(f"zone is {zone!r}; write an IANA name such as 'Europe/Berlin'") from error

@@ -1,0 +1,195 @@
+"""The one file that knows the library caldav: it asks a server, blocking, and raises errors that say what to do."""
+
+import contextlib
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta, tzinfo
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from leadsman.adapters.extras import missing
+from leadsman.errors import (
+    DeviceError,
+    DeviceTimeout,
+    DeviceUnavailable,
+    GarbledData,
+    LeadsmanError,
+    PermanentError,
+)
+from leadsman.resilience.failure import RetryRequested
+from leadsman.text import clean, suggestion, told
+
+try:
+    import niquests
+    from caldav.davclient import DAVClient
+    from caldav.lib import error as errors
+    from lxml import etree
+except ImportError as error:
+    raise missing("calendars", "caldav", "caldav") from error
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of one reply, decompressed. A calendar of ten years has about one."""
+LONGEST_REST = 86400.0
+"""Seconds; a server may ask for more, and is asked again after so much."""
+
+
+_WEB_PAGE = "no calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
+
+
+class Access(NamedTuple):
+    """Where a server is, and who asks."""
+
+    url: str
+    username: str | None
+    password: str | None
+    password_file: Path | None
+    token: str | None
+    ca: str | None
+    timeout: float
+
+
+class Client:
+    """Asks one server. Not for the event loop."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._made: Any = None
+
+    def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
+        """The iCalendar text of all objects with an event in the window."""
+        with self._translated("asking for events"):
+            # A day more on both sides: servers put whole days and floating times into a zone of their own (RFC 4791, 9.9).
+            day = timedelta(days=1)
+            first, last = (datetime.combine(each, time(), zone) for each in (start - day, end + day))
+            found = self._calendar(calendar).search(event=True, start=first, end=last, expand=False, post_filter=False)
+            return [_text_of(each) for each in found]
+
+    def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
+        """The sync token of now (RFC 6578), and whether anything changed since `token`; None and True where the server has no
+        tokens, or has forgotten this one."""
+        with self._translated("asking for changes"):
+            ask: Any = self._calendar(calendar).get_objects_by_sync_token
+            try:
+                found = ask(sync_token=token, load_objects=False, disable_fallback=True)
+            except errors.RateLimitError:
+                raise
+            except errors.AuthorizationError:
+                if token is None:
+                    raise
+                return None, True  # RFC 6578, 3.2: so it says that the token is too old
+            except errors.DAVError:
+                return None, True
+            return str(found.sync_token), token is None or len(list(found)) > 0
+
+    def names(self) -> list[str]:
+        """The calendars of the user, by name."""
+        with self._translated("asking for calendars"):
+            return list(self._by_name())
+
+    def close(self) -> None:
+        """Forget the connection."""
+        made, self._made = self._made, None
+        if made is not None:
+            with contextlib.suppress(Exception):  # it is of no use any more, however it ends
+                made.close()
+
+    def _calendar(self, calendar: str | None) -> Any:
+        client = self._client()
+        if calendar is None:
+            return client.calendar(url=self._access.url)
+        if "/" in calendar:
+            return client.calendar(url=self._access.url.rstrip("/") + "/" + calendar.lstrip("/"))
+        known = self._by_name()
+        if calendar not in known:
+            raise PermanentError(f"there is no calendar {clean(calendar)!r}; {suggestion(calendar, known)}")
+        return known[calendar]
+
+    def _by_name(self) -> dict[str, Any]:
+        found = self._client().principal().calendars()
+        return {clean(str(each.get_display_name() or each.id)): each for each in found}
+
+    def _client(self) -> Any:
+        if self._made is None:
+            access = self._access
+            password = access.token or access.password
+            if access.password_file is not None:
+                password = access.password_file.read_text().strip()
+            self._made = DAVClient(
+                url=access.url,
+                username=access.username,
+                password=password,
+                auth_type="bearer" if access.token else None,
+                timeout=access.timeout,  # type: ignore[arg-type]  # parts of a second are as good
+                ssl_verify_cert=access.ca or True,
+                enable_rfc6764=False,
+                rate_limit_handle=False,
+            )
+            self._made.session.request = _bounded(self._made.session.request)
+        return self._made
+
+    @contextlib.contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (DeviceError, RetryRequested):
+            raise
+        except Exception as error:
+            self.close()
+            raise _ours(error, f"{what} of {shown(self._access.url)}") from error
+
+
+def _bounded(request: Any) -> Any:
+    """A session's ``request`` that reads no more than `MOST_BYTES`, whatever the server sends."""
+
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        response = request(*args, **{**kwargs, "stream": True})
+        content = bytearray()
+        for piece in response.iter_content(65536):
+            content += piece
+            if len(content) > MOST_BYTES:
+                response.close()
+                raise GarbledData(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
+        if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
+            raise GarbledData(f"what came is {_WEB_PAGE}")
+        response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it
+        return response
+
+    return ask
+
+
+def _text_of(thing: Any) -> str:
+    if not thing.data:
+        thing.load()  # some servers answer a search without the objects
+    return str(thing.data)
+
+
+def _ours(error: Exception, what: str) -> LeadsmanError:
+    words = f"{what}: {told(error)}"
+    match error:
+        case errors.RateLimitError():
+            seconds = error.retry_after_seconds
+            return RetryRequested(
+                None if seconds is None else min(float(seconds), LONGEST_REST), f"{what}: the server asks for a rest"
+            )
+        case errors.AuthorizationError():
+            return PermanentError(f"{what}: the server refuses; check username, password or token")
+        case errors.NotFoundError():
+            return PermanentError(f"{what}: there is nothing at this address; check url and calendar")
+        case niquests.exceptions.SSLError():
+            return PermanentError(f"{what}: {told(error)}; give the authority's certificate as ca=")
+        case niquests.exceptions.Timeout():
+            return DeviceTimeout(f"{what}: no answer in time")
+        case niquests.exceptions.RequestException() | OSError():
+            return DeviceUnavailable(words)
+        case TypeError() | etree.XMLSyntaxError() | errors.ResponseError():
+            return GarbledData(f"{what}: what came is {_WEB_PAGE}")
+        case errors.DAVError():
+            return DeviceUnavailable(words)
+    return GarbledData(f"{what}: {type(error).__name__}: {told(error)}")
+
+
+def shown(url: str) -> str:
+    """A URL without what nobody should read in a log: user, password and query."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return clean(urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")))

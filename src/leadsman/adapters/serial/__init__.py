@@ -1,0 +1,5 @@
+"""Serial ports."""
+
+from leadsman.adapters.serial.port import SerialPort, Session
+
+__all__ = ["SerialPort", "Session"]

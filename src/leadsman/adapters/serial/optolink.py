@@ -1,0 +1,165 @@
+"""Viessmann's optical interface, with its protocols P300 (VS2) and KW (VS1), over a serial port of 4800 baud, 8E2.
+
+::
+
+    P300   boiler: 05 … (not initialised)   we: 04, 16 00 00   boiler: 06
+           we: 41 len 00 mode hi lo n [data] sum   boiler: 06 41 len 01 mode hi lo n [data] sum   we: 06
+    KW     boiler: 05 every two seconds   we, at once: 01 F7 hi lo n   boiler: n bytes, without a checksum
+           we: 01 F4 hi lo n data   boiler: 00
+
+What is known of these comes from people who listened to the wire; no document of the maker is public.
+"""
+
+import asyncio
+from typing import Any, Literal, Self
+
+from leadsman.adapters.serial.checksums import sum8
+from leadsman.adapters.serial.framing import FixedFramer
+from leadsman.adapters.serial.port import SerialPort, Session
+from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
+from leadsman.timing.durations import Duration
+
+MOST = 200
+"""Bytes that are read or written at once, at the most."""
+_BEAT = 2.5
+"""Seconds within which a boiler that is not initialised says 05; it does so every two."""
+_ROUNDS = 10
+"""Bytes of a handshake; after so many that make no sense the line is noise."""
+_FRESH = {"P300": 2.0, "KW": 0.2}
+"""Seconds without a request after which the boiler may have forgotten that we talk to it."""
+_RESET, _NOT_INITIALISED, _ACK, _NAK, _TELEGRAM = b"\x04", b"\x05", b"\x06", b"\x15", b"\x41"
+_READ, _WRITE = 1, 2
+
+
+class Optolink:
+    """A boiler control behind an optical adapter. Reads and writes take turns.
+
+    Args:
+        port: a path such as ``/dev/serial/by-id/usb-…``, a gateway such as ``socket://host:port``, or a `SerialPort` of your own
+            that gives single bytes, ``framer=FixedFramer(1)``.
+        protocol: ``P300`` for controls with VS2, most since 2004; ``KW`` for older ones.
+        timeout: for one answer.
+
+    Raises:
+        InvalidValue, InvalidType: at construction.
+    """
+
+    transient_errors: tuple[type[Exception], ...] = ()
+    """All that it raises and that is worth another attempt is a `TransientError` already."""
+
+    def __init__(
+        self, port: str | SerialPort, protocol: Literal["P300", "KW"] = "P300", *, timeout: Duration = 2.0
+    ) -> None:
+        if protocol not in _FRESH:
+            raise InvalidValue(f"protocol is {protocol!r}; it is 'P300' or 'KW'")
+        if isinstance(port, str):
+            port = SerialPort(port, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout)
+        elif not isinstance(port, SerialPort):
+            raise InvalidType(f"port is {port!r}; write a path such as '/dev/serial/by-id/…', or a SerialPort")
+        self._port = port
+        self._protocol = protocol
+        self._used_at: float | None = None
+
+    async def __aenter__(self) -> Self:
+        """The port opens with the first read."""
+        await self._port.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Close the port."""
+        await self._port.__aexit__(*exc_info)
+
+    @property
+    def health(self) -> dict[str, Any]:
+        """For introspection: that of the port, and the protocol."""
+        return {**self._port.health, "protocol": self._protocol}
+
+    async def probe(self) -> None:
+        """See that the boiler answers. Raises as `read`."""
+        async with self._port.session() as session:
+            await self._greet(session)
+
+    async def read(self, address: int, length: int) -> bytes:
+        """Read `length` bytes at `address`.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable, GarbledData: no sound answer. Worth another attempt.
+            PermanentError: the boiler says that there is nothing at this address.
+        """
+        return await self._exchange(_READ, address, length, b"")
+
+    async def write(self, address: int, data: bytes) -> None:
+        """Write `data` at `address`, which wears the boiler's memory: write what has changed. Raises as `read`."""
+        await self._exchange(_WRITE, address, len(data), bytes(data))
+
+    async def _exchange(self, mode: int, address: int, length: int, data: bytes) -> bytes:
+        if not (type(address) is int and 0 <= address <= 0xFFFF and type(length) is int and 1 <= length <= MOST):
+            raise InvalidValue(f"{length!r} bytes at {address!r}; write 1 to {MOST} bytes, at 0x0000 to 0xFFFF")
+        async with self._port.session() as session:
+            try:
+                if not self._fresh():
+                    await self._greet(session)
+                ask = self._ask_p300 if self._protocol == "P300" else self._ask_kw
+                found = await ask(session, mode, address, length, data)
+            except TransientError:
+                self._used_at = None
+                raise
+            self._used_at = asyncio.get_running_loop().time()
+        return found
+
+    def _fresh(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._used_at is not None and now - self._used_at < _FRESH[self._protocol]
+
+    async def _greet(self, session: Session) -> None:
+        """Until the boiler listens."""
+        await session.discard()
+        if self._protocol == "KW":
+            for _ in range(MOST):
+                if await session.receive(1, _BEAT) == _NOT_INITIALISED:
+                    return
+            raise GarbledData(f"{MOST} bytes without the boiler's 05; check the protocol, and who else is on the line")
+        session.send(_RESET)
+        for _ in range(_ROUNDS):
+            heard = await session.receive(1, _BEAT)
+            if heard == _ACK:
+                return
+            session.send(b"\x16\x00\x00" if heard == _NOT_INITIALISED else _RESET)
+        raise GarbledData(
+            "no handshake with the boiler; check the protocol, and that the adapter sits on the optical port"
+        )
+
+    async def _ask_p300(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
+        asked = bytes((mode, address >> 8, address & 0xFF, length))
+        content = bytes((5 + len(data), 0)) + asked + data
+        session.send(_TELEGRAM + content + bytes((sum8(content),)))
+        for _ in range(_ROUNDS):  # an acknowledgement, maybe one more from before
+            if (heard := await session.receive()) != _ACK:
+                break
+        if heard == _NAK:
+            raise GarbledData(f"the boiler did not understand the request for 0x{address:04X}")
+        if heard != _TELEGRAM:
+            raise GarbledData(f"{heard.hex()} where the answer for 0x{address:04X} was due")
+        size = await session.receive()
+        answer = size + await session.receive(size[0] + 1)
+        if sum8(answer[:-1]) != answer[-1]:
+            raise GarbledData(f"the answer for 0x{address:04X} has a wrong checksum: {answer.hex(' ')}")
+        session.send(_ACK)
+        kind, echo, found = answer[1:2], answer[2:6], answer[6:-1]
+        if kind == b"\x03":
+            raise PermanentError(
+                f"the boiler has nothing of {length} bytes at 0x{address:04X}, or does not let it be written"
+            )
+        if kind != b"\x01" or echo != asked or len(found) != (length if mode == _READ else 0):
+            raise GarbledData(f"an answer to another request than that for 0x{address:04X}: {answer.hex(' ')}")
+        return found
+
+    async def _ask_kw(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
+        await session.discard()
+        begin = b"" if self._fresh() else b"\x01"
+        session.send(begin + bytes((0xF7 if mode == _READ else 0xF4, address >> 8, address & 0xFF, length)) + data)
+        if mode == _READ:
+            return await session.receive(length)
+        if (heard := await session.receive()) != b"\x00":
+            raise GarbledData(f"{heard.hex()} where 00 was due after writing 0x{address:04X}")
+        return b""

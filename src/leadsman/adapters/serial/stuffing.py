@@ -1,0 +1,124 @@
+"""Framers for protocols that keep one byte for the end of a frame, and write it otherwise where it is data.
+
+They give what is inside, decoded; a frame that cannot be decoded is discarded. What comes between two ends is a frame, so
+after garbage the next end puts all right again.
+"""
+
+from typing import ClassVar
+
+from leadsman.adapters.serial.checksums import crc16_x25
+from leadsman.adapters.serial.framing import MAX_SIZE, Found, size_of
+from leadsman.value import Value
+
+
+class _Stuffed(Value):
+    """Frames that end with one byte, `_END`. Repeated ends are one."""
+
+    __slots__ = ("max_size",)
+    max_size: int
+    _END: ClassVar[int]
+
+    def __init__(self, *, max_size: int = MAX_SIZE) -> None:
+        self._hold(max_size=size_of(max_size, "max_size", least=4))
+
+    def find(self, buffer: bytearray, start: int) -> Found:
+        begin, size, mark = start, len(buffer), self._END
+        while begin < size and buffer[begin] == mark:
+            begin += 1
+        end = buffer.find(mark, begin)
+        if end < 0:
+            if begin - start > 1:
+                return None, begin - 1  # one end is enough: it may begin a frame
+            # A frame that is too long stays too long when its middle goes, so no flag remembers it.
+            return None, size - self.max_size - 1 if size - begin > self.max_size + 1 else start
+        whole = end + 1 - begin <= self.max_size
+        return self.decoded(bytes(buffer[begin:end])) if whole else None, end + 1
+
+    def decoded(self, raw: bytes) -> bytes | None:
+        """What is inside a frame, or None where it is broken."""
+        raise NotImplementedError
+
+
+class SlipFramer(_Stuffed):
+    """SLIP (RFC 1055). There is no checksum: noise between two ends is given as a message.
+
+    Args:
+        max_size: of a frame as it travels, its ends included; a longer one is discarded.
+    """
+
+    __slots__ = ()
+    _END = 0xC0
+
+    def decoded(self, raw: bytes) -> bytes | None:
+        if b"\xdb" not in raw:
+            return raw
+        if raw.count(b"\xdb") != raw.count(b"\xdb\xdc") + raw.count(b"\xdb\xdd"):
+            return None
+        return raw.replace(b"\xdb\xdc", b"\xc0").replace(b"\xdb\xdd", b"\xdb")
+
+
+class CobsFramer(_Stuffed):
+    """Consistent overhead byte stuffing (Cheshire and Baker, 1999): frames end with a zero, and hold none.
+
+    Args:
+        max_size: of a frame as it travels, its ends included; a longer one is discarded.
+    """
+
+    __slots__ = ()
+    _END = 0x00
+
+    def decoded(self, raw: bytes) -> bytes | None:
+        found, at, size = bytearray(), 0, len(raw)
+        while at < size:
+            code = raw[at]
+            behind = at + code
+            if behind > size:
+                return None
+            found += raw[at + 1 : behind]
+            if code < 0xFF and behind < size:
+                found.append(0)
+            at = behind
+        return bytes(found)
+
+
+class HdlcFramer(_Stuffed):
+    """Asynchronous HDLC (RFC 1662, 4): flags of 0x7E, escapes of 0x7D, and a frame check sequence of 16 bits that must be right.
+    Given without flags, escapes and check sequence.
+
+    Args:
+        max_size: of a frame as it travels, its flags included; a longer one is discarded.
+    """
+
+    __slots__ = ()
+    _END = 0x7E
+
+    def decoded(self, raw: bytes) -> bytes | None:
+        first, *rest = raw.split(b"\x7d")
+        if not all(rest):
+            return None  # an escape at the end: whoever sent it gave up
+        content = first + b"".join(bytes((part[0] ^ 0x20,)) + part[1:] for part in rest)
+        if len(content) < 3 or crc16_x25(content[:-2]) != int.from_bytes(content[-2:], "little"):
+            return None
+        return content[:-2]
+
+
+def slip(data: bytes) -> bytes:
+    """A SLIP frame, with an end before it as well, so that noise becomes a frame of its own."""
+    return b"\xc0" + data.replace(b"\xdb", b"\xdb\xdd").replace(b"\xc0", b"\xdb\xdc") + b"\xc0"
+
+
+def cobs(data: bytes) -> bytes:
+    """A COBS frame with the zero behind it."""
+    frame = bytearray()
+    for part in data.split(b"\x00"):
+        while len(part) >= 254:
+            frame += b"\xff" + part[:254]
+            part = part[254:]
+        frame += bytes((len(part) + 1,)) + part
+    return bytes(frame) + b"\x00"
+
+
+def hdlc(data: bytes) -> bytes:
+    """An HDLC frame with flags on both sides."""
+    content = data + crc16_x25(data).to_bytes(2, "little")
+    return b"\x7e" + content.replace(b"\x7d", b"\x7d\x5d").replace(b"\x7e", b"\x7d\x5e") + b"\x7e"

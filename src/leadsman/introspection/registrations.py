@@ -1,0 +1,147 @@
+"""Registrations, written down: what the app's decorators were told."""
+
+from typing import TYPE_CHECKING, Any
+
+from leadsman.adapters.adapter import Slot
+from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.registration.command import Command
+from leadsman.registration.injection import Needs, name_of
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.environment import Rules
+from leadsman.resilience.from_options import UNTIL_NEXT_POLL
+from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
+from leadsman.resilience.predicate import IsA
+from leadsman.text import clean
+from leadsman.timing.durations import human
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Registered
+
+
+def kind_of(each: Telemetry | Source | Command) -> str:
+    """The decorator that it was registered with."""
+    if isinstance(each, Telemetry):
+        return "periodic" if each.job else "telemetry"
+    return "source" if isinstance(each, Source) else "command"
+
+
+def registered(each: Telemetry | Source | Command) -> "Registered":
+    """One registration."""
+    told: Any = {
+        "kind": kind_of(each),
+        "handler": clean(name_of(each.handler)),
+        "needs": _adapters(each.needs),
+        "enabled": each.enabled,
+    }
+    match each:
+        case Telemetry():
+            own = {
+                "interval": each.interval,
+                "schedule": None if each.cron is None else each.cron.expression,
+                **_retries(each.rules.policy),
+                **({} if each.policy_name is None else {"policy_name": each.policy_name}),
+                **_circuit(each.rules),
+                "timeout": each.rules.timeout,
+                "overrun": "finish" if each.overrun else "next-poll",
+                "on_failure": each.on_failure if isinstance(each.on_failure, str) else clean(name_of(each.on_failure)),
+                "group": each.group,
+                "spread": each.spread,
+                "stale_after": each.stale_after,
+            }
+            if not each.job:
+                own |= _publishing(each) | {"throttle": each.throttle}
+        case Source():
+            own = {"backoff": _shown(each.rules.policy.strategy), **_circuit(each.rules), **_publishing(each)}
+            own |= {"stale_after": each.stale_after, "silence": each.silence}
+        case Command():
+            own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
+            own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
+    return told | own  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
+
+
+def _circuit(rules: Rules) -> dict[str, Any]:
+    return {"circuit_breaker": None if rules.breaker is None else _breaker(rules.breaker)}
+
+
+def policy_text(each: Telemetry | Source) -> str:
+    """The policy of a registration for a person: the decorator's options, the name of a policy, or the notation of a file."""
+    if isinstance(each, Source):
+        return f"backoff={_shown(each.rules.policy.strategy)}"
+    if each.policy_name is not None:
+        return each.policy_name
+    options = _retries(each.rules.policy)
+    if "policy" in options:
+        return str(options["policy"])
+    kinds = ", ".join(options.pop("retry_on"))
+    return ", ".join([f"{option}={value}" for option, value in options.items()] + [f"retry_on=({kinds})"])
+
+
+def _breaker(rule: CircuitBreaker) -> dict[str, Any]:
+    recovery = rule.recovery
+    return {
+        "threshold": rule.threshold,
+        "recovery": recovery if recovery is None or isinstance(recovery, float) else _shown(recovery),
+        "window": rule.window,
+        "slow": rule.slow,
+        "shared": rule.shared,
+        "probes": rule.probes,
+        "successes": rule.successes,
+        "ignore": [kind.__name__ for kind in rule.ignore],
+    }
+
+
+def _retries(policy: Policy) -> dict[str, Any]:
+    """The policy as the decorator's options where they made it, else in the notation of a policy file."""
+    whole, limits = policy, dict[str, Any]({"retry": UNTIL_NEXT_POLL.value})
+    if isinstance(policy, CountBox) and policy.scope == "cycle":
+        limits["retry"], policy = policy.limit, policy.inner
+    if isinstance(policy, FilteredOn) and isinstance(policy.condition, IsA):
+        limits["retry_on"], policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
+        for word, node in (("within", TimeBox), ("budget", Budget)):
+            if isinstance(policy, node) and policy.scope == "outage":
+                limits[word], policy = policy.limit, policy.inner
+        if isinstance(policy, Waits) and policy.scope == "outage":
+            return limits | {"backoff": _shown(policy.strategy)}
+    from leadsman.resilience.render import (
+        rendered,
+    )  # only apps with policies of the algebra, or with named ones, pay for it
+
+    return {"policy": rendered(whole)}
+
+
+def _publishing(each: Telemetry | Source) -> dict[str, Any]:
+    delivery = each.delivery
+    return {
+        "publish": None if each.publish is None else _published(each.publish),
+        "delivery": {"qos": delivery.qos, "retain": delivery.retain, "expiry": delivery.expiry},
+    }
+
+
+def _published(rule: PublishRule) -> str:
+    """A publish rule as it is written, without what is default."""
+    match rule:
+        case AnyOf():
+            return f"{_published(rule.left)} | {_published(rule.right)}"
+        case AllOf():
+            sides = [_published(each) for each in (rule.left, rule.right)]
+            return " & ".join(f"({side})" if " | " in side else side for side in sides)
+        case OnChange():
+            fields = ", ".join(f"{name!r}: {width:g}" for name, width in rule.fields)
+            written = [f"{rule.deadband:g}"] * bool(rule.deadband) + [f"fields={{{fields}}}"] * bool(fields)
+            return clean(f"OnChange({', '.join(written)})")
+        case Every():
+            written = [] if rule.seconds is None else [f"'{human(rule.seconds)}'"]
+            return f"Every({', '.join(written + ([] if rule.n is None else [f'n={rule.n}']))})"
+        case _:
+            return _shown(rule)
+
+
+def _shown(rule: object) -> str:
+    """One of our values as it is written; what a user made by its class, as nobody knows what it holds."""
+    return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__
+
+
+def _adapters(needs: Needs) -> list[str]:
+    return [offer.label for _, offer in needs if isinstance(offer, Slot)]

@@ -1,0 +1,1 @@
+"""What is known about devices, and where it is reported."""

@@ -1,0 +1,264 @@
+"""Birth, heartbeat, goodbye and will: one JSON at ``{prefix}/status``, and ``online`` or ``offline`` per device.
+
+A heartbeat goes out every so often, and within a second of every change of a device's status. What it says comes from
+the ledger, at the moment it is said. All carry the number of the session: an ``offline`` whose session is older than
+that of the last ``online`` is a will that came too late.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.monitoring.health import DEFERRED, OK, STARTING, WELL, Health, Ledger, is_deferred, is_offline, is_stale
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.resilience.environment import Snapshot
+from leadsman.text import clean
+from leadsman.text import told as in_words
+from leadsman.timing.clock import Clock, rfc3339
+
+MOST_OFTEN = 1.0
+"""Seconds between two heartbeats at the least."""
+RATE = 60.0
+"""Seconds over which messages that were dropped are counted as a rate."""
+_JUST_AFTER = 0.001
+"""Seconds: a device is stale after its time, not at it."""
+LARGEST = 64 * 1024
+"""Bytes; above it the document tells counts, and only the devices that are not ok."""
+
+
+class Heartbeat:
+    """Tells how the app and its devices are.
+
+    Args:
+        topics: where.
+        version: of the app.
+        interval: seconds between heartbeats when nothing changes.
+        ledger: what is known of the devices.
+        link: to send with, and to tell about.
+        clock: what time it is.
+        jobs: names among the entities that are side jobs: they have no topics of their own.
+        look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
+        dry_run: whether the documents say ``"dry_run": true``.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        version: str,
+        interval: float,
+        ledger: Ledger,
+        link: Link,
+        clock: Clock,
+        *,
+        look: Callable[[str], tuple[Snapshot, float | None]],
+        jobs: frozenset[str] = frozenset(),
+        dry_run: bool = False,
+    ) -> None:
+        self._topics = topics
+        self._version = version
+        self._interval = interval
+        self._ledger = ledger
+        self._link = link
+        self._clock = clock
+        self._look = look
+        self._jobs = jobs
+        self._mark = {"dry_run": True} if dry_run else {}
+        self._started = clock.monotonic()
+        self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
+        self._offline = {entity for entity, health in ledger.entities.items() if is_offline(health, self._started)}
+        self._changed = asyncio.Event()
+        self._drops: deque[tuple[int, int]] = deque()
+        self.state_files: dict[str, str] = {}
+        """Files of the app's state that cannot be written at the moment, and why."""
+
+    def observe(self, event: Event) -> None:
+        """Notice a new connection, and what an event did to a device's status. Comes after the ledger."""
+        if isinstance(event, LinkUp):
+            self._announce()
+            return
+        entity: str | None = getattr(event, "entity", None)
+        if entity is None:
+            self._notice(event)
+            return
+        self._look_at(entity, event.at)
+        if type(event) is CircuitMoved:
+            self._changed.set()  # also where the status stays: a probe can be watched
+
+    def _notice(self, event: Event) -> None:
+        match event:
+            case StateFailed(file=file, error=error):
+                self.state_files[clean(file)] = f"{type(error).__name__}: {in_words(error)}"
+                self._changed.set()
+            case StateWritten(file=file):
+                self.state_files.pop(clean(file), None)
+                self._changed.set()
+            case MessageDropped(at=at, messages=messages):
+                second, dropped = self._drops.pop() if self._drops and self._drops[-1][0] == int(at) else (int(at), 0)
+                self._drops.append((second, dropped + messages))
+                while self._drops[0][0] < at - RATE:
+                    self._drops.popleft()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        while True:
+            self._look_at_all()  # a document and the availability topics say the same
+            self._changed.clear()
+            self._send_status()
+            next_at = self._clock.monotonic() + self._interval
+            await asyncio.sleep(MOST_OFTEN)
+            self._look_at_all()
+            await self._change_or(next_at)
+
+    async def _change_or(self, next_at: float) -> None:
+        """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing happens."""
+        while not self._changed.is_set() and (now := self._clock.monotonic()) < next_at:
+            wait = min(next_at, self._ledger.next_change(now) + _JUST_AFTER) - now
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._look_at_all()
+
+    def goodbye(self) -> None:
+        """Say that the app stops: every device and the app are offline."""
+        for entity in self._statuses:
+            self._send_availability(entity, online=False)
+        self._send(self._topics.status, self._payload("offline"))
+
+    def will(self, session: int) -> bytes:
+        """What the broker says when the connection breaks."""
+        document = {"state": "offline", "session": session, "health": "degraded", "version": self._version}
+        return encode(document | self._mark)
+
+    def document(self, state: str) -> dict[str, Any]:
+        """What the heartbeat says now."""
+        now = self._clock.monotonic()
+        told = {entity: self._device(entity, now) for entity in self._statuses}
+        devices = {entity: each for entity, each in told.items() if entity not in self._jobs}
+        jobs = {"jobs": {entity: told[entity] for entity in self._jobs}} if self._jobs else {}
+        link, outbox = self._link, self._link.outbox
+        trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
+        well = (
+            state == "online" and all(status in WELL for status in self._statuses.values()) and link.last_error is None
+        )
+        return {
+            "state": state,
+            "session": link.number,
+            "health": "ok" if well and not trouble else "degraded",
+            "uptime_s": round(now - self._started, 1),
+            "version": self._version,
+            **self._mark,
+            "mqtt": {
+                "protocol": link.session.protocol,
+                "connects": link.connects,
+                "outbox_messages": outbox.messages,
+                "outbox_bytes": outbox.bytes,
+                "dropped": outbox.dropped,
+                "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
+                "last_error": link.last_error,
+            },
+            **trouble,
+            "devices": devices,
+            **jobs,
+        }
+
+    def _device(self, entity: str, now: float) -> dict[str, Any]:
+        health, status = self._ledger.entities[entity], self._ledger.status(entity, now)
+        told: dict[str, Any] = {"status": status}
+        if is_stale(health, now):
+            told["stale"] = True
+        if health.missed:
+            told["missed_polls"] = health.missed
+        wall = self._clock.wall() - now
+        if (trying := under_way(health, wall)) is not None:
+            told["poll_under_way"] = trying
+        if health.deferred_until is not None and is_deferred(health, now):
+            told |= {"deferred_until": rfc3339(wall + health.deferred_until), "deferred_reason": health.deferred_reason}
+        if status not in (OK, STARTING):
+            told |= self._trouble(entity, health, wall)
+        return told
+
+    def _trouble(self, entity: str, health: Health, wall: float) -> dict[str, Any]:
+        snapshot, next_poll = self._look(entity)
+        opened = {} if snapshot.opened_at is None else {"opened_at": rfc3339(wall + snapshot.opened_at)}
+        since = health.failing_since
+        return {
+            **opened,
+            **({"opens": snapshot.opens} if opened else {}),
+            "circuit": health.circuit,
+            "consecutive_failures": health.failures,
+            "attempts": snapshot.attempts,
+            "retries": health.retries,
+            "polls": health.polls,
+            "failed_polls": health.failed_polls,
+            "failing_since": None if since is None else rfc3339(since),
+            "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+            "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
+            "next_poll_at": None if next_poll is None else rfc3339(next_poll),
+        }
+
+    def _announce(self) -> None:
+        self._look_at_all()
+        self._send_status()
+        for entity in self._statuses:
+            self._send_availability(entity, online=entity not in self._offline)
+
+    def _look_at_all(self) -> None:
+        now = self._clock.monotonic()
+        for entity in self._statuses:
+            self._look_at(entity, now)
+
+    def _look_at(self, entity: str, now: float) -> None:
+        before, status = self._statuses[entity], self._ledger.status(entity, now)
+        if status == before and status != DEFERRED:
+            return
+        self._statuses[entity] = status
+        offline = is_offline(self._ledger.entities[entity], now)
+        if offline != (entity in self._offline):
+            (self._offline.add if offline else self._offline.discard)(entity)
+            self._send_availability(entity, online=not offline)
+        elif status == before:
+            return
+        self._changed.set()
+
+    def _send_status(self) -> None:
+        if not self._link.up:
+            return  # the birth tells it all, once there is a connection
+        self._send(self._topics.status, self._payload("online"))
+
+    def _payload(self, state: str) -> bytes:
+        document = self.document(state)
+        payload = encode(document)
+        if len(payload) > LARGEST:
+            devices = document["devices"]
+            counts: dict[str, int] = {}
+            for told in devices.values():
+                counts[told["status"]] = counts.get(told["status"], 0) + 1
+            document["counts"] = counts
+            document["devices"] = {name: told for name, told in devices.items() if told["status"] not in (OK, STARTING)}
+            payload = encode(document)
+        return payload
+
+    def _send_availability(self, entity: str, *, online: bool) -> None:
+        if entity in self._jobs:
+            return
+        self._send(self._topics.availability(entity), b"online" if online else b"offline")
+
+    def _send(self, topic: str, payload: bytes) -> None:
+        self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
+
+
+def under_way(health: Health, wall: float) -> dict[str, Any] | None:
+    """What is said of a poll that has failed calls and calls again; `wall` is epoch minus monotonic seconds."""
+    trying = health.trying
+    if trying is None or trying.next_at is None:
+        return None
+    return {
+        "failed_calls": trying.calls,
+        "last_error": f"{trying.error_type}: {trying.error_message}",
+        "next_call_at": rfc3339(wall + trying.next_at),
+    }

@@ -1,0 +1,133 @@
+"""Logs as their readers want them: text with colour on a terminal, JSON for collectors, levels for the journal.
+
+Whatever a device put into a message, it stays one line without control characters, and passwords are hidden.
+"""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+from leadsman.errors import InvalidValue
+from leadsman.text import clean, suggestion
+from leadsman.timing.clock import rfc3339
+
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+FORMATS = ("text", "json", "journal")
+_COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
+"""SGR parameters (ECMA-48 §8.3.117): faint, yellow, red, bold red."""
+_PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
+"""Of sd-daemon(3), which are those of syslog."""
+
+
+class Text(logging.Formatter):
+    """One line an event, with its time; the level in colour where that helps."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        at = self.formatTime(record, "%Y-%m-%d %H:%M:%S")
+        first, *rest = _lines(self, record)
+        level = record.levelname
+        if self._colour and level in _COLOURS:
+            level = f"\x1b[{_COLOURS[level]}m{level}\x1b[0m"
+        return "\n".join([f"{at} {level} {first}", *rest])
+
+
+class Json(logging.Formatter):
+    """One JSON object a line; with what the line is about, such as ``device``, ``event`` and ``error_type``, where it says."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        told = {"at": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
+        first, *rest = _lines(self, record)
+        told |= getattr(record, "fields", {})
+        told["message"] = first
+        if rest:
+            told["detail"] = "\n".join(rest)
+        return json.dumps(told)
+
+
+class Journal(logging.Formatter):
+    """Lines with their priority, and without the time: the journal knows it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write one record."""
+        priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
+        return "\n".join(priority + line for line in _lines(self, record))
+
+
+def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
+    return [clean(line) for line in logging.Formatter.format(formatter, record).splitlines()] or [""]
+
+
+def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
+    """Log to stderr, unless it is closed or the user has set up logging; of libraries, warnings and worse.
+
+    Args:
+        level: None takes ``$LOG_LEVEL``, else INFO.
+        kind: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else what suits stderr.
+
+    Raises:
+        InvalidValue: there is no such level or format.
+    """
+    logger = logging.getLogger("leadsman")
+    if logging.getLogger().handlers or logger.handlers or sys.stderr is None:
+        return
+    level = (level or os.environ.get("LOG_LEVEL") or "INFO").upper()
+    if level not in LEVELS:
+        raise InvalidValue(f"LOG_LEVEL is {level!r}; it is DEBUG, INFO, WARNING, ERROR or CRITICAL")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_formatter(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ))
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False
+    logging.getLogger().addHandler(
+        handler
+    )  # warnings of libraries in the same format; else one that logs sets up its own
+
+
+def abandon_unwritable_streams() -> None:
+    """Send to /dev/null what stdout or stderr cannot write, because its reader has gone or its disk is full.
+
+    Else the interpreter tries to write it at its end, fails, and exits with 120 (`Py_FinalizeEx`), whatever the exit code was.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None or stream.closed:
+            continue
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+
+
+def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
+    match kind or _suits(stream, environment):
+        case "text":
+            return Text(colour=wants_colour(stream, environment))
+        case "json":
+            return Json()
+        case "journal":
+            return Journal()
+    raise InvalidValue(f"LOG_FORMAT is {kind!r}; {suggestion(str(kind), FORMATS)}")
+
+
+def _suits(stream: TextIO, environment: Mapping[str, str]) -> str:
+    """``journal`` where the stream is the one that systemd connected to it (systemd.exec(5), ``$JOURNAL_STREAM``)."""
+    try:
+        status = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return "text"
+    return "journal" if environment.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}" else "text"
+
+
+def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether colour helps: on a terminal, unless ``NO_COLOR`` is set or the terminal has none."""
+    return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb" and stream.isatty()

@@ -1,0 +1,92 @@
+"""Who blocks the event loop is named, with the stack it blocks in, while it does.
+
+The loop beats; a thread looks at the beat. A blocking call cannot be interrupted from outside, but it can be seen: when
+the beat is overdue the thread reads the stack of the loop's own thread and tells it, once a minute at the most.
+"""
+
+import asyncio
+import logging
+import math
+import os
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+
+from leadsman.text import counted
+
+BEAT = 0.25
+"""Seconds between two beats."""
+STALL = 1.0
+"""Seconds without a beat that are told: polls of others are late by that much."""
+TELL_AGAIN = 60.0
+_OURS = str(Path(__file__).parent)
+_STANDARD = str(Path(asyncio.__file__).parent.parent)
+
+logger = logging.getLogger("leadsman")
+
+
+class StallWatch:
+    """Watches the loop of the thread that makes it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stall: float = STALL) -> None:
+        self.stalls = 0
+        """Stalls seen since the start."""
+        self._loop = loop
+        self._stall = stall
+        self._watched = threading.get_ident()
+        self._beat_at = time.monotonic()
+        self._told_at = -math.inf
+        self._stopped = threading.Event()
+        self._handle = loop.call_soon(self._beat)
+        threading.Thread(target=self._watch, name="leadsman stalls", daemon=True).start()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopped.set()
+        self._handle.cancel()
+
+    def _beat(self) -> None:
+        self._beat_at = time.monotonic()
+        self._handle = self._loop.call_later(BEAT, self._beat)
+
+    def _watch(self) -> None:
+        seen = 0.0
+        woke = time.monotonic()
+        while not self._stopped.wait(BEAT):
+            now, slept = time.monotonic(), time.monotonic() - woke
+            woke = now
+            if slept > 2 * BEAT:
+                # The whole process stood still, by SIGSTOP or a suspend: that is nobody's blocking call.
+                self._beat_at = max(self._beat_at, now - BEAT)
+            elif now - self._beat_at > self._stall and self._beat_at != seen:
+                seen = self._beat_at
+                self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        self.stalls += 1
+        if now - self._told_at < TELL_AGAIN:
+            return
+        self._told_at = now
+        frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
+        if frame is None:
+            return
+        stack = "".join(traceback.format_stack(frame)[-8:]).rstrip()
+        logger.warning(
+            "The event loop has been blocked for %.1f s by %s; %s so far. Declare the handler 'def' without async, or "
+            "await asyncio.to_thread(…).\n%s",
+            now - self._beat_at, _who(frame), counted(self.stalls, "time"), stack,
+        )  # fmt: skip
+
+
+def _who(frame: FrameType) -> str:
+    """The handler: the outermost function that leadsman called and that is not its own; else the innermost one."""
+    chosen, at = frame, frame
+    while at.f_back is not None:
+        caller = at.f_back.f_code.co_filename
+        if caller.startswith(_OURS) and not at.f_code.co_filename.startswith((_OURS, _STANDARD + os.sep + "asyncio")):
+            chosen = at
+        at = at.f_back
+    return f"{chosen.f_code.co_qualname} ({Path(chosen.f_code.co_filename).name}:{chosen.f_lineno})"

@@ -1,0 +1,149 @@
+"""An outage is told when it begins, now and then while it lasts, and when it is over, with its length.
+
+It begins with the first call that gave no reading, also where it is told later. One line per failed poll floods a log; one
+line per error type hides an outage of a day. So: an onset, after the first failed poll; reminders at failures 2, 4, 8, … in
+the first hour, but not within `SHORTEST` of the last one, and hourly after it; at once, but only once, for each new type of
+error; and a recovery. The log and the error topic both speak from here.
+
+A person who sets a device up looks for its first reading, so the first failed call of a device that was never read goes into
+the log at once. The error topic, which may wake somebody up, hears of it when the calls have failed for `SHORTEST`.
+"""
+
+from typing import NamedTuple
+
+from leadsman.events import AttemptFailed, Event, PollFailed, PollSkipped, ReadingTaken, failing_early, long_failing
+from leadsman.text import told
+
+ONSET, REMINDER, RECOVERED = "onset", "reminder", "recovered"
+UNREAD, READ = "unread", "read"
+"""Only for the log: a device that was never read begins to fail, and is read before an outage was told."""
+FIRST_HOUR = 3600.0
+"""Seconds during which reminders follow the doubling of failures; after it they come once per this many seconds."""
+SHORTEST = 10.0
+"""Seconds between two notices of the same error: a device that is polled each second is not reminded of after two."""
+
+
+class Notice(NamedTuple):
+    """Something worth telling about an outage. `kind` is ``onset``, ``reminder`` or ``recovered``; or, for the log only,
+    ``unread`` or ``read``.
+
+    `since` is epoch seconds; `seconds` is how long the outage has lasted; `failures` counts failed polls, `skipped` the
+    polls that an open circuit kept back, and `attempts` the calls of the last failed poll. A recovery repeats the last error.
+    """
+
+    entity: str
+    kind: str
+    type: str
+    message: str
+    failures: int
+    skipped: int
+    since: float
+    seconds: float
+    attempts: int
+    reason: str = ""
+    """Why the last failed call is not repeated, a key of `leadsman.resilience.policy.REASONS`; empty where that is not known."""
+    retry_in: float | None = None
+    """Seconds until the poll under way calls again; None where there is no poll under way."""
+    error: BaseException | None = None
+    """What was raised, in an onset or a reminder. Not kept."""
+    new: bool = False
+    """Whether it is the first of its type in this outage."""
+
+
+class Outage(NamedTuple):
+    """What is remembered of an outage between two events. `at` and `told_at` are monotonic seconds."""
+
+    at: float
+    """The first call that gave no reading."""
+    wall: float
+    told_at: float
+    error_type: str
+    message: str
+    types: frozenset[str]
+    """Empty: nothing has been told yet."""
+    failures: int = 0
+    skipped: int = 0
+    attempts: int = 0
+    reason: str = ""
+    unread: bool = False
+    """Whether the log was told that a device which was never read fails."""
+
+
+def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tuple[Outage | None, Notice | None]:
+    """Take one event of an entity; answer what is remembered after it, and what is worth telling.
+
+    Args:
+        never_read: the entity has given no reading so far, also not before a restart that it remembers.
+    """
+    match event, outage:
+        case ReadingTaken(), Outage():
+            kind = RECOVERED if outage.types else READ
+            worth = outage.types or outage.unread
+            return None, _notice(event.entity, kind, outage, event.at) if worth else None
+        case AttemptFailed(), _:
+            outage = outage or Outage(event.since, event.outage, event.at, "", "", frozenset())
+            outage = outage._replace(reason="" if event.delay is not None else event.reason)
+            if event.requested:
+                return outage, None
+            failed = _failing(outage, event.error, event.attempt)
+            if long_failing(event) or (
+                failing_early(event, never_read=never_read) and event.at - outage.at >= SHORTEST
+            ):
+                return _told(failed, outage, event, event.error, event.delay)
+            if failed.unread or failed.types or not failing_early(event, never_read=never_read):
+                return failed, None
+            first = _notice(event.entity, UNREAD, failed, event.at)
+            return failed._replace(unread=True), first._replace(retry_in=event.delay)
+        case PollFailed(), _:
+            outage = outage or Outage(event.at, event.wall, event.at, "", "", frozenset())
+            failed = _failing(outage, event.error, event.attempts)._replace(failures=outage.failures + 1)
+            after, notice = _told(failed, outage, event, event.error)
+            return after._replace(reason=""), notice
+        case PollSkipped(), Outage():
+            outage = outage._replace(skipped=outage.skipped + 1)
+            if outage.types and _hour_passed(outage, event.at):
+                return outage._replace(told_at=event.at), _notice(event.entity, REMINDER, outage, event.at)
+    return outage, None
+
+
+def _failing(outage: Outage, error: BaseException, attempts: int) -> Outage:
+    return outage._replace(error_type=type(error).__name__, message=told(error), attempts=attempts)
+
+
+def _told(
+    now: Outage, before: Outage, event: AttemptFailed | PollFailed, error: BaseException, retry_in: float | None = None
+) -> tuple[Outage, Notice | None]:
+    """Whether the outage, which is like this after `event` and was like that before it, is to be told."""
+    if not _due(now, before, event.at):
+        return now, None
+    now = now._replace(told_at=event.at, types=before.types | {now.error_type})
+    notice = _notice(event.entity, REMINDER if before.types else ONSET, now, event.at)
+    return now, notice._replace(
+        reason=now.reason, retry_in=retry_in, error=error, new=now.error_type not in before.types
+    )
+
+
+def _due(now: Outage, before: Outage, at: float) -> bool:
+    doubled = 0 < before.failures < now.failures and now.failures & (now.failures - 1) == 0
+    rested = at - before.told_at >= SHORTEST
+    return (
+        now.error_type not in before.types or (doubled and rested and at - now.at < FIRST_HOUR) or _hour_passed(now, at)
+    )
+
+
+def _hour_passed(outage: Outage, now: float) -> bool:
+    return now - outage.at >= FIRST_HOUR and now - outage.told_at >= FIRST_HOUR
+
+
+def _notice(entity: str, kind: str, outage: Outage, now: float) -> Notice:
+    return Notice(
+        entity,
+        kind,
+        outage.error_type,
+        outage.message,
+        outage.failures,
+        outage.skipped,
+        outage.wall,
+        now - outage.at,
+        outage.attempts,
+    )

@@ -1,0 +1,495 @@
+"""Who speaks when something happens: the error topics and the log. Both tell an outage from the same notices."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from leadsman.errors import LeadsmanError
+from leadsman.events import (
+    AdapterFailed,
+    AdapterReopened,
+    AppFault,
+    AttemptFailed,
+    CircuitMoved,
+    CircuitRequested,
+    CommandDone,
+    Event,
+    FieldsLeftOut,
+    Held,
+    LinkDown,
+    LinkSettled,
+    LinkUp,
+    MessageDropped,
+    MessageRefused,
+    PollDeferred,
+    PollMissed,
+    ReadingTaken,
+    Released,
+    StateFailed,
+    StateWritten,
+    SubscriptionFailed,
+)
+from leadsman.monitoring import flakiness
+from leadsman.monitoring import outage as outages
+from leadsman.monitoring.flakiness import Flaky
+from leadsman.monitoring.health import Health, Ledger
+from leadsman.monitoring.outage import Notice, Outage
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.resilience.policy import REASONS
+from leadsman.text import clean, counted, told
+from leadsman.timing.clock import rfc3339
+from leadsman.timing.durations import human
+from leadsman.timing.timers import Timers
+
+logger = logging.getLogger("leadsman")
+
+MOST_REASONS = 20
+"""Reasons of one outage of the broker that are logged, each of them once."""
+REMIND = 3600.0
+"""Seconds between two log lines about a topic whose messages the broker does not take."""
+TELL_AGAIN = 60.0
+"""Seconds between two log lines about dropped messages, missed polls or failed commands; the gap doubles while it goes on."""
+RARELY = 3600.0
+"""Seconds; the gap between two such lines grows no further."""
+MOST_LINES = 6
+"""Lines in the log about one device in a minute; the next one says how many were left out."""
+MINUTE = 60.0
+
+
+def fields(event: str, device: str | None = None, **more: Any) -> dict[str, Any]:
+    """What a line of the log is about, for logs that are JSON: the ``extra`` of a call of the logger."""
+    about = {"event": event, "device": device, **more}
+    return {"fields": {name: value for name, value in about.items() if value is not None}}
+
+
+def on_reading(event: Event) -> None:
+    """Tell each poll that succeeded. An observer only where the log shows such lines: they come at each poll."""
+    if type(event) is ReadingTaken:
+        about = fields("read", event.entity, duration=round(event.duration, 6))
+        logger.debug("%s: poll succeeded in %.3f s", event.entity, event.duration, extra=about)
+
+
+class Lines:
+    """Bounds how many lines one device may have in a minute, and counts the rest."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[str, tuple[float, int, int]] = {}
+
+    def left_out(self, entity: str, at: float) -> int | None:
+        """How many lines about `entity` were left out before this one; None: leave this one out too."""
+        began, lines, left_out = self._minutes.get(entity, (-math.inf, 0, 0))
+        if at - began >= MINUTE:
+            began, lines = at, 0
+        if lines >= MOST_LINES:
+            self._minutes[entity] = (began, lines, left_out + 1)
+            return None
+        self._minutes[entity] = (began, lines + 1, 0)
+        return left_out
+
+
+class Outages:
+    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``.
+
+    Args:
+        topics: where.
+        send: takes a message and returns at once.
+        ledger: what is known of the devices; it has seen each event before.
+        lines: bounds the lines of a device.
+        transient: errors that the adapters of a device declare as worth another attempt.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        send: Callable[[Message], None],
+        ledger: Ledger,
+        lines: Lines,
+        transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
+    ) -> None:
+        self._topics = topics
+        self._send = send
+        self._ledger = ledger
+        self._lines = lines
+        self._transient = transient
+        self._outages: dict[str, Outage] = {}
+        self._flaky: dict[str, Flaky] = {}
+        self._retried: dict[str, int] = {}
+        self._awake: set[str] = set()
+        """Entities of which a success is worth a look."""
+
+    def restore(self, entity: str, outage: Outage) -> None:
+        """Go on with an outage that began before a restart: it has been told."""
+        self._outages[entity] = outage
+        self._awake.add(entity)
+
+    def observe(self, event: Event) -> None:
+        """Take one event. Comes after the ledger."""
+        if type(event) is ReadingTaken and event.entity not in self._awake:
+            return  # nearly every event there is
+        if isinstance(event, AppFault | StateFailed):
+            self._fault(event)
+            return
+        entity: str | None = getattr(event, "entity", None)
+        if entity is None:
+            return
+        before, health = self._outages.get(entity), self._ledger.entities[entity]
+        after, notice = outages.step(before, event, never_read=health.success_wall is None)
+        if after is not None:
+            self._outages[entity] = after
+            self._awake.add(entity)
+        elif before is not None:
+            del self._outages[entity]
+        if notice is not None:
+            self._tell(notice, event.at)
+        if type(event) is ReadingTaken:
+            self._look_for_retries(event, health, before)
+
+    def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
+        """See whether too many polls of a device succeed only after retries."""
+        entity = event.entity
+        retried = health.retried_polls > self._retried.get(entity, 0)
+        self._retried[entity] = health.retried_polls
+        flaky, word = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
+        if flaky is None:
+            self._flaky.pop(entity, None)
+            self._awake.discard(entity)
+        else:
+            self._flaky[entity] = flaky
+            self._awake.add(entity)
+        if word is None or flaky is None:
+            return
+        share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
+        about = fields(word, entity, retries=health.retries)
+        if word == "flaky":
+            last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
+            logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)
+        else:
+            logger.info("%s: no longer flaky: %s", entity, share, extra=about)
+
+    def _fault(self, event: AppFault | StateFailed) -> None:
+        where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
+        payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
+        self._send(
+            Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
+        )
+
+    def _tell(self, notice: Notice, at: float) -> None:
+        place, frames = self._place(notice)
+        if place:
+            notice = notice._replace(message=f"{notice.message} ({place})")
+        payload = {
+            "event": notice.kind,
+            "type": notice.type,
+            "message": notice.message,
+            "failures": notice.failures,
+            "since": rfc3339(notice.since),
+            "outage_seconds": round(notice.seconds, 3),
+        }
+        if _ended(notice):
+            payload["reason"] = notice.reason
+        if notice.retry_in is not None:
+            payload["retry_in"] = round(notice.retry_in, 3)
+        if notice.kind not in (outages.UNREAD, outages.READ):
+            self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
+        left_out = self._lines.left_out(notice.entity, at)
+        if left_out is None:
+            return
+        about = fields(
+            notice.kind,
+            notice.entity,
+            error_type=notice.type,
+            outage_id=f"{notice.entity}/{payload['since']}",
+            failures=notice.failures,
+            outage_seconds=payload["outage_seconds"],
+            reason=payload.get("reason"),
+        )
+        level = logging.INFO if notice.kind in (outages.RECOVERED, outages.READ) else logging.WARNING
+        line = f"{notice.entity}: {_sentence(notice)}{_left_out(left_out)}"
+        logger.log(level, "%s", "\n".join([line, *frames]), extra=about)
+
+    def _place(self, notice: Notice) -> tuple[str | None, list[str]]:
+        """Where in the user's code a bug is, and the frames that led there; nothing for what may happen to a device."""
+        error = notice.error
+        expected: tuple[type[BaseException], ...] = (OSError, LeadsmanError, *self._transient(notice.entity))
+        repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
+        if error is None or repeated or isinstance(error, expected):
+            return None, []
+        from leadsman.places import frames_of, place_of
+
+        return place_of(error), frames_of(error) if notice.new else []
+
+
+def _ended(notice: Notice) -> str:
+    """Why the poll ended, where it is worth a word: one that has no retries to make says nothing."""
+    return "" if notice.reason == "count" and notice.attempts <= 1 else REASONS.get(notice.reason, "")
+
+
+def _left_out(lines: int) -> str:
+    return f" ({counted(lines, 'line')} about it left out before this one)" if lines else ""
+
+
+def _sentence(notice: Notice) -> str:
+    lasted = human(round(notice.seconds))
+    skipped = f", {counted(notice.skipped, 'poll')} skipped by the open circuit" if notice.skipped else ""
+    more = [] if notice.attempts <= 1 else [counted(notice.attempts, "call")]
+    more += [_ended(notice)] if _ended(notice) else []
+    more += [] if notice.retry_in is None else [f"again in {human(round(notice.retry_in, 1))}"]
+    calls = f" ({', '.join(more)})" if more else ""
+    match notice.kind:
+        case outages.UNREAD:
+            return f"the first call failed: {notice.type}: {notice.message}{calls}"
+        case outages.READ:
+            return f"read for the first time, {lasted} after the first call failed"
+        case outages.ONSET:
+            return f"failing: {notice.type}: {notice.message}{calls}"
+        case outages.REMINDER:
+            polls = f"{counted(notice.failures, 'poll')}{skipped}, " if notice.failures else ""
+            return f"still failing after {lasted}: {polls}last {notice.type}: {notice.message}{calls}"
+    failed = f" and {counted(notice.failures, 'failed poll')}" if notice.failures else ", within one poll"
+    return f"recovered after {lasted}{failed}{skipped}"
+
+
+class Tally:
+    """Counts what is told at most once a minute, then less and less often while it goes on.
+
+    Args:
+        line: takes the count so far and what was counted last, and makes the line.
+    """
+
+    def __init__(self, line: Callable[[int, str], str], event: str) -> None:
+        self._line = line
+        self._event = event
+        self._count = self._told = 0
+        self._last = ""
+        self._next_at = -math.inf
+        self._gap = TELL_AGAIN
+
+    def add(self, number: int, last: str, now: float) -> float | None:
+        """Count; tell it now, or answer when to `ring`."""
+        waiting = self._count > self._told
+        self._count += number
+        self._last = last
+        if now >= self._next_at:
+            self._tell(now)
+        return None if waiting or self._count == self._told else self._next_at
+
+    def ring(self, now: float) -> None:
+        """Tell what was counted since the last line."""
+        if self._count > self._told:
+            self._tell(now)
+
+    def _tell(self, now: float) -> None:
+        self._gap = TELL_AGAIN if now - self._next_at >= RARELY else min(RARELY, 2 * self._gap)
+        self._next_at = now + self._gap
+        self._told = self._count
+        logger.warning("%s", self._line(self._count, self._last), extra=fields(self._event, count=self._count))
+
+
+class Log:
+    """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll.
+
+    An alarm in the heap: it rings when counts are left that no line has told.
+
+    Args:
+        name: of the app.
+        prefix: of its topics.
+        lines: bounds the lines of a device.
+        timers: where it waits to tell what is left; None for a log that nobody waits with.
+    """
+
+    def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers | None = None) -> None:
+        self._name = name
+        self._prefix = prefix
+        self._lines = lines
+        self._timers = timers
+        self._link_down_at: float | None = None
+        self._link_reasons: set[str] = set()
+        self._link_clash = False
+        self._link_topic: str | None = None
+        self._old_version_told = False
+        self._refused: dict[str, tuple[int, float]] = {}
+        self._circuits_open: set[str] = set()
+        self._missed = Tally(_missed, "missed")
+        self._commands = Tally(_commands_failed, "command failed")
+        self._dropped = Tally(_dropped, "dropped")
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case ReadingTaken():
+                return  # nearly every event there is
+            case LinkUp():
+                self._link_up(event)
+            case LinkDown():
+                self._link_down(event)
+            case LinkSettled():
+                self._link_clash = False
+                self._link_down_at = None
+                self._link_reasons.clear()
+                logger.info("%s: the connection to the broker holds again", self._name, extra=fields("link settled"))
+            case CircuitMoved():
+                self._circuit(event)
+            case CircuitRequested() | Held() | Released():
+                self._by_a_person(event)
+            case PollMissed(entity=entity, polls=polls):
+                self._count(self._missed, polls, entity, event.at)
+            case MessageDropped(topic=topic, reason=reason, messages=messages):
+                self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
+            case CommandDone():
+                self._command(event)
+            case AttemptFailed() | PollDeferred():
+                self._call(event)
+            case _:
+                self._fault(event)
+
+    def ring(self, now: float) -> None:
+        """Tell what is left."""
+        for tally in (self._missed, self._commands, self._dropped):
+            tally.ring(now)
+
+    def _count(self, tally: Tally, number: int, last: str, now: float) -> None:
+        due = tally.add(number, last, now)
+        if due is not None and self._timers is not None:
+            self._timers.add(due, self)
+
+    def _fault(self, event: Event) -> None:
+        match event:
+            case MessageRefused():
+                self._refusal(event)
+            case FieldsLeftOut(entity=entity, fields=names):
+                about = fields("fields left out", entity)
+                logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(names)), extra=about)
+            case SubscriptionFailed(reason=reason):
+                logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason)
+            case AdapterReopened(adapter=adapter, how=how):
+                logger.debug("%s was %s", adapter, how)
+            case AdapterFailed(adapter=adapter, error=error):
+                wait = human(round(event.retry_in, 1))
+                about = fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
+                logger.warning("%s cannot be opened: %s; tried again in %s", adapter, told(error), wait, extra=about)
+            case StateFailed(file=file, error=error):
+                about = fields("state failed", file=file, error_type=type(error).__name__)
+                logger.warning(
+                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, told(error),
+                    extra=about,
+                )  # fmt: skip
+            case StateWritten(file=file):
+                logger.info("%s is written again", file, extra=fields("state written", file=file))
+            case AppFault(where=where, error=error):
+                kind = type(error).__name__
+                about = fields("fault", error_type=kind)
+                logger.error("%s: %s: %s", where, kind, told(error), exc_info=error, extra=about)
+
+    def _by_a_person(self, event: "CircuitRequested | Held | Released") -> None:
+        entity = event.entity
+        match event:
+            case Held():
+                how = f"leadsman release --prefix {self._prefix} --device {entity}"
+                logger.error("%s: held until it is released: %s", entity, how, extra=fields("held", entity))
+            case Released(by=by):
+                logger.info(
+                    "%s: released%s", entity, f" by {by}" if by else "", extra=fields("released", entity, by=by)
+                )
+            case CircuitRequested(action=action, by=by):
+                about = fields("circuit requested", entity, action=action, by=by)
+                logger.info("%s: its circuit is to %s, asked by %s", entity, _ACTIONS[action], by, extra=about)
+
+    def _call(self, event: AttemptFailed | PollDeferred) -> None:
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        if isinstance(event, PollDeferred):
+            why = f": {clean(event.reason)}" if event.reason else ""
+            rest = human(round(event.seconds, 1))
+            logger.debug(
+                "%s: asked to be left alone for %s%s", event.entity, rest, why, extra=fields("deferred", event.entity)
+            )
+            return
+        kind = type(event.error).__name__
+        then = REASONS.get(event.reason, event.reason) if event.delay is None else f"again in {event.delay:.1f} s"
+        about = fields("call failed", event.entity, error_type=kind, attempt=event.attempt, reason=event.reason)
+        logger.debug(
+            "%s: call %d failed: %s: %s (%s)", event.entity, event.attempt, kind, told(event.error), then, extra=about
+        )
+
+    def _link_up(self, event: LinkUp) -> None:
+        if self._link_clash or self._link_topic is not None:
+            return  # it may not hold; `LinkSettled` says when it does. Or it broke on a message, and that one was told
+        lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
+        about = fields("link up", protocol=event.protocol)
+        logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
+        if event.protocol != "5.0" and not self._old_version_told:
+            self._old_version_told = True
+            logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
+        self._link_down_at = None
+        self._link_reasons.clear()
+
+    def _link_down(self, event: LinkDown) -> None:
+        if self._link_down_at is None:
+            self._link_down_at = event.at
+        self._link_clash = event.clash
+        self._link_topic = event.topic
+        if event.topic is not None:
+            return
+        if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
+            why, about = clean(event.reason), fields("link down")
+            logger.warning("No connection to the broker: %s. Readings are kept; trying again.", why, extra=about)
+            self._link_reasons.add(event.reason)
+
+    def _refusal(self, event: MessageRefused) -> None:
+        count, told_at = self._refused.get(event.topic, (0, -math.inf))
+        if event.at - told_at < REMIND:
+            self._refused[event.topic] = count + 1, told_at
+            return
+        self._refused[event.topic] = count + 1, event.at
+        times = f"; {count + 1} times so far" if count else ""
+        logger.warning(
+            "The broker refuses messages of %s: %s%s. They are kept, and tried again.",
+            clean(event.topic),
+            event.reason,
+            times,
+            extra=fields("refused", topic=event.topic),
+        )
+
+    def _circuit(self, event: CircuitMoved) -> None:
+        entity, line, level = event.entity, "", logging.INFO
+        if event.state == "open" and entity not in self._circuits_open:
+            self._circuits_open.add(entity)
+            polls = counted(event.failures, "failed poll")
+            line, level = f"circuit open after {polls}; it is asked less often until it answers", logging.WARNING
+        elif event.state == "closed" and entity in self._circuits_open:
+            self._circuits_open.discard(entity)
+            line = "circuit closed"
+        left_out = self._lines.left_out(entity, event.at) if line else None
+        if left_out is not None:
+            about = fields(f"circuit {event.state}", entity, failures=event.failures)
+            logger.log(level, "%s: %s%s", entity, line, _left_out(left_out), extra=about)
+
+    def _command(self, event: CommandDone) -> None:
+        if event.error is None:
+            about = fields("command done", event.device)
+            logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
+            return
+        error = f"{type(event.error).__name__}: {told(event.error)}"
+        self._count(self._commands, 1, f"{clean(event.device)}: {error}", event.at)
+
+
+_ACTIONS = {
+    "isolate": "be isolated: it is left alone until somebody closes it",
+    "close": "be closed: it is asked again, as after a success",
+    "disable": "be disabled: it is asked whatever fails",
+}
+
+
+def _missed(count: int, last: str) -> str:
+    why = "a device is slower than its schedule, or the process slept"
+    return f"{counted(count, 'poll')} missed so far, last of {last}: {why}"
+
+
+def _commands_failed(count: int, last: str) -> str:
+    return f"{counted(count, 'command')} failed so far, last for {last}"
+
+
+def _dropped(count: int, last: str) -> str:
+    return f"{counted(count, 'message')} dropped so far, last of {last}"

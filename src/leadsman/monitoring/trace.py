@@ -1,0 +1,210 @@
+"""The trace: what happened to a device that failed, row by row, from the first failure to the reading that ended the outage.
+
+A row is written for each verdict about a failed call, each move of a circuit, each hold and release, each adapter that failed
+or was opened anew, and the recovery. Rows of one outage carry its id: the device, and the first call that gave no reading. The
+latest rows of each device are kept in memory, so that one that fails each second takes nothing from the others.
+"""
+
+import traceback
+from collections import deque
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import NamedTuple
+
+from leadsman.events import (
+    AdapterFailed,
+    AdapterReopened,
+    AttemptFailed,
+    CircuitMoved,
+    CircuitRequested,
+    Event,
+    Held,
+    PollFailed,
+    ReadingTaken,
+    Released,
+)
+from leadsman.resilience.failure import RetryRequested
+from leadsman.text import clean, told
+from leadsman.timing.clock import rfc3339
+
+ROWS = 256
+"""Rows in memory of one device."""
+MOST = 4096
+"""Rows in memory of all devices together; beyond it, the device that has most of them loses its oldest."""
+DEEPEST = 16
+"""Frames of a traceback, the innermost; an error that is raised again and again gathers them without end."""
+LONGEST_TRACEBACK = 4000
+"""Characters; the end is kept, since that is where it happened."""
+
+
+class Row(NamedTuple):
+    """One row. `number` counts from 1 since the start of the app; `at` is epoch seconds."""
+
+    number: int
+    at: float
+    handler: str
+    """The device; or the adapter, in rows about one."""
+    reason: str
+    """``retry``; why there is none (``count``, ``budget``, ``next-poll``, …); ``recovered``, ``circuit open``, ``held``, …"""
+    cycle: int | None = None
+    """Polls of the outage that failed before this one."""
+    attempt: int | None = None
+    """The call within the poll, from 1."""
+    delay: float | None = None
+    """Seconds until the next attempt; in rows that say ``deferred``, how long the device asked to be left alone."""
+    error_type: str | None = None
+    error_message: str | None = None
+    traceback: str | None = None
+    policy: str | None = None
+    breaker: str | None = None
+    outage_id: str | None = None
+    by: str | None = None
+    """Who asked for it, in rows about what a person did."""
+
+
+class Trace:
+    """Observes, and remembers the latest rows.
+
+    Args:
+        policies: what decides about each device, in words.
+        rows: how many of each device to keep.
+        most: how many to keep of all together.
+    """
+
+    def __init__(self, policies: Mapping[str, str], rows: int = ROWS, most: int = MOST) -> None:
+        self._policies = policies
+        self._limit = rows
+        self._most = most
+        self._rows: dict[str, deque[Row]] = {}
+        self._count = 0
+        self._outages: dict[str, str] = {}
+        self._number = 0
+
+    def resume(self, outages: Mapping[str, float]) -> None:
+        """Go on with outages that began in an earlier life of the app, by device; epoch seconds."""
+        for name, wall in outages.items():
+            self._outages[name] = f"{name}/{rfc3339(wall)}"
+
+    def observe(self, event: Event) -> None:
+        """Take one event."""
+        match event:
+            case ReadingTaken(entity=entity):
+                if entity in self._outages:
+                    self._add(event.wall, entity, "recovered", outage_id=self._outages.pop(entity))
+            case AttemptFailed():
+                self._attempt(event)
+            case PollFailed(entity=entity, error=error) if entity not in self._outages:  # it never raised: it hung
+                self._outages[entity] = f"{entity}/{rfc3339(event.wall)}"
+                self._add(event.wall, entity, "failed", error=error, outage_id=self._outages[entity])
+            case CircuitMoved(entity=entity, state=state):
+                self._moved(event.wall, entity, f"circuit {state}")
+            case CircuitRequested(entity=entity, action=action, by=by):
+                self._add(
+                    event.wall, entity, f"asked to {action} the circuit", by=by, outage_id=self._outages.get(entity)
+                )
+            case Held(entity=entity):
+                self._add(event.wall, entity, "held", outage_id=self._outages.get(entity))
+            case Released(entity=entity, by=by):
+                self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
+            case AdapterFailed(adapter=adapter, error=error, retry_in=delay):
+                self._add(event.wall, adapter, "adapter failed", error=error, delay=delay)
+            case AdapterReopened(adapter=adapter, how=how):
+                self._add(event.wall, adapter, f"adapter {how}")
+
+    def rows(
+        self, handlers: "frozenset[str] | None" = None, since: float = 0.0, after: int = 0, outage_id: str | None = None
+    ) -> list[Row]:
+        """The rows that are kept, oldest first.
+
+        Args:
+            handlers: only of these.
+            since: not before this, epoch seconds.
+            after: only with a higher number.
+            outage_id: only of this outage.
+        """
+        return [
+            row
+            for row in self
+            if (handlers is None or row.handler in handlers)
+            and row.at >= since
+            and row.number > after
+            and (outage_id is None or row.outage_id == outage_id)
+        ]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(sorted((row for rows in self._rows.values() for row in rows), key=attrgetter("number")))
+
+    def _moved(self, at: float, name: str, word: str) -> None:
+        """A circuit moved. One that was half open without a call of this device, since another one made the probe for all
+        that share it, and is open again: nothing happened here."""
+        rows = self._rows.get(name)
+        if rows and word == "circuit open" and rows[-1].reason == "circuit half_open":
+            rows.pop()
+            self._count -= 1
+            return
+        self._add(at, name, word, outage_id=self._outages.get(name))
+
+    def _keep(self, row: Row) -> None:
+        rows = self._rows.setdefault(row.handler, deque())
+        rows.append(row)
+        self._count += 1
+        if len(rows) > self._limit:
+            rows.popleft()
+            self._count -= 1
+        elif self._count > self._most:
+            max(self._rows.values(), key=len).popleft()
+            self._count -= 1
+
+    def _attempt(self, event: AttemptFailed) -> None:
+        name, error = event.entity, event.error
+        outage_id = self._outages.setdefault(name, f"{name}/{rfc3339(event.outage)}")
+        asked = error.delay if event.reason == "deferred" and isinstance(error, RetryRequested) else None
+        self._number += 1
+        row = Row(
+            self._number,
+            event.wall,
+            name,
+            event.reason,
+            event.cycle,
+            event.attempt,
+            event.delay if asked is None else asked,
+            type(event.error).__name__,
+            told(event.error),
+            _traceback(event.error),
+            self._policies.get(name),
+            event.circuit,
+            outage_id,
+        )
+        self._keep(row)
+
+    def _add(
+        self,
+        at: float,
+        handler: str,
+        reason: str,
+        *,
+        error: BaseException | None = None,
+        delay: float | None = None,
+        outage_id: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        self._number += 1
+        kind, message = (None, None) if error is None else (type(error).__name__, told(error))
+        self._keep(
+            Row(
+                self._number,
+                at,
+                handler,
+                reason,
+                delay=delay,
+                error_type=kind,
+                error_message=message,
+                outage_id=outage_id,
+                by=by,
+            )
+        )
+
+
+def _traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error, limit=-DEEPEST))[-LONGEST_TRACEBACK:]
+    return "\n".join(clean(line) for line in text.splitlines())  # its last lines are what the error says

@@ -1,0 +1,136 @@
+"""Signs of life, for systemd and for containers: given only while the loop turns and some data is fresh.
+
+A process that runs is no sign that it works: an app may be up for days with a wedged radio. So the watchdog is fed, and
+the health file says ``fresh``, only while at least one device is not stale. An app with one device that is simply
+switched off is then restarted now and then, once per `stale_after`; that is the price of never being deaf for days.
+"""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from leadsman.monitoring.health import OK, QUIET, STARTING, Ledger, is_stale
+from leadsman.monitoring.sd_notify import Notifier
+from leadsman.mqtt.link import Link
+from leadsman.text import told
+from leadsman.timing.timers import Timers
+
+HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
+PERIOD = 10.0
+"""Seconds between two writings of the health file, and between two looks for a new ``STATUS=``."""
+OVERDUE = 3
+"""A health file that is older than so many periods is a process that hangs or is gone."""
+
+logger = logging.getLogger("leadsman")
+
+
+class Health(NamedTuple):
+    """What a health file says. `at` is the system's monotonic clock, which all its processes share, in seconds."""
+
+    at: float
+    period: float
+    fresh: bool
+    words: str
+
+
+def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Where the health file is: ``$LEADSMAN_HEALTH_FILE``, else in systemd's ``$RUNTIME_DIRECTORY``; else there is none."""
+    if given := environment.get(HEALTH_FILE):
+        return Path(given)
+    runtime = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
+    return Path(runtime) / "health.json" if runtime else None
+
+
+def read_health(path: Path, now: float) -> tuple[bool, str]:
+    """Whether the health file at `path` is that of an app in good health, and why not."""
+    try:
+        health = Health(**json.loads(path.read_bytes()))
+        age = now - health.at
+    except FileNotFoundError:
+        return False, f"{path} does not exist; is the app running, with {HEALTH_FILE} set to this path?"
+    except (OSError, ValueError, TypeError) as error:
+        return False, f"{path} cannot be read: {told(error)}"
+    if not -1.0 <= age <= OVERDUE * health.period:
+        return False, f"the last sign of life is {abs(age):.0f} s old"
+    return health.fresh, health.words
+
+
+class Signs:
+    """Gives the signs. An alarm in the heap, where anybody waits for them."""
+
+    def __init__(
+        self, environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
+    ) -> None:
+        self._ledger = ledger
+        self._jobs = jobs
+        self._link = link
+        self._timers = timers
+        self._notifier = Notifier.from_environment(environment)
+        self._path = health_file(environment)
+        self._words = ""
+        self._unwritable = False
+        watchdog = None if self._notifier is None else self._notifier.watchdog
+        self._period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
+
+    def start(self) -> None:
+        """The app is ready: say so, and go on giving signs."""
+        if self._notifier is not None:
+            self._notifier.tell("READY=1")
+        if self._notifier is not None or self._path is not None:
+            self.ring(self._timers.origin)
+
+    def ring(self, now: float) -> None:
+        """Give one sign."""
+        self._timers.add(now + self._period, self)
+        fresh, words = self.look(now)
+        if self._notifier is not None:
+            states = ["WATCHDOG=1"] if fresh and self._notifier.watchdog is not None else []
+            if words != self._words:
+                states.append(f"STATUS={words}")
+            if states:
+                self._notifier.tell(*states)
+        self._words = words
+        if self._path is not None:
+            self._write(self._path, Health(now, self._period, fresh, words))
+
+    def look(self, now: float) -> tuple[bool, str]:
+        """Whether any data is fresh, and how it all is, in a line."""
+        ledger = self._ledger
+        devices = [name for name, health in ledger.entities.items() if name not in self._jobs and health.polled]
+        bad = sorted(name for name in devices if ledger.status(name, now) not in (OK, STARTING))
+        fresh = not devices or any(
+            not is_stale(ledger.entities[name], now) or ledger.status(name, now) in QUIET for name in devices
+        )
+        link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
+        named = f" (not {', '.join(bad[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
+        count = f"{len(devices) - len(bad)} of {len(devices)} devices ok{named}" if devices else "no devices to poll"
+        return fresh, f"{count}; {link}"
+
+    def stop(self) -> None:
+        """The app stops."""
+        if self._notifier is not None:
+            self._notifier.tell("STOPPING=1")
+            self._notifier.close()
+            self._notifier = None
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def _write(self, path: Path, health: Health) -> None:
+        beside = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            # Not through a link that somebody put there: the directory may be one that all may write to.
+            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
+            with os.fdopen(handle, "w") as file:
+                json.dump(health._asdict(), file)
+            beside.replace(path)
+        except OSError as error:
+            if not self._unwritable:
+                logger.warning("the health file cannot be written: %s; set %s", told(error), HEALTH_FILE)
+            self._unwritable = True
+        else:
+            self._unwritable = False

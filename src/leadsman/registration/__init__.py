@@ -1,0 +1,1 @@
+"""What a user registers: telemetry, sources and commands, with their options."""

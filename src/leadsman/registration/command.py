@@ -1,0 +1,224 @@
+"""What `@app.command` records, and how a payload becomes what the handler asked for.
+
+A command is made once and never repeated: an attempt that failed may have moved the valve. So there is no retry and no
+breaker here. What came of it is told at ``{prefix}/{device}/set/result``, apart from the device's state.
+"""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypedDict
+
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError
+from leadsman.mqtt.topics import check_name
+from leadsman.registration.injection import Handler, Needs, Offer, check_result, is_async, needs_and_spare
+from leadsman.registration.telemetry import check_words, group_of, instance_of
+from leadsman.text import clean, told
+from leadsman.timing.durations import Duration, positive_seconds
+
+MOST_BYTES = 64 * 1024
+"""Of a payload; a command is not a file."""
+MOST_DEPTH = 20
+"""Lists and objects within each other."""
+TIMEOUT = 30.0
+"""Seconds for a command to end, where it says nothing else."""
+QUEUE = 16
+"""Commands that may wait for the one under way, where it says nothing else."""
+
+
+class CommandWords(TypedDict, total=False):
+    """The words of `@app.command`."""
+
+    timeout: Duration | None
+    """Bound on one call. Default 30 s; None for none."""
+    queue: int
+    """How many commands may wait behind the one under way, 1 or more. Default 16."""
+    when_full: Literal["reject", "drop-oldest"]
+    """What goes when one more comes: that one (default), or the one that has waited longest. Whoever sent it is told."""
+    group: str | None
+    """Wait for the turn of this group, as its polls do. Default None."""
+    enabled: bool
+    """False registers the command without listening to it. Default True."""
+
+
+class Command(NamedTuple):
+    """One registered command."""
+
+    name: str
+    handler: Handler
+    needs: Needs
+    plain: bool
+    payload: str | None
+    """The parameter that gets the payload; None when the handler takes none."""
+    annotation: Any
+    validate: Callable[[Any], Any] | None
+    """Makes the annotated type of decoded JSON. Raises `PayloadError`."""
+    timeout: float | None
+    queue: int
+    drop_oldest: bool
+    group: str | None
+    enabled: bool
+
+
+def register_command(name: object, handler: Handler, words: CommandWords, offers: Sequence[Offer]) -> Command:
+    """Check one registration.
+
+    Raises:
+        InvalidType, InvalidValue: the message begins with the device's name.
+    """
+    device = check_name(name)
+    try:
+        return _register(device, handler, words, offers)
+    except ConfigurationError as error:
+        raise type(error)(f"command {device!r}: {error}") from None
+
+
+def _register(name: str, handler: Handler, words: CommandWords, offers: Sequence[Offer]) -> Command:
+    check_words(words, CommandWords)
+    plain = not is_async(handler)
+    check_result(handler)
+    needs, spare = needs_and_spare(handler, offers)
+    queue, when_full = words.get("queue", QUEUE), words.get("when_full", "reject")
+    if isinstance(queue, bool) or not isinstance(queue, int):
+        raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
+    if queue < 1:
+        raise InvalidValue(f"queue is {queue}; it is 1 or more")
+    if when_full not in ("reject", "drop-oldest"):
+        raise InvalidValue(f"when_full is {when_full!r}; it is 'reject' or 'drop-oldest'")
+    timeout = words.get("timeout", TIMEOUT)
+    return Command(
+        name=name,
+        handler=handler,
+        needs=needs,
+        plain=plain,
+        payload=spare.name if spare else None,
+        annotation=spare.annotation if spare else None,
+        validate=_validator(spare.annotation, spare.name) if spare else None,
+        timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
+        queue=queue,
+        drop_oldest=when_full == "drop-oldest",
+        group=group_of(words),
+        enabled=instance_of(words, "enabled", bool, True, "True or False"),
+    )
+
+
+def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands pay for it
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    except PydanticUserError:
+        name = getattr(annotation, "__name__", repr(annotation))
+        raise InvalidType(
+            f"the parameter {parameter!r} asks for {name}, which is neither an adapter of the app nor a type of a payload; "
+            "add it to App(adapters=…), or annotate a pydantic model, int, float, bool, str or Literal"
+        ) from None
+
+    def validate(value: Any) -> Any:
+        try:
+            valid = adapter.validate_python(value)
+        except ValidationError as error:
+            raise PayloadError(_told(error.errors(include_url=False))) from None
+        except Exception as error:  # a validator of the user's own
+            raise PayloadError(f"{type(error).__name__}: {told(error)}") from error
+        if not _finite(valid):  # pydantic reads the text "nan" as a number
+            raise PayloadError("the payload holds NaN or an infinite number")
+        return valid
+
+    return validate
+
+
+def decode(payload: bytes) -> tuple[Any, Any]:
+    """Read a payload as JSON.
+
+    Returns:
+        The value, and the ``transaction`` that an object carried, taken out of it; else None. A payload that is no JSON
+        is text, as ``mosquitto_pub -m on`` sends it.
+
+    Raises:
+        PayloadError: too large, too deep, no UTF-8, broken JSON, or what cannot be answered with.
+    """
+    if len(payload) > MOST_BYTES:
+        raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError("the payload is no UTF-8; send JSON") from None
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "[", '"'):
+            raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
+        return text, None
+    if _deeper(value, MOST_DEPTH):
+        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
+    if not _finite(value):  # 1e999 is JSON, and more than a float holds
+        raise PayloadError("the payload holds an infinite number")
+    if "\\u" in text and not _encodable(value):
+        raise PayloadError("the payload holds half a surrogate pair, which UTF-8 cannot carry")
+    transaction = value.pop("transaction", None) if isinstance(value, dict) else None
+    return value, transaction
+
+
+def validated(command: Command, value: Any, text: bytes) -> dict[str, Any]:
+    """The argument that the handler gets for its payload, by name.
+
+    Where JSON read a number or a truth out of what the handler wants as text, it gets the text as it was sent.
+
+    Raises:
+        PayloadError: it is not what the handler's annotation says.
+    """
+    if command.payload is None or command.validate is None:
+        return {}
+    try:
+        return {command.payload: command.validate(value)}
+    except PayloadError as error:
+        if isinstance(value, str | dict | list):
+            raise
+        try:
+            return {command.payload: command.validate(text.decode())}
+        except PayloadError:
+            raise error from None
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_finite(each) for each in value.values())
+    if isinstance(value, list | tuple | set):
+        return all(_finite(each) for each in value)
+    inner = getattr(value, "__dict__", None)
+    return True if inner is None or isinstance(value, Enum) else _finite(inner)
+
+
+def _encodable(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
+        inside = (element for each in level for element in (each.values() if isinstance(each, dict) else each))
+        level = [element for element in inside if isinstance(element, dict | list)]
+    return bool(level)
+
+
+def _told(errors: Sequence[Any]) -> str:
+    lines = []
+    for error in errors[:3]:
+        where = ".".join(str(part) for part in error["loc"])
+        lines.append(f"{where}: {error['msg']}" if where else str(error["msg"]))
+    more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
+    return clean("; ".join(lines) + more)

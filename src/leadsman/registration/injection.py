@@ -1,0 +1,290 @@
+"""What a handler asks for, by the types of its parameters: resolved and checked at registration, looked up at no cost later.
+
+``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` the one of
+that name, where there are several. The app's settings, a device's own settings and its `Context` are asked for in the
+same way. Whatever can be asked for is an `Offer`.
+"""
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import AsyncIterable, Callable, Sequence
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+
+from leadsman.errors import InvalidType, InvalidValue
+
+Handler = Callable[..., Any]
+
+
+class Offer(Protocol):
+    """Something that handlers can ask for."""
+
+    @property
+    def name(self) -> str | None:
+        """Tells it from others of its type."""
+        ...
+
+    @property
+    def label(self) -> str:
+        """How messages call it."""
+        ...
+
+    def fits(self, wanted: type) -> bool:
+        """Whether it is of a type."""
+        ...
+
+    def get(self) -> Any:
+        """The thing itself. Raises `DeviceUnavailable` while it is not there."""
+        ...
+
+
+class Held:
+    """A thing of a known type that is put into `value` before the app runs."""
+
+    __slots__ = ("_kind", "value")
+    name = None
+
+    def __init__(self, kind: type, value: Any = None) -> None:
+        self._kind = kind
+        self.value = value
+
+    @property
+    def label(self) -> str:
+        """See `Offer`."""
+        return self._kind.__name__
+
+    def fits(self, wanted: type) -> bool:
+        """See `Offer`. Nobody gets it by asking for `object` or `dict`."""
+        return issubclass(self._kind, wanted) and wanted.__module__ != "builtins"
+
+    def get(self) -> Any:
+        """See `Offer`."""
+        return self.value
+
+
+class ContextOffer(Held):
+    """The `Context` of one registration, made when the app runs. Who did not import its module cannot ask for it."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(object)
+
+    @property
+    def label(self) -> str:
+        """See `Offer`."""
+        return "Context"
+
+    def fits(self, wanted: type) -> bool:
+        """See `Offer`."""
+        return wanted is getattr(sys.modules.get("leadsman.runtime.context"), "Context", None)
+
+
+Needs = tuple[tuple[str, Offer], ...]
+
+
+class Spare(NamedTuple):
+    """A parameter that nothing fills: the payload of a command."""
+
+    name: str
+    annotation: Any
+
+
+def is_async(handler: object) -> bool:
+    """Whether a handler is ``async def``, also behind a partial or as the ``__call__`` of an object.
+
+    Raises:
+        InvalidType: not callable, or a generator.
+    """
+    if isinstance(handler, type):
+        raise InvalidType(f"the handler is the class {handler.__name__}; give a function")
+    if not callable(handler):
+        raise InvalidType(f"the handler is {handler!r}; give a function, 'async def' or 'def'")
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if not (inspect.isfunction(inner) or inspect.ismethod(inner) or inspect.isbuiltin(inner)):
+        inner = type(inner).__call__
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        raise InvalidType(
+            f"the handler {name_of(handler)} is a generator; return the reading, or register it with @app.source"
+        )
+    return inspect.iscoroutinefunction(inner)
+
+
+def check_generator(handler: object) -> None:
+    """See that a handler is an async generator function.
+
+    Raises:
+        InvalidType: it is something else.
+    """
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    if callable(inner) and not (inspect.isfunction(inner) or inspect.ismethod(inner) or isinstance(inner, type)):
+        inner = type(inner).__call__
+    if not inspect.isasyncgenfunction(inner):
+        raise InvalidType(f"the handler {name_of(handler)} is no async generator; write 'async def' and yield readings")
+
+
+def check_result(handler: Handler) -> None:
+    """See that a handler is not annotated to return, or to yield, what is no reading. What nobody can read is let through.
+
+    Raises:
+        InvalidType: it is a number, text or a list.
+    """
+    wanted = _result(handler)
+    if isinstance(get_origin(wanted), type) and issubclass(get_origin(wanted), AsyncIterable):
+        wanted = get_args(wanted)[0]
+    for kind in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,):
+        bare = _wish(kind)[0]
+        if (get_origin(bare) or bare) in _NO_READING:
+            name = getattr(bare, "__name__", repr(bare))
+            raise InvalidType(
+                f"the handler {name_of(handler)} is annotated to return {name}; "
+                "return a dict such as {'value': 21.5}, a dataclass, a pydantic model, or None"
+            )
+
+
+_NO_READING = (float, int, str, bool, bytes, complex, list, tuple, set, frozenset)
+
+
+@functools.lru_cache(maxsize=128)
+def _result(handler: Handler) -> Any:
+    try:
+        return get_type_hints(_function(handler)).get("return")
+    except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
+        return None
+
+
+def needs_of(handler: Handler, offers: Sequence[Offer]) -> Needs:
+    """Match a handler's parameters with what the app offers.
+
+    Raises:
+        InvalidType: a parameter without an annotation, or one that nothing can fill.
+        InvalidValue: no adapter, or several, of the annotated type and name.
+    """
+    return tuple((name, _offer_for(handler, name, wanted, offers)) for name, wanted in _parameters(handler))
+
+
+def needs_and_spare(handler: Handler, offers: Sequence[Offer]) -> tuple[Needs, Spare | None]:
+    """As `needs_of`, for a handler with one parameter that nothing fills; None when it has no such parameter.
+
+    Raises:
+        InvalidType, InvalidValue: as `needs_of`, and when there are several.
+    """
+    needs, spare = [], None
+    for name, wanted in _parameters(handler):
+        if spare is None and not _finds(wanted, offers):
+            spare = Spare(name, wanted)
+        else:
+            needs.append((name, _offer_for(handler, name, wanted, offers)))
+    return tuple(needs), spare
+
+
+def name_of(handler: object) -> str:
+    """How messages and introspection name a handler: never by its `repr`, which may tell what was bound into it."""
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return getattr(inner, "__qualname__", None) or type(inner).__qualname__
+
+
+def place_of(handler: object) -> str:
+    """The file and the line of a handler and its decorators, such as ``house.py line 12``; empty where there is none."""
+    code = getattr(_function(handler), "__code__", None) if callable(handler) else None
+    return "" if code is None else f"{os.path.basename(code.co_filename)} line {code.co_firstlineno}"
+
+
+@functools.lru_cache(maxsize=128)
+def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
+    """The parameters to fill and their annotations. Cached: one handler may serve a thousand devices."""
+    signature = inspect.signature(handler)
+    if not signature.parameters:
+        return ()
+    try:
+        hints = get_type_hints(_function(handler), include_extras=True)
+    except NameError as error:
+        raise InvalidType(
+            f"an annotation of {name_of(handler)} cannot be read: {error}; import the type it names"
+        ) from error
+    wanted = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidType(f"the handler {name_of(handler)} takes *{name}; name its adapters one by one")
+        if parameter.default is not parameter.empty:
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
+        if name not in hints:
+            raise InvalidType(
+                f"the parameter {name!r} of {name_of(handler)} has no type; write the adapter's, such as {name}: SerialPort"
+            )
+        wanted.append((name, hints[name]))
+    return tuple(wanted)
+
+
+def _function(handler: Any) -> Any:
+    """The function whose annotations are those of the handler."""
+    inner: Any = handler
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
+
+
+def _wish(wanted: Any) -> tuple[Any, str | None]:
+    if get_origin(wanted) is Annotated:
+        wanted, *extras = get_args(wanted)
+        return wanted, next((extra for extra in extras if isinstance(extra, str)), None)
+    return wanted, None
+
+
+def _finds(wanted: Any, offers: Sequence[Offer]) -> bool:
+    kind, _ = _wish(wanted)
+    return isinstance(kind, type) and any(offer.fits(kind) for offer in offers)
+
+
+def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[Offer]) -> Offer:
+    wanted, name = _wish(wanted)
+    where = f"the parameter {parameter!r} of {name_of(handler)}"
+    if not isinstance(wanted, type):
+        raise InvalidType(f"{where} is annotated {wanted!r}, which is no class; write the adapter's class")
+    found = [offer for offer in offers if offer.fits(wanted) and name in (None, offer.name)]
+    if len(found) == 1:
+        return found[0]
+    type_name = wanted.__name__
+    if not found:
+        known = ", ".join(sorted({offer.label for offer in offers})) or "none"
+        wish = f"{type_name} named {name!r}" if name else type_name
+        raise InvalidValue(
+            f"{where} asks for {wish}, and there is: {known}; add an adapter to App(adapters=…), or a class to App(settings=…)"
+        )
+    names = [offer.name for offer in found if offer.name]
+    raise InvalidValue(
+        f"{where} asks for {type_name}, and there are {len(found)}; "
+        + (f"write Annotated[{type_name}, {names[0]!r}]" if names else "name them: App(adapters={'one': …, 'two': …})")
+    )
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def bound(handler: Handler, needs: Needs, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
+    """The handler as a call without arguments. Raises `DeviceUnavailable` when called before its adapter is open."""
+    if not needs and not given:
+        return handler
+    if len(needs) == 1 and not given:
+        ((name, offer),) = needs
+        return lambda: handler(**{name: offer.get()})
+    return lambda: handler(**{name: offer.get() for name, offer in needs}, **given)
+
+
+def closed_coroutine(result: object) -> bool:
+    """Whether a plain handler returned a coroutine by mistake; it is closed, so that nobody warns of it later."""
+    if asyncio.iscoroutine(result):
+        result.close()
+        return True
+    return False

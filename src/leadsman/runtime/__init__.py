@@ -1,0 +1,1 @@
+"""What happens while an app runs."""

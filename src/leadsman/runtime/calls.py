@@ -1,0 +1,86 @@
+"""How a handler is called: on the loop if it is ``async def``, in a thread if it is plain ``def``; and what calls share."""
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from leadsman.adapters.adapter import Slot
+from leadsman.errors import DeviceUnavailable, ResultError
+from leadsman.registration.injection import Handler, Needs, bound, closed_coroutine
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.execution import Turns
+from leadsman.resilience.sharing import NO_TIES, Shared, Ties, Tokens
+from leadsman.threads import Worker
+
+
+class Lanes:
+    """The threads and the buses of one app: whoever names the same adapter or group shares one."""
+
+    def __init__(self) -> None:
+        self._workers: dict[int, Worker] = {}
+        self._turns: dict[str, Turns] = {}
+        self._shared: dict[str, Shared] = {}
+        self._tokens: dict[int, Tokens] = {}
+
+    def worker(self, needs: Needs) -> Worker:
+        """One thread per adapter, and one for the plain handlers without any."""
+        slot = next((offer for _, offer in needs if isinstance(offer, Slot)), None)
+        worker = self._workers.get(id(slot))
+        if worker is None:
+            worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
+        return worker
+
+    def turns(self, group: str | None) -> Turns | None:
+        """The bus of a group; None without one."""
+        if group is None:
+            return None
+        return self._turns.setdefault(group, Turns())
+
+    def ties(self, rule: CircuitBreaker | None, needs: Needs) -> Ties:
+        """What a handler has in common with others: the circuit that its breaker names, the tokens of its adapter."""
+        shared = tokens = None
+        if rule is not None and rule.shared is not None:
+            shared = self._shared.setdefault(rule.shared, Shared(rule))
+        for _, offer in needs:
+            if isinstance(offer, Slot) and (capacity := offer.retry_tokens) is not None:
+                tokens = self._tokens.setdefault(id(offer), Tokens(capacity))
+        return NO_TIES if shared is None and tokens is None else Ties(shared, tokens)
+
+    def stop(self) -> None:
+        """Let the threads end after the calls they have."""
+        for worker in self._workers.values():
+            worker.stop()
+
+
+class PlainCall:
+    """A plain handler as something to await. One call at a time."""
+
+    __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
+
+    def __init__(self, handler: Handler, needs: Needs, lanes: Lanes) -> None:
+        self._handler = handler
+        self._needs = needs
+        self._worker = lanes.worker(needs)
+        self._shares = any(isinstance(offer, Slot) for _, offer in needs)
+        self._loop = asyncio.get_running_loop()
+        self._blocked: Future[Any] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the thread of an earlier call still runs."""
+        return self._blocked is not None and not self._blocked.done()
+
+    async def __call__(self, **given: Any) -> Any:
+        """Have the thread make the call. Raises what it raises, and `DeviceUnavailable` while an earlier one blocks it."""
+        if self.busy:  # a retry, after the thread did not come back in time
+            raise DeviceUnavailable("the thread of an earlier call is still busy")
+        self._blocked = future = self._worker.submit(bound(self._handler, self._needs, given))
+        try:
+            result = await asyncio.wrap_future(future, loop=self._loop)
+        except asyncio.CancelledError:
+            if not self._shares:  # nobody shares a device with it, so another thread may serve the others
+                self._worker.give_up(future)
+            raise
+        if closed_coroutine(result):
+            raise ResultError("the handler returned a coroutine; declare it 'async def', or await inside it")
+        return result

@@ -1,0 +1,327 @@
+"""Commands and polls on demand: what comes in at ``set`` and ``get``, and what goes back.
+
+Commands of one device are made one after another, in the order they came. Each is made once. Its outcome goes to
+``set/result``, and to the response topic of whoever asked for one; what it returns is published as the device's state.
+A retained command is ignored: it would be made again at every reconnect.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError, PollRefused
+from leadsman.events import AppFault, CommandDone, Events
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import STANDARD, Message
+from leadsman.mqtt.topics import encode
+from leadsman.reading import fields_of
+from leadsman.registration.command import Command, decode, validated
+from leadsman.registration.injection import bound
+from leadsman.resilience.environment import Rules
+from leadsman.resilience.execution import Execution
+from leadsman.resilience.failure import Property, RetryRequested, sifted
+from leadsman.runtime.calls import Lanes, PlainCall
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.publisher import Mail, Outlet, outlet_of
+from leadsman.tasks import forget_cancellations
+from leadsman.text import clean, explained, told
+from leadsman.timing.clock import rfc3339
+
+if TYPE_CHECKING:
+    from leadsman.runtime.sources import Feed
+
+MOST_TOLD = 100
+"""Devices whose retained commands are told, each once: they come again at every reconnect."""
+LARGEST_CORRELATION = 1024
+"""Bytes of correlation data that are sent back."""
+
+logger = logging.getLogger("leadsman")
+
+
+def answer_to(received: Received, mail: Mail, status: str, data: Any, error: str | None, transaction: Any) -> Message:
+    """The answer to a request, on the topic that it names.
+
+    Raises:
+        PayloadError: it names a topic that an answer may not go to.
+    """
+    topic = received.response_topic or ""
+    if not mail.topics.may_answer(topic):
+        raise PayloadError(f"the response topic must lie below {mail.topics.prefix}/, and be none of leadsman's own")
+    document: dict[str, Any] = {"status": status, "data": data, "error": error, "at": rfc3339(mail.world.clock.wall())}
+    if transaction is not None:
+        document["transaction"] = transaction
+    correlation = received.correlation
+    if correlation is not None and len(correlation) > LARGEST_CORRELATION:
+        raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
+    return Message(topic, encode(document), correlation=correlation)
+
+
+def answer_anyway(received: Received, mail: Mail, data: Any, error: str | None, transaction: Any) -> Message:
+    """The answer to a request, on the topic that it names. Where it names none, or one that an answer may not go to: at the
+    topic of the request with ``/response`` behind it."""
+    own = received._replace(response_topic=f"{received.topic}/response")
+    status = "ok" if error is None else "error"
+    try:
+        return answer_to(received if received.response_topic else own, mail, status, data, error, transaction)
+    except PayloadError as refused:
+        logger.warning(
+            "A request at %s is answered at %s: %s",
+            clean(received.topic),
+            clean(own.response_topic or ""),
+            told(refused),
+        )
+        return answer_to(own._replace(correlation=None), mail, status, data, error, transaction)
+
+
+class _Waiting(NamedTuple):
+    received: Received
+    arguments: dict[str, Any]
+    transaction: Any
+
+
+class Line:
+    """The commands of one device: one under way, the others waiting."""
+
+    __slots__ = (
+        "_arguments",
+        "_began",
+        "_dispatcher",
+        "_made_for",
+        "_plain",
+        "command",
+        "done",
+        "execution",
+        "failed",
+        "task",
+        "waiting",
+    )
+
+    def __init__(self, command: Command, dispatcher: "Dispatcher", lanes: Lanes) -> None:
+        self.command = command
+        self.waiting: deque[_Waiting] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.done = self.failed = 0
+        """Commands made since the start, and those among them that failed."""
+        self._dispatcher = dispatcher
+        self._arguments: dict[str, Any] = {}
+        self._made_for: _Waiting | None = None
+        self._began = 0.0
+        self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
+        world = dispatcher.mail.world._replace(events=Events())  # what became of it is told by `made`
+        rules = Rules(timeout=command.timeout)
+        self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
+
+    async def _made(self) -> Any:
+        command = self.command
+        try:
+            if self._plain is not None:
+                result = await self._plain(**self._arguments)
+            else:
+                result = await bound(command.handler, command.needs, self._arguments)()
+        except (RetryRequested, ExceptionGroup) as error:
+            asked = sifted(error)
+            if not isinstance(asked, RetryRequested):
+                raise
+            # A command is made once; whoever sent it may send it again.
+            raise DeviceUnavailable(f"the device wants to be asked again: {asked}") from error
+        return None if result is None else fields_of(result)
+
+    def facts(self) -> Mapping[str, Property]:
+        """Commands are made once, so no policy asks."""
+        return {}
+
+    def abandoned(self, error: Abandoned) -> None:
+        """The call under way would not end: answer for it now. The next one begins once it has."""
+        self._settle(None, error)
+
+    def isolated(self) -> None:
+        """Commands have no circuit."""
+
+    def _settle(self, result: Any, error: BaseException | None) -> None:
+        made, self._made_for = self._made_for, None
+        if made is None:
+            return
+        try:
+            self._dispatcher.made(self, made.received, made.transaction, result, error, self._began)
+        except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
+            world = self._dispatcher.mail.world
+            where = f"answering a command of {self.command.name}"
+            world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, fault))
+
+    def end(self) -> None:
+        """The app stopped: say so to whoever waits for an answer."""
+        self._settle(None, DeviceUnavailable("the app stopped before the command had ended"))
+        while self.waiting:
+            self._made_for = self.waiting.popleft()
+            self._settle(None, DeviceUnavailable("the app stopped; the command was not made"))
+
+    def _ends(self, error: BaseException) -> bool:
+        """Whether `error` came because the app ends, and not out of the handler by itself."""
+        if isinstance(error, asyncio.CancelledError):
+            return self._dispatcher.mail.world.stopping.is_set()
+        return isinstance(error, GeneratorExit) and not self._dispatcher.loop.is_running()
+
+    def begin(self, command: _Waiting) -> None:
+        """Make a command, and then what has come to wait behind it."""
+        self.task = asyncio.get_running_loop().create_task(self._run(command))
+
+    async def _run(self, command: _Waiting) -> None:
+        following: _Waiting | None = command
+        try:
+            while following is not None:
+                self._made_for = following
+                self._arguments = following.arguments
+                error: BaseException | None = None
+                result = None
+                self._began = self._dispatcher.mail.world.clock.monotonic()
+                try:
+                    self.execution.admit()
+                    result = await self.execution.run()
+                except BaseException as raised:  # a handler does not end the process
+                    if self._ends(raised):
+                        raise
+                    forget_cancellations()
+                    error = raised
+                self._settle(result, error)
+                following = self.waiting.popleft() if self.waiting else None
+        finally:
+            self.task = None
+
+
+class Dispatcher:
+    """Takes commands and requests for a poll, and answers them."""
+
+    def __init__(
+        self, mail: Mail, poller: Poller, feeds: "Mapping[str, Feed]", lines: dict[str, Line], lanes: Lanes
+    ) -> None:
+        self.mail = mail
+        self.lines = lines
+        self._poller = poller
+        self._feeds = feeds
+        self._lanes = lanes
+        self._outlets: dict[str, Outlet] = {}
+        self._retained: set[str] = set()
+        self.loop = asyncio.get_running_loop()
+
+    def add(self, command: Command) -> Line:
+        """Listen to a command."""
+        device = self._poller.polls.get(command.name) or self._feeds.get(command.name)
+        own = outlet_of(command.name, None, STANDARD, self.mail)
+        self._outlets[command.name] = own if device is None else device.outlet
+        line = self.lines[command.name] = Line(command, self, self._lanes)
+        return line
+
+    async def stop(self, grace: float) -> int:
+        """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
+        busy = [line for line in self.lines.values() if line.task is not None]
+        tasks = [line.task for line in busy if line.task is not None]
+        if not tasks:
+            return 0
+        for task in tasks:
+            task.cancel()
+        _, pending = await asyncio.wait(tasks, timeout=grace)
+        for line in busy:
+            line.end()
+        return len(pending)
+
+    def on_set(self, received: Received) -> None:
+        """A command came."""
+        device = self.mail.topics.device_of(received.topic)
+        if received.retain:
+            return self._ignored(device)
+        line, transaction = self.lines.get(device), None
+        if line is None:
+            return self._refuse(received, device, None, PayloadError(f"there is no command {clean(device)!r} here"))
+        try:
+            value, transaction = decode(received.payload)
+            arguments = validated(line.command, value, received.payload)
+        except PayloadError as error:
+            return self._refuse(received, device, transaction, error)
+        command = _Waiting(received, arguments, transaction)
+        if line.task is None:
+            return line.begin(command)
+        if len(line.waiting) >= line.command.queue:
+            full = PayloadError(f"{line.command.queue} commands are waiting; send it again later")
+            if not line.command.drop_oldest:
+                return self._refuse(received, device, transaction, full)
+            oldest = line.waiting.popleft()
+            self._refuse(oldest.received, device, oldest.transaction, PayloadError("a newer command took its place"))
+        line.waiting.append(command)
+        return None
+
+    def on_get(self, received: Received) -> None:
+        """Somebody asks for a reading."""
+        device, transaction = self.mail.topics.device_of(received.topic), None
+        if received.retain:
+            return self._ignored(device)
+        poll = self._poller.polls.get(device)
+        try:
+            _, transaction = decode(received.payload)
+            if poll is None or poll.telemetry.job:
+                raise PollRefused(f"there is no device {clean(device)!r} here that could be polled")
+            self._poller.ask(device, lambda outcome: self._polled(received, transaction, outcome))
+        except (PayloadError, PollRefused) as error:
+            self._polled(received, transaction, error)
+        return None
+
+    def made(
+        self, line: Line, received: Received, transaction: Any, result: Any, error: BaseException | None, began: float
+    ) -> None:
+        """A command ended: tell its outcome, and publish what it returned."""
+        clock, device = self.mail.world.clock, line.command.name
+        now, wall = clock.monotonic(), clock.wall()
+        line.done += 1
+        line.failed += error is not None
+        fields = None
+        if error is None and result is not None:
+            fields, left_out = result
+            self._outlets[device].tell(fields, left_out, now, wall, always=True)
+        self._tell(received, device, transaction, fields, error, now - began)
+
+    def _refuse(self, received: Received, device: str, transaction: Any, error: PayloadError) -> None:
+        self._tell(received, device, transaction, None, error, 0.0)
+
+    def _tell(
+        self, received: Received, device: str, transaction: Any, fields: Any, error: BaseException | None, took: float
+    ) -> None:
+        clock = self.mail.world.clock
+        now, wall = clock.monotonic(), clock.wall()
+        status, words = ("ok", None) if error is None else ("error", explained(error))
+        self.mail.world.events.emit(CommandDone(device, now, wall, took, error))
+        document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
+        if transaction is not None:
+            document["transaction"] = transaction
+        if device in self.lines:  # nobody can fill the broker with topics by inventing devices
+            self.mail.send(Message(self.mail.topics.set_result(device), encode(document)))
+        self._respond(received, status, fields, words, transaction)
+
+    def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
+        """Answer who asked for a reading. Who named no response topic sees the reading as the state, and is told apart only
+        what went wrong, or that it is this request which was answered."""
+        error = explained(outcome) if isinstance(outcome, BaseException) else None
+        if received.response_topic is None and error is None and transaction is None:
+            return
+        if error is not None:
+            logger.info("%s: %s", clean(received.topic), error)
+        data = None if isinstance(outcome, BaseException) else outcome
+        self.mail.send(answer_anyway(received, self.mail, data, error, transaction))
+
+    def _respond(self, received: Received, status: str, data: Any, error: str | None, transaction: Any) -> None:
+        if received.response_topic is None:
+            return
+        try:
+            self.mail.send(answer_to(received, self.mail, status, data, error, transaction))
+        except PayloadError as refused:
+            logger.warning("A request at %s gets no answer: %s", clean(received.topic), told(refused))
+
+    def _ignored(self, device: str) -> None:
+        if device in self._retained or len(self._retained) >= MOST_TOLD:
+            return
+        self._retained.add(device)
+        logger.warning(
+            "%s: a retained message at 'set' or 'get' is ignored, it would come again at every reconnect; "
+            "clear it, and send without retain",
+            clean(device),
+        )

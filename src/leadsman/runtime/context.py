@@ -1,0 +1,159 @@
+"""What a handler is given when it asks for `Context`: its device's name, log, store, and time that ends with the app."""
+
+import asyncio
+import logging
+from collections.abc import Callable, MutableMapping
+from datetime import datetime, time, timedelta, tzinfo
+from typing import Any
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import RESERVED, check_prefix, encode
+from leadsman.reading import plain
+from leadsman.registration.injection import ContextOffer, Needs
+from leadsman.runtime.directory import StateDirectory
+from leadsman.runtime.publisher import Mail
+from leadsman.runtime.store import Store, Stores, Writer
+from leadsman.timing.durations import Duration, seconds
+from leadsman.timing.schedule import zone_of
+
+CLOCK_CHECK = 30.0
+"""Seconds between two looks at the wall clock while somebody sleeps until a time of day: clocks are set."""
+
+
+class Context:
+    """What belongs to one device while the app runs. Ask for it: ``async def read(context: Context)``."""
+
+    __slots__ = ("_attempts", "_loop", "_mail", "_stores", "logger", "name")
+
+    def __init__(self, name: str, attempts: Callable[[], int], mail: Mail, stores: Stores) -> None:
+        self.name = name
+        """Of the device."""
+        self.logger: logging.LoggerAdapter[logging.Logger] = _Named(logging.getLogger("leadsman.app"), {"device": name})
+        """Its lines begin with the device's name."""
+        self._attempts = attempts
+        self._mail = mail
+        self._stores = stores
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def attempts(self) -> int:
+        """Retries since the last success: 0 in the first call, 1 in the first retry."""
+        return self._attempts()
+
+    @property
+    def store(self) -> Store:
+        """A dict that survives a restart; see `leadsman.runtime.store`."""
+        return self._stores.of(self.name)
+
+    def now(self, zone: str | tzinfo | None = None) -> datetime:
+        """The time that it is, aware, by the app's clock: in tests the virtual one.
+
+        Args:
+            zone: such as ``"Europe/Berlin"``; None for the host's.
+
+        Raises:
+            InvalidValue, InvalidType: there is no such zone.
+        """
+        return datetime.fromtimestamp(
+            self._mail.world.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
+        )
+
+    async def sleep(self, duration: Duration) -> None:
+        """Sleep. The end of the app, and the handler's timeout, cut it short with `CancelledError`: let it pass."""
+        await self._mail.world.timers.sleep(seconds(duration))
+
+    async def sleep_until(self, when: datetime | time | str, zone: str | tzinfo | None = None) -> None:
+        """Sleep until the wall clock says `when`, also when it is set meanwhile.
+
+        Args:
+            when: an aware datetime, or a time of day such as ``"06:30"``, today or tomorrow. A time of day that the
+                clock leaps over is met as much later as it leaps; one that comes twice is met the first time.
+            zone: of a time of day, such as ``"Europe/Berlin"``; None for the host's.
+
+        Raises:
+            InvalidValue, InvalidType: it makes no sense.
+        """
+        clock = self._mail.world.clock
+        target = _target(when, zone, clock.wall())
+        while (rest := target - clock.wall()) > 0:
+            await self._mail.world.timers.sleep(min(rest, CLOCK_CHECK))
+
+    def publish(self, topic: str, payload: Any, *, qos: int = 1, retain: bool = False) -> None:
+        """Publish to ``{prefix}/{device}/{topic}``. From any thread.
+
+        Args:
+            topic: one or more levels, the first of them none of leadsman's own.
+            payload: bytes or text as they are; anything else as JSON.
+
+        Raises:
+            InvalidValue, InvalidType: of the topic.
+            ResultError: JSON cannot carry the payload.
+        """
+        check_prefix(topic)
+        if topic.split("/")[0] in RESERVED:
+            raise InvalidValue(f"the topic {topic!r} begins with a level of leadsman's own; write another word")
+        if qos not in (0, 1):
+            raise InvalidValue(f"qos is {qos!r}; it is 0 or 1")
+        data = payload if isinstance(payload, bytes) else payload.encode() if isinstance(payload, str) else None
+        if data is None:
+            data = encode(plain(payload, topic))
+        message = Message(self._mail.topics.of(self.name, topic), data, qos, retain)
+        if _on(self._loop):
+            self._mail.send(message)
+        else:
+            self._loop.call_soon_threadsafe(self._mail.send, message)
+
+
+class _Named(logging.LoggerAdapter[logging.Logger]):
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        return f"{(self.extra or {})['device']}: {msg}", kwargs
+
+
+class Contexts:
+    """The contexts of one app, with the stores behind them."""
+
+    def __init__(self, directory: StateDirectory, mail: Mail) -> None:
+        self._mail = mail
+        self._stores = Stores(directory.path, directory)
+        self._writer = Writer(self._stores, mail.world.timers)
+
+    def give(self, needs: Needs, name: str, attempts: Callable[[], int]) -> None:
+        """Make the context of a handler that asks for one."""
+        for _, offer in needs:
+            if isinstance(offer, ContextOffer):
+                offer.value = Context(name, attempts, self._mail, self._stores)
+
+    async def finish(self) -> None:
+        """Write what is left."""
+        await self._writer.finish()
+
+
+def _on(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _target(when: object, zone: str | tzinfo | None, now: float) -> float:
+    """Epoch seconds of the next `when` after `now`."""
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidValue(f"sleep_until got {when!r} without a time zone; use datetime.now(UTC) or a time of day")
+        return when.timestamp()
+    if isinstance(when, str):
+        try:
+            when = time.fromisoformat(when)
+        except ValueError:
+            raise InvalidValue(f"sleep_until got {when!r}; write a time of day such as '06:30'") from None
+    if not isinstance(when, time):
+        raise InvalidType(f"sleep_until got {when!r}; write a time of day such as '06:30', or an aware datetime")
+    place = when.tzinfo or (zone if isinstance(zone, tzinfo) else zone_of(zone))
+    today = datetime.fromtimestamp(now, place)
+    for days in range(3):  # today, tomorrow; a zone may leap over a whole day
+        date = (today + timedelta(days=days)).date()
+        target = datetime.combine(date, when.replace(tzinfo=place)).timestamp()
+        if target > now:
+            return target
+    raise InvalidValue(f"the clock of {place} never says {when}")

@@ -1,0 +1,90 @@
+"""What a person does to a device that fails: release it when it is held, isolate, close or disable its circuit.
+
+Asked for at ``{prefix}/{device}/release/set`` and ``{prefix}/{device}/circuit/set``, and answered at the response topic, or
+at the topic itself with ``/response`` behind it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from leadsman.errors import PayloadError
+from leadsman.events import CircuitRequested
+from leadsman.mqtt.connection import Received
+from leadsman.registration.command import decode
+from leadsman.resilience.execution import Execution
+from leadsman.runtime.commands import answer_anyway
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.publisher import Mail
+from leadsman.text import clean, explained, suggestion
+
+if TYPE_CHECKING:
+    from leadsman.runtime.sources import Feed
+
+_LONGEST_NAME = 100
+"""Characters of who asks that are kept."""
+ACTIONS = ("isolate", "close", "disable")
+
+
+class Control:
+    """Takes these requests for one running app."""
+
+    def __init__(self, mail: Mail, poller: Poller, feeds: "Mapping[str, Feed]") -> None:
+        self._mail = mail
+        self._poller = poller
+        self._feeds = feeds
+
+    def on_set(self, received: Received) -> None:
+        """Somebody asks for something. A retained message is nobody who asks."""
+        device = self._mail.topics.device_of(received.topic)
+        word = received.topic.split("/")[-2]
+        if received.retain or word not in ("release", "circuit"):
+            return
+        transaction, data, error = None, None, None
+        try:
+            request, transaction = decode(received.payload)
+            by = _who(received, request)
+            data = self._release(device, by) if word == "release" else self._circuit(device, request, by)
+        except PayloadError as refused:
+            error = explained(refused)
+        self._mail.send(answer_anyway(received, self._mail, data, error, transaction))
+
+    def _release(self, device: str, by: str) -> dict[str, Any]:
+        if device not in self._poller.polls:
+            meant = suggestion(device, self._poller.polls)
+            raise PayloadError(f"there is no device {clean(device)!r} that is polled; {meant}")
+        if not self._poller.release(device, by):
+            raise PayloadError(f"{device} is not held")
+        return {"device": device, "held": False}
+
+    def _circuit(self, device: str, request: Any, by: str) -> dict[str, Any]:
+        execution = self._execution(device)
+        action = request.get("action") if isinstance(request, dict) else request
+        if isinstance(action, str) and action in ACTIONS:
+            clock = self._mail.world.clock
+            self._mail.world.events.emit(CircuitRequested(device, clock.monotonic(), clock.wall(), action, by))
+        match action:
+            case "isolate":
+                execution.isolate()
+            case "close":
+                execution.close()
+            case "disable":
+                execution.disable()
+            case _:
+                raise PayloadError(f"{action!r} is unknown; {suggestion(str(action), ACTIONS)}")
+        return {"device": device, "circuit": execution.snapshot().circuit}
+
+    def _execution(self, device: str) -> Execution:
+        if device in self._poller.polls:
+            return self._poller.polls[device].execution
+        if device in self._feeds:
+            return self._feeds[device].execution
+        meant = suggestion(device, (*self._poller.polls, *self._feeds))
+        raise PayloadError(f"there is no device {clean(device)!r} with a circuit; {meant}")
+
+
+def _who(received: Received, request: Any) -> str:
+    """Who asked, as far as MQTT tells: what the request says of itself, else where it wants its answer, else its topic."""
+    named = request.get("by") if isinstance(request, dict) else None
+    if isinstance(named, str) and named:
+        return clean(named[:_LONGEST_NAME])
+    return clean(f"somebody at {received.response_topic or received.topic}")

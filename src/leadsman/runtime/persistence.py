@@ -1,0 +1,343 @@
+"""What resilience remembers over a restart: streaks, budgets, circuits, deferrals, holds, and the trace, in one SQLite file.
+
+So a crash loop does not ask a dead device at full rate again with every life, and an outage is told once, not once per life.
+
+**Writes are bounded.** A first change is written within a quarter of a second. Further ones wait: a minute, then two, four,
+up to 15 minutes, for as long as something changes; a hold, a release, and a circuit that a person moved wait a minute at
+the most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for what was measured.
+
+A file that is broken is kept aside; one that cannot be written is told once, and tried again. Polling goes on in any case.
+"""
+
+import asyncio
+import json
+import logging
+import math
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from leadsman.events import (
+    AttemptFailed,
+    CircuitMoved,
+    Event,
+    Held,
+    PollDeferred,
+    PollFailed,
+    ReadingTaken,
+    Released,
+)
+from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.outage import Outage
+from leadsman.monitoring.reports import Outages
+from leadsman.monitoring.trace import Row, Trace
+from leadsman.resilience.environment import World
+from leadsman.resilience.execution import Execution
+from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.statefile import Saved, StateFile, is_locked
+from leadsman.text import told
+from leadsman.threads import Worker
+
+FILE = "resilience.db"
+SOON = 0.25
+"""Seconds to the first write after a time without any."""
+FLOOR = 60.0
+"""Seconds between two writes, at the least."""
+CEILING = 900.0
+"""Seconds between two writes at the most, while something changes."""
+SUCCESSES = 900.0
+"""Seconds between two writes of nothing but successes."""
+LEAST, LARGEST = -1e10, 1e11
+"""Numbers that make sense in the file: as epoch seconds, the years 1653 to 5138."""
+_CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, Held, Released)
+
+logger = logging.getLogger("leadsman")
+
+
+class Pace:
+    """When to write. Pure: it is handed `now`, monotonic seconds.
+
+    While something changes, the wait between two writes doubles from `FLOOR` to `CEILING`; a time without changes that is
+    longer than that begins it again.
+    """
+
+    def __init__(self) -> None:
+        self._at = -math.inf
+        self._wait = FLOOR
+
+    def due(self, now: float, *, urgent: bool) -> float:
+        """When a change at `now` is to be written, monotonic seconds."""
+        return max(now + SOON, self._at + (FLOOR if urgent else self._wait))
+
+    def wrote(self, now: float) -> None:
+        """It was written."""
+        quiet = now - self._at >= CEILING + FLOOR
+        self._wait = FLOOR if quiet else min(2 * self._wait, CEILING)
+        self._at = now
+
+
+class Memory:
+    """Keeps the file of one running app. An alarm in the heap.
+
+    Args:
+        directory: where.
+        poller: whose polls are remembered.
+        feeds: executions of sources, by name.
+        world: timers, clock and events.
+        traces: the trace, once there is something in it.
+    """
+
+    def __init__(
+        self,
+        directory: StateDirectory,
+        poller: Poller,
+        feeds: Mapping[str, Execution],
+        world: World,
+        traces: Sequence[Trace],
+    ) -> None:
+        self._directory = directory
+        self._file = StateFile(directory.path / FILE)
+        self._poller = poller
+        self._executions = {name: poll.execution for name, poll in poller.polls.items()} | dict(feeds)
+        self._world = world
+        self._loop = asyncio.get_running_loop()
+        self._traces = traces
+        self._worker = Worker("state")
+        self._changed: set[str] = set()
+        self._failing: set[str] = set()
+        self._successes: dict[str, float] = {}
+        self._health: dict[str, dict[str, Any]] = {}
+        self._pace = Pace()
+        self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
+        self._first: dict[str, tuple[float, float]] = {}
+        """The first call since the last success that gave no reading: epoch and monotonic seconds."""
+        self._successes_at = world.clock.monotonic()
+        self._traced = 0
+        self._failed = False
+        self.outages: dict[str, float] = {}
+        """Handlers that were failing when the app ended, and since when, epoch seconds."""
+
+    async def restore(self, ledger: Ledger, outages: Outages, stopping: asyncio.Event) -> dict[str, float]:
+        """Remember what the file holds. Never raises; takes `PATIENCE` at the most, or until `stopping`.
+
+        Returns:
+            For handlers whose next attempt was waited for: seconds until it.
+        """
+        pending: dict[str, float] = {}
+        wall, now = self._world.clock.wall(), self._world.clock.monotonic()
+        for name, saved in (await self._found(stopping)).items():
+            if name not in self._executions:
+                continue
+            try:
+                known = _known(saved)
+                away = max(0.0, wall - known.wall)  # a clock that was set back: the app was not away
+                pending[name] = self._restore(name, known, away, ledger, outages, now)
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+                logger.warning(
+                    "%s: what %s holds of it makes no sense (%s); it begins without", name, self._file.path, told(error)
+                )
+                self._change(name)  # what makes sense takes its place
+        return pending
+
+    async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
+        """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its thread."""
+        deadline = self._world.clock.monotonic() + PATIENCE
+        stop = asyncio.ensure_future(stopping.wait())
+        try:
+            while True:
+                wait = deadline - self._world.clock.monotonic()
+                reading = asyncio.wrap_future(self._worker.submit(self._read))
+                await asyncio.wait({stop, reading}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                found: dict[str, Saved] | Exception = (
+                    reading.result() if reading.done() else TimeoutError("the disk does not answer")
+                )
+                if not isinstance(found, Exception):
+                    return found
+                if stop.done():
+                    return {}
+                if self._world.clock.monotonic() + LOOK_AGAIN >= deadline or not is_locked(found):
+                    self._settled(found)
+                    return {}
+                await asyncio.wait({stop}, timeout=LOOK_AGAIN)
+        finally:
+            stop.cancel()
+
+    def _restore(self, name: str, known: "_Known", away: float, ledger: Ledger, outages: Outages, now: float) -> float:
+        pending = self._executions[name].thaw(known.execution, away)
+        ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
+        if known.streak_wall is not None:
+            self.outages[name] = known.streak_wall
+        if known.success is not None:
+            self._successes[name] = known.success
+            ledger.restore(name, success_wall=known.success)
+        if known.held and name in self._poller.polls:
+            self._poller.polls[name].held = True
+            ledger.restore(name, held=True)
+        if known.health is not None:
+            since, failures, kind, message, lasted = known.health
+            ledger.restore(name, failures=failures, failing_wall=since, error_type=kind, error_message=message)
+            began = now - lasted - away
+            outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
+            self._health[name] = {
+                "since": since,
+                "failures": failures,
+                "type": kind,
+                "message": message,
+                "began": began,
+            }
+            self._failing.add(name)
+        return pending
+
+    def observe(self, event: Event) -> None:
+        """Notice what changes. Comes after the trace."""
+        if type(event) is ReadingTaken:
+            self._successes[event.entity] = event.wall
+            if event.entity in self._failing:
+                self._failing.discard(event.entity)
+                self._health.pop(event.entity, None)
+                self._first.pop(event.entity, None)
+                self._change(event.entity)
+            elif event.at - self._successes_at >= SUCCESSES:
+                self._write(event.at)
+        elif isinstance(event, _CHANGES) and event.entity in self._executions:
+            self._failing.add(event.entity)
+            if isinstance(event, AttemptFailed):
+                self._first.setdefault(event.entity, (event.outage, event.since))
+            if isinstance(event, PollFailed):
+                since, began = self._first.get(event.entity, (event.wall, event.at))
+                before = self._health.get(event.entity, {"since": since, "failures": 0, "began": began})
+                failures = before["failures"] + 1
+                kind = {"type": type(event.error).__name__, "message": told(event.error)}
+                self._health[event.entity] = before | kind | {"failures": failures}
+            self._change(event.entity, urgent=_by_a_person(event))
+
+    def ring(self, now: float) -> None:
+        """Write what has changed."""
+        self._alarm = None
+        self._pace.wrote(now)
+        self._write(now)
+
+    async def finish(self) -> None:
+        """Write what is left, and when each device was well last."""
+        self._changed |= set(self._successes)
+        job = self._job(self._world.clock.monotonic())
+        self._settled(await asyncio.wrap_future(self._worker.submit(job)))
+        await asyncio.wrap_future(self._worker.submit(self._file.close))
+        self._worker.stop()
+
+    def _change(self, name: str, *, urgent: bool = False) -> None:
+        self._changed.add(name)
+        self._arm(self._pace.due(self._world.clock.monotonic(), urgent=urgent))
+
+    def _arm(self, due: float) -> None:
+        """Ring at `due`, or earlier if that is arranged already."""
+        if self._alarm is not None:
+            slot, when = self._alarm
+            if when <= due:
+                return
+            self._world.timers.remove(slot, self)
+        self._alarm = self._world.timers.add(due, self), due
+
+    def _write(self, now: float) -> None:
+        written = self._worker.submit(self._job(now))
+        written.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._settled, done.result()))
+
+    def _job(self, now: float) -> Callable[[], Exception | None]:
+        """What to write, gathered now, to be written in a thread."""
+        if now - self._successes_at >= SUCCESSES:
+            self._changed |= set(self._successes)
+            self._successes_at = now
+        documents = {name: json.dumps(self._document(name, now)) for name in sorted(self._changed)}
+        self._changed.clear()
+        rows = [row for trace in self._traces for row in trace.rows(after=self._traced)]
+        self._traced = rows[-1].number if rows else self._traced
+        wall = self._world.clock.wall()
+        return lambda: self._written(documents, rows, wall)
+
+    def _document(self, name: str, now: float) -> dict[str, Any]:
+        health = self._health.get(name)
+        poll = self._poller.polls.get(name)
+        return {
+            "execution": self._executions[name].frozen(),
+            "success": self._successes.get(name),
+            "held": poll is not None and poll.held,
+            "health": None if health is None else health | {"lasted": now - health["began"]},
+        }
+
+    def _read(self) -> dict[str, Saved] | Exception:
+        """In the thread."""
+        try:
+            return self._file.read(keep_aside=not self._directory.foreign)
+        except (sqlite3.Error, OSError) as error:
+            return error
+
+    def _written(self, documents: Mapping[str, str], rows: Sequence[Row], wall: float) -> Exception | None:
+        """In the thread."""
+        try:
+            if self._directory.may_write():
+                self._file.write(documents, rows, wall)
+        except (sqlite3.Error, OSError) as error:
+            return error
+        return None
+
+    def _settled(self, error: Exception | None) -> None:
+        """The file was written, or could not be: then it is tried again, also when nothing else changes."""
+        failed, self._failed = self._failed, error is not None
+        if self._failed:
+            self._arm(self._world.clock.monotonic() + FLOOR)
+        if self._failed != failed:
+            self._directory.report(self._file.path, error)
+
+
+class _Known(NamedTuple):
+    """A row that makes sense. Times are epoch seconds, `lasted` is seconds."""
+
+    wall: float
+    execution: Mapping[str, Any]
+    streak_wall: float | None
+    success: float | None
+    held: bool
+    health: tuple[float, int, str, str, float] | None
+    """Since when, failed polls, type and message of the error, and how long it had lasted."""
+
+
+def _known(saved: Saved) -> _Known:
+    """Read a row. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` for what makes no sense."""
+    document = json.loads(saved.document)
+    execution, success, health = document["execution"], document.get("success"), document.get("health")
+    streak = execution.get("streak")
+    _check({key: value for key, value in document.items() if key != "execution"})
+    _check({key: value for key, value in execution.items() if key != "circuit"})
+    circuit = list(execution.get("circuit", ()))
+    _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
+    _check(saved.wall)
+    return _Known(
+        float(saved.wall),
+        execution,
+        None if streak is None else float(streak["wall"]),
+        None if success is None else float(success),
+        document.get("held") is True,
+        (
+            (float(health["since"]), int(health["failures"]), str(health["type"]), str(health["message"]), float(health["lasted"]))
+            if health
+            else None
+        ),
+    )  # fmt: skip
+
+
+def _check(value: Any) -> None:
+    """See that all numbers make sense. JSON of Python reads NaN and Infinity, and 1e308 is no time."""
+    if isinstance(value, float | int):
+        if not LEAST <= value <= LARGEST:
+            raise ValueError(f"it holds the number {value:.6g}")
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _check(each)
+
+
+def _by_a_person(event: Event) -> bool:
+    """Whether it stays until a person does something about it: then it must not wait for long."""
+    return isinstance(event, Held | Released) or (
+        isinstance(event, CircuitMoved) and event.state in ("isolated", "disabled")
+    )

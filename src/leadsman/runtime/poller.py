@@ -1,0 +1,396 @@
+"""The poll loop: wait till due, call, tell.
+
+One heap holds what is due; a poll is a task only while it runs. A handler is never polled twice at a time: a point of
+the schedule that comes while it runs, or that the process slept through, is a missed poll, counted and not replayed.
+The loop hands its messages to the outbox and never waits for the broker.
+
+This is the one place that catches what handlers raise. Nothing a handler does ends another one, the loop or the process.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from leadsman.adapters.adapter import names_of
+from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
+from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken, Released
+from leadsman.reading import fields_of
+from leadsman.registration.injection import bound
+from leadsman.registration.telemetry import Fallback, Telemetry
+from leadsman.resilience import scope
+from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.execution import Execution
+from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.runtime.calls import Lanes, PlainCall
+from leadsman.runtime.publisher import Mail, Outlet, outlet_of
+from leadsman.tasks import forget_cancellations
+from leadsman.timing.durations import human
+from leadsman.timing.schedule import Wait, look, next_after, next_on_grid
+
+CLOCK_CHECK = 30.0
+"""Seconds between two looks at the wall clock while a cron handler waits: a step of the clock is noticed within them."""
+
+FALLBACK_TIMEOUT = 60.0
+"""Seconds for a fallback after a failed poll."""
+
+MOST_ASKING = 16
+"""Who may wait for one poll at a time: a handler that hangs must not gather them without end."""
+
+Answer = Callable[[dict[str, Any] | BaseException | None], None]
+"""Takes what came of a poll that somebody asked for: the fields, None for nothing to tell, or the error."""
+
+
+class Poll:
+    """One handler at run time. An alarm in the heap: it rings when the handler is due."""
+
+    __slots__ = (
+        "_call",
+        "_plain",
+        "_poller",
+        "asked_at",
+        "due",
+        "execution",
+        "outlet",
+        "task",
+        "telemetry",
+        "wait",
+    )
+
+    def __init__(self, telemetry: Telemetry, poller: "Poller", outlet: Outlet) -> None:
+        self.telemetry = telemetry
+        self.outlet = outlet
+        self.due = math.inf
+        """When the next poll is due: monotonic seconds, or epoch seconds for cron."""
+        self.wait: Wait | None = None
+        """What a cron handler waits for."""
+        self.asked_at = -math.inf
+        """When somebody last asked for a poll, monotonic seconds."""
+        self.task: asyncio.Task[None] | None = None
+        self._poller = poller
+        self._plain: PlainCall | None = None
+        if telemetry.plain:
+            self._plain = PlainCall(telemetry.handler, telemetry.needs, poller.lanes)
+            self._call: Callable[[], Any] = self._plain
+        else:
+            self._call = bound(telemetry.handler, telemetry.needs)
+        self.execution = Execution(
+            telemetry.name,
+            self._fields,
+            telemetry.rules,
+            poller.mail.world,
+            turns=poller.lanes.turns(telemetry.group),
+            owner=self,
+            ties=poller.lanes.ties(telemetry.rules.breaker, telemetry.needs),
+        )
+
+    @property
+    def held(self) -> bool:
+        """Whether it keeps still until it is released."""
+        return self.execution.held
+
+    @held.setter
+    def held(self, held: bool) -> None:
+        self.execution.held = held
+
+    @property
+    def busy(self) -> bool:
+        """Whether an earlier poll still runs, or its thread does."""
+        return self.task is not None or (self._plain is not None and self._plain.busy)
+
+    def ring(self, now: float) -> None:
+        """The handler is due."""
+        self._poller.on_due(self, now)
+
+    async def _fields(self) -> Any:
+        result = await self._call()
+        return None if result is None else fields_of(result)
+
+    async def cycle(self, horizon: float) -> None:
+        """One poll, from its first call to its end. Raises nothing but a cancellation from outside."""
+        world = self._poller.mail.world
+        started = world.clock.monotonic()
+        try:
+            result = await self.execution.run(horizon)
+            if result is not None and self.telemetry.job:
+                raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
+            now, wall = world.clock.monotonic(), world.clock.wall()
+            self._poller.succeeded(self, ReadingTaken(self.telemetry.name, now, wall, now - started), result)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: a handler does not end the process
+            if self._poller.ends(error):
+                raise
+            forget_cancellations()
+            await self._failed(error)
+            error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
+        finally:
+            self.task = None
+
+    async def _failed(self, error: BaseException) -> None:
+        if isinstance(error, Abandoned):
+            return  # told when it was abandoned
+        if self.execution.isolated:
+            self._poller.ended(self, DeviceUnavailable("somebody isolated the circuit; close it to go on"))
+        elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
+            self._poller.deferred(self, error)
+        else:
+            self._poller.failed(self, error)
+            if not isinstance(self.telemetry.on_failure, str):
+                await self._fall_back(self.telemetry.on_failure, error)
+
+    async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
+        clock, name = self._poller.mail.world.clock, self.telemetry.name
+        try:
+            async with asyncio.timeout(FALLBACK_TIMEOUT):
+                result = await fallback(error)
+            if result is not None and not self.telemetry.job:
+                self.outlet.tell(*fields_of(result), clock.monotonic(), clock.wall())
+        except BaseException as fault:  # as the handler itself, it does not end the process
+            if self._poller.ends(fault):
+                raise
+            where = f"on_failure of {name}"
+            self._poller.mail.world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
+
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask about the handler."""
+        telemetry = self.telemetry
+        facts: dict[str, Property] = {
+            "handler": telemetry.name,
+            "adapter": names_of(telemetry.needs),
+            "verb": "poll",
+        }
+        return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
+
+    def abandoned(self, error: Abandoned) -> None:
+        """Tell a call that would not end."""
+        self._poller.failed(self, error)
+
+    def isolated(self) -> None:
+        """Between two polls nothing goes on, and retries look for themselves."""
+
+
+class Poller:
+    """Polls all handlers of an app.
+
+    Args:
+        mail: the world, the topics, and how to send.
+        lanes: threads and buses, shared with whatever else calls handlers.
+        give_up: ends the app, because a device that must work does not.
+    """
+
+    def __init__(self, mail: Mail, lanes: Lanes, give_up: Callable[[str, BaseException], None]) -> None:
+        self._give_up = give_up
+        self.mail = mail
+        self.lanes = lanes
+        self.world = mail.world
+        self.polls: dict[str, Poll] = {}
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[str, list[Answer]] = {}
+        self._taken: list[tuple[Poll, ReadingTaken, Any]] = []
+
+    def ends(self, error: BaseException) -> bool:
+        """Whether `error` came because the app ends, and not out of a handler by itself."""
+        if isinstance(error, asyncio.CancelledError):
+            return self.world.stopping.is_set()
+        return isinstance(error, GeneratorExit) and not self._loop.is_running()
+
+    def add(self, telemetry: Telemetry) -> Poll:
+        """Make a handler ready to be polled."""
+        outlet = outlet_of(telemetry.name, telemetry.publish, telemetry.delivery, self.mail)
+        poll = self.polls[telemetry.name] = Poll(telemetry, self, outlet)
+        return poll
+
+    def start(self, pending: Mapping[str, float]) -> None:
+        """Poll every handler for the first time now, or within its `spread`, or at its cron schedule; or in `pending` seconds,
+        where an attempt was waited for when the app ended."""
+        for poll in self.polls.values():
+            telemetry = poll.telemetry
+            if telemetry.cron is not None:
+                self._start_cron(poll, telemetry.cron.at_start)
+            else:
+                wait = min(pending.get(telemetry.name, 0.0), telemetry.interval or 0.0)
+                poll.due = self.world.timers.first_slot(max(telemetry.offset, wait))
+                self.world.timers.add(poll.due, poll)
+
+    def ask(self, name: str, answer: Answer) -> None:
+        """Poll a device now, or wait for the poll under way. The schedule stays as it is.
+
+        Raises:
+            PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs, or
+                `MOST_ASKING` others wait already.
+        """
+        poll, now = self.polls[name], self.world.clock.monotonic()
+        if poll.task is None:
+            if (rest := poll.asked_at + poll.telemetry.throttle - now) > 0:
+                raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
+            if poll.busy:
+                raise PollRefused("the thread of an earlier poll is still busy")
+            if poll.held:
+                raise PollRefused("it is held since its last failure; release it first")
+            if (until := poll.execution.deferred_until) > now:
+                raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
+            if poll.execution.snapshot().circuit not in ("closed", "disabled") or not poll.execution.admit():
+                raise PollRefused(
+                    "the circuit is open: the device failed poll after poll, and is probed on schedule only"
+                )
+            poll.asked_at = now
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
+        asking = self._asked.setdefault(name, [])
+        if len(asking) >= MOST_ASKING:
+            raise PollRefused(f"{MOST_ASKING} others wait for the poll under way")
+        asking.append(answer)
+
+    def look(self, name: str) -> tuple[Snapshot, float | None]:
+        """What a device's execution remembers, and when it will be asked next: epoch seconds, or None for never.
+
+        The poll that an open circuit will skip is passed over: the device is not asked then.
+        """
+        poll = self.polls[name]
+        snapshot, cron = poll.execution.snapshot(), poll.telemetry.cron
+        if snapshot.circuit == "isolated" or poll.held:
+            return snapshot, None
+        ahead = self.world.clock.wall() - self.world.clock.monotonic()
+        rest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
+        if cron is not None:
+            due = next_after(cron, 0.0, poll.due, rest + ahead, snapshot.refusals)
+        else:
+            due = next_after(None, poll.telemetry.interval or 0.0, poll.due, rest, snapshot.refusals) + ahead
+        return snapshot, due if math.isfinite(due) else None
+
+    async def stop(self, grace: float) -> int:
+        """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
+        tasks = [poll.task for poll in self.polls.values() if poll.task is not None]
+        for task in tasks:
+            task.cancel()
+        pending: set[asyncio.Task[None]] = set()
+        if tasks:
+            _, pending = await asyncio.wait(tasks, timeout=grace)
+        for name in list(self._asked):
+            for answer in self._asked.pop(name):
+                answer(DeviceUnavailable("the app stopped before the poll had ended"))
+        return len(pending)
+
+    def on_due(self, poll: Poll, now: float) -> None:
+        """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
+        if not self._advance(poll, now) or poll.execution.held:
+            return
+        if poll.busy:
+            self._missed(poll, now, 1)
+            poll.execution.horizon = self._horizon(poll, now)  # retries of the poll under way go on in its place
+        elif not poll.execution.admit():
+            if now >= poll.execution.deferred_until:
+                self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))
+        else:
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
+
+    def succeeded(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+        """Tell that a poll succeeded. Its reading is published once all handlers of this tick were called, so that
+        publishing makes nobody late."""
+        self.world.events.emit(event)
+        if self._asked and poll.telemetry.name in self._asked:
+            self._answer(poll, event, result)
+        elif result is not None:
+            self._taken.append((poll, event, result))
+            if len(self._taken) == 1:
+                self._loop.call_soon(self._publish_taken)
+
+    def _publish_taken(self) -> None:
+        taken, self._taken = self._taken, []
+        for poll, event, (fields, left_out) in taken:
+            try:
+                poll.outlet.tell(fields, left_out, event.at, event.wall)
+            except Exception as error:  # a fault of ours: this reading is lost, and the others are not
+                self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
+
+    def _answer(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+        """Publish what was asked for, whatever the publish rule says, and tell whoever asked."""
+        fields = None
+        if result is not None:
+            fields, left_out = result
+            poll.outlet.tell(fields, left_out, event.at, event.wall, always=True)
+        for answer in self._asked.pop(event.entity):
+            answer(fields)
+
+    def ended(self, poll: Poll, error: BaseException) -> None:
+        """Answer whoever asked for a poll that gave no reading."""
+        for answer in self._asked.pop(poll.telemetry.name, ()):
+            answer(error)
+
+    def deferred(self, poll: Poll, request: RetryRequested) -> None:
+        """Tell a poll that ended with the wish to be asked later. It is no failure."""
+        self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
+        clock = self.world.clock
+        rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
+        event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
+        self.world.events.emit(event)
+
+    def failed(self, poll: Poll, error: BaseException) -> None:
+        """Tell a poll that failed for good."""
+        self.ended(poll, error)
+        clock = self.world.clock
+        attempts = poll.execution.attempts
+        name, now, wall = poll.telemetry.name, clock.monotonic(), clock.wall()
+        self.world.events.emit(PollFailed(name, now, wall, error, attempts))
+        if poll.telemetry.on_failure == "hold":
+            poll.held = True
+            self.world.events.emit(Held(name, now, wall))
+        elif poll.telemetry.on_failure == "stop":
+            self._give_up(name, error)
+
+    def release(self, name: str, by: str = "") -> bool:
+        """Poll a held device again, from now on, as if nothing had failed. Whether it was held; `by` says who asked."""
+        poll, clock = self.polls[name], self.world.clock
+        if not poll.held:
+            return False
+        poll.held = False
+        poll.execution.close()
+        now = clock.monotonic()
+        self.world.events.emit(Released(name, now, clock.wall(), by))
+        if not poll.busy and poll.execution.admit():
+            poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
+        return True
+
+    def _advance(self, poll: Poll, now: float) -> bool:
+        """Put the next poll into the heap. Whether this one is really due: cron looks at the wall clock first."""
+        timers, interval = self.world.timers, poll.telemetry.interval
+        if interval is None:
+            return self._advance_cron(poll, now)
+        due, missed = next_on_grid(poll.due, interval, now)
+        if missed:
+            self._missed(poll, now, missed)
+        poll.due = due
+        timers.add(due, poll)
+        return True
+
+    def _start_cron(self, poll: Poll, at_start: bool) -> None:
+        cron, now, wall = poll.telemetry.cron, self.world.timers.origin, self.world.clock.wall()
+        assert cron is not None  # asked by `start`
+        poll.wait = Wait(wall if at_start else cron.after(wall), wall, self.world.clock.monotonic())
+        poll.due = poll.wait.slot
+        self.world.timers.add(now if at_start else self._next_look(poll, now, wall), poll)
+
+    def _advance_cron(self, poll: Poll, now: float) -> bool:
+        cron, wait, wall = poll.telemetry.cron, poll.wait, self.world.clock.wall()
+        assert cron is not None  # asked by `_advance`
+        assert wait is not None  # made by `_start_cron`
+        poll.wait, due, missed = look(cron, wait, wall, now)
+        poll.due = poll.wait.slot
+        if missed:
+            self._missed(poll, now, missed)
+        self.world.timers.add(self._next_look(poll, now, wall), poll)
+        return due
+
+    def _next_look(self, poll: Poll, now: float, wall: float) -> float:
+        """At the slot, or before it together with all others that wait: the loop wakes up once for all of them."""
+        origin = self.world.timers.origin
+        check = origin + (math.floor((now - origin) / CLOCK_CHECK + 1e-6) + 1) * CLOCK_CHECK
+        return min(now + poll.due - wall, check)
+
+    def _horizon(self, poll: Poll, now: float) -> float:
+        if poll.telemetry.overrun:
+            return math.inf
+        if poll.telemetry.cron is None:
+            return poll.due
+        return now + poll.due - self.world.clock.wall()
+
+    def _missed(self, poll: Poll, now: float, count: int) -> None:
+        self.world.events.emit(PollMissed(poll.telemetry.name, now, self.world.clock.wall(), count))

@@ -1,0 +1,94 @@
+"""Where the readings of one device leave: the publish rule is asked, and what is worth telling becomes a message."""
+
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from leadsman.events import AppFault, FieldsLeftOut
+from leadsman.mqtt.message import Delivery, Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.publish import PublishRule, Told
+from leadsman.resilience.environment import World
+from leadsman.text import clean, counted
+from leadsman.timing.clock import rfc3339
+
+Send = Callable[[Message], None]
+
+
+class Mail(NamedTuple):
+    """What outlets share: the world, where things go, and `send`, which takes a message and returns at once."""
+
+    world: World
+    topics: Topics
+    send: Send
+
+
+logger = logging.getLogger("leadsman")
+
+
+class Outlet:
+    """The state topic of one device."""
+
+    __slots__ = ("_delivery", "_left_out", "_mail", "_name", "_rule", "_told", "_topic")
+
+    def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, mail: Mail) -> None:
+        self._name = name
+        self._rule = rule
+        self._delivery = delivery
+        self._mail = mail
+        self._topic = mail.topics.state(name)
+        self._told: Told | None = None
+        self._left_out: tuple[str, ...] = ()
+
+    def tell(
+        self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
+    ) -> None:
+        """Publish a reading taken at `now`, if the rule wants it told or `always`."""
+        if left_out != self._left_out:
+            if left_out:
+                self._mail.world.events.emit(FieldsLeftOut(self._name, now, wall, left_out))
+            self._left_out = left_out
+        if self._rule is not None:
+            if not always and self._told is not None and not self._wanted(self._rule, self._told, fields, now):
+                self._told = self._told._replace(since=self._told.since + 1)
+                return
+            self._told = Told(fields, now)
+        delivery = self._delivery
+        if delivery.taken_at is not None:
+            fields = fields | {"taken_at": rfc3339(wall)}
+        expires = None if delivery.expiry is None else now + delivery.expiry
+        offset = wall - self._mail.world.clock.uptime()
+        self._mail.send(
+            Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
+        )
+
+    def _wanted(self, rule: PublishRule, told: Told, fields: dict[str, Any], now: float) -> bool:
+        try:
+            return rule.wants(told, fields, now)
+        except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
+            world = self._mail.world
+            world.events.emit(AppFault(now, world.clock.wall(), f"publish rule of {self._name}", error))
+            return True
+
+
+class LoggedOutlet(Outlet):
+    """An outlet that tells the log of each reading."""
+
+    __slots__ = ()
+
+    def tell(
+        self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
+    ) -> None:
+        """See `Outlet`."""
+        super().tell(fields, left_out, now, wall, always=always)
+        published = self._rule is None or (self._told is not None and self._told.fields is fields)
+        verb = "published" if published else "not published, as its publish rule says:"
+        size, names = len(encode(fields)), clean(", ".join(fields))
+        logger.debug(
+            "%s: %s %s in %s: %s", self._name, verb, counted(len(fields), "field"), counted(size, "byte"), names
+        )
+
+
+def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: Mail) -> Outlet:
+    """The outlet of a device: one that tells the log only where the log shows such lines, so that others pay nothing."""
+    return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else Outlet)(name, rule, delivery, mail)

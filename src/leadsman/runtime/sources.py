@@ -1,0 +1,180 @@
+"""A source at run time: its generator is run, and run again when it ends, fails or falls silent.
+
+A run that gave no reading is a failed one, for the backoff and for the breaker; each reading begins their counts anew.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from leadsman.adapters.adapter import names_of
+from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
+from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
+from leadsman.reading import fields_of
+from leadsman.registration.injection import bound
+from leadsman.registration.source import Source
+from leadsman.resilience import scope
+from leadsman.resilience.execution import GRACE, Execution
+from leadsman.resilience.failure import Property
+from leadsman.runtime.calls import Lanes
+from leadsman.runtime.publisher import Mail, outlet_of
+from leadsman.tasks import Outcome, begin, end
+from leadsman.timing.durations import human
+
+_AT_A_STRETCH = 50
+"""Readings taken before the loop may turn: a generator with a full buffer starves nobody."""
+
+_SILENCE, _ISOLATED = "it was silent", "its circuit was isolated"
+"""Why a run was cancelled."""
+
+
+class Feed:
+    """One source. An alarm in the heap: it rings when the source may have fallen silent."""
+
+    __slots__ = (
+        "_cancelled", "_mail", "_run", "_slot", "_started", "_stubborn", "execution", "failures", "heard_at", "outlet", "restarts", "source",
+    )  # fmt: skip
+
+    def __init__(self, source: Source, mail: Mail, lanes: Lanes) -> None:
+        self.source = source
+        self.outlet = outlet_of(source.name, source.publish, source.delivery, mail)
+        self.execution = Execution(
+            source.name,
+            self._readings,
+            source.rules,
+            mail.world,
+            owner=self,
+            ties=lanes.ties(source.rules.breaker, source.needs),
+        )
+        self.failures = 0
+        """Runs in a row that gave no reading."""
+        self.restarts = 0
+        """Runs begun after the first."""
+        self.heard_at = -math.inf
+        """When the last reading came, monotonic seconds."""
+        self._mail = mail
+        self._run: asyncio.Task[Outcome[Any]] | None = None
+        self._cancelled = ""
+        self._stubborn = False
+        self._slot = 0
+        self._started = 0.0
+
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask."""
+        return {"handler": self.source.name, "adapter": names_of(self.source.needs), "verb": "poll"}
+
+    def abandoned(self, error: Abandoned) -> None:
+        """A source has no timeout that could abandon it."""
+
+    def isolated(self) -> None:
+        """Somebody works at the device: end the run."""
+        if self._run is not None and not self._cancelled:
+            self._mail.world.timers.remove(self._slot, self)
+            self._cancel(_ISOLATED)
+
+    async def run(self) -> None:
+        """Run the generator until cancelled."""
+        scope.IN_HANDLER.set(True)
+        world, name = self._mail.world, self.source.name
+        while True:
+            if self.execution.admit():
+                error = await self._once()
+                if error is not None and self._cancelled != _ISOLATED:
+                    self._failed(error)
+                    error.__traceback__ = None  # told by now; it holds the frames until the next run has ended
+            else:
+                self.failures += 1
+                world.events.emit(PollSkipped(name, world.clock.monotonic(), world.clock.wall()))
+            await world.timers.sleep(self.execution.wait(max(1, self.failures)))
+            self.restarts += 1
+
+    async def _once(self) -> BaseException | None:
+        timers, silence = self._mail.world.timers, self.source.silence
+        self._cancelled, self._stubborn = "", False
+        self._run = begin(self.execution.run)
+        if silence is not None:
+            self._slot = timers.add(self._mail.world.clock.monotonic() + silence, self)
+        try:
+            return (await end(self._run)).error
+        finally:
+            self._run = None
+            timers.remove(self._slot, self)
+
+    async def _readings(self) -> None:
+        """Take readings until the generator has no more; to end after some of them is no failure."""
+        self._started = self._mail.world.clock.monotonic()
+        readings = bound(self.source.handler, self.source.needs)()
+        taken = 0
+        try:
+            async for result in readings:
+                self._take(result)
+                taken += 1
+                if taken % _AT_A_STRETCH == 0:
+                    await asyncio.sleep(0)
+        except (asyncio.CancelledError, Exception) as error:
+            if self._fell_silent():  # also where clean-up made another error of the cancellation
+                raise self._silence() from error
+            raise
+        finally:
+            await readings.aclose()
+        if self._fell_silent():  # it took the cancellation for its end
+            raise self._silence()
+        if not taken:
+            raise DeviceUnavailable("the source ended without a reading; it is started again")
+
+    def _take(self, result: Any) -> None:
+        world, name = self._mail.world, self.source.name
+        now, wall = world.clock.monotonic(), world.clock.wall()
+        try:
+            fields, left_out = ({}, ()) if result is None else fields_of(result)
+        except ResultError as error:  # one bad reading does not end the source
+            world.events.emit(PollFailed(name, now, wall, error, 1))
+            return
+        self.heard_at = now
+        self.failures = 0
+        self.execution.succeed()
+        world.events.emit(ReadingTaken(name, now, wall, 0.0))
+        if result is not None:
+            try:
+                self.outlet.tell(fields, left_out, now, wall)
+            except Exception as error:  # a fault of ours: this reading is lost, and the others are not
+                world.events.emit(AppFault(now, wall, f"publishing {name}", error))
+
+    def _failed(self, error: BaseException) -> None:
+        self.failures += 1
+        if isinstance(error, Abandoned):
+            return
+        clock = self._mail.world.clock
+        self._mail.world.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
+
+    def _fell_silent(self) -> bool:
+        return self._cancelled == _SILENCE and not self._mail.world.stopping.is_set()
+
+    def _silence(self) -> DeviceTimeout:
+        return DeviceTimeout(f"silent for {human(self.source.silence or 0.0)}")
+
+    def _cancel(self, reason: str) -> None:
+        timers, run = self._mail.world.timers, self._run
+        assert run is not None  # seen by whoever asks
+        self._cancelled = reason
+        run.cancel()
+        self._slot = timers.add(self._mail.world.clock.monotonic() + GRACE, self)
+
+    def ring(self, now: float) -> None:
+        """Look whether the source is silent: then its run is cancelled; if it lives on, that is told once."""
+        silence = self.source.silence
+        if self._run is None or self._stubborn:
+            return
+        if self._cancelled:
+            self._stubborn = True
+            error = Abandoned(f"still running {human(GRACE)} after it was cancelled: {self._cancelled}")
+            wall = self._mail.world.clock.wall()
+            self._mail.world.events.emit(PollFailed(self.source.name, now, wall, error, 1))
+        elif silence is not None:
+            # A source that asked to be left alone is silent from its next call on.
+            due = max(self.heard_at, self._started, self.execution.resumes_at) + silence
+            if due > now + 0.001:
+                self._slot = self._mail.world.timers.add(due, self)
+            else:
+                self._cancel(_SILENCE)

@@ -1,0 +1,228 @@
+"""The SQLite file behind ``keep_state=True``: one row per handler, and the rows of the trace.
+
+Four kinds of trouble, and what each costs:
+
+* a row that cannot be read: that handler begins without;
+* a page that is damaged, found by a read or only by a write: the file is kept aside, once in a life of the app, and a new
+  one is written with all that is known;
+* a file that was removed or replaced: a new one is written with all that is known;
+* a disk that is full, a lock, no descriptor, an I/O error: no sign of damage. The file and its log stay as they are, what
+  could not be written waits for the next write.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sqlite3
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
+from leadsman.monitoring.trace import Row
+from leadsman.text import told
+
+ROWS = 10_000
+"""Rows of the trace that are kept."""
+TRIM = 500
+"""Rows after which the oldest are deleted: each deletion writes pages."""
+ROW_BYTES = 16 * 1024
+"""Bytes of trace rows in one write, at the most; the newest rows are taken."""
+BUSY = 0.25
+"""Seconds to wait for another process that has locked the file."""
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+"""Primary result codes (https://sqlite.org/rescode.html) that blame the file. SQLITE_ERROR: its tables are not ours."""
+
+logger = logging.getLogger("leadsman")
+
+
+class Saved(NamedTuple):
+    """One handler, as it is in the file. `wall` is epoch seconds of the write, `document` JSON; neither is checked."""
+
+    wall: Any
+    document: Any
+
+
+def is_locked(error: Exception) -> bool:
+    """Whether another process has the file just now."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+class StateFile:
+    """The file. All methods block, and are called by one thread at a time.
+
+    Raises:
+        sqlite3.Error, OSError: from its methods, when the file cannot be read or written just now.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._database: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
+        self._waiting: set[str] = set()
+        self._rows: deque[Row] = deque(maxlen=ROWS_IN_MEMORY)
+        self._tracebacks: dict[str, str] = {}
+        self._kept_aside = False
+        self._untrimmed = TRIM
+
+    def read(self, *, keep_aside: bool = True) -> dict[str, Saved]:
+        """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted; nothing is known then."""
+        try:
+            rows = self._select("handler", "SELECT name, wall, document FROM handler")
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error) or not keep_aside:
+                raise
+            self._keep_aside(error)
+            return {}
+        return {name: Saved(wall, document) for name, wall, document in rows}
+
+    def write(self, handlers: Mapping[str, str], rows: Sequence[Row], wall: float) -> None:
+        """Write these handlers and add these rows of the trace, or nothing of them.
+
+        What an earlier call could not write is written with it.
+        """
+        self._handlers.update((name, (wall, document)) for name, document in handlers.items())
+        self._waiting |= handlers.keys()
+        self._rows.extend(rows)
+        if not self._waiting and not self._rows:
+            return
+        try:
+            self._commit()
+        except sqlite3.DatabaseError as error:
+            self.close()
+            if not _is_damage(error) or self._kept_aside:
+                raise
+            self._keep_aside(error)
+            self._commit()
+        self._waiting.clear()
+        self._rows.clear()
+
+    def trace(self) -> Iterable[dict[str, Any]]:
+        """The rows of the trace, oldest first, numbered over all lives of the app."""
+        empty, tracebacks = Row(0, 0.0, "", "")._asdict(), dict[str, Any]()
+        for number, document in self._select("trace", "SELECT number, document FROM trace ORDER BY number"):
+            row = json.loads(document)
+            if row.pop("repeated", False):
+                row["traceback"] = tracebacks.get(row["handler"])
+            elif "traceback" in row:
+                tracebacks[row["handler"]] = row["traceback"]
+            yield empty | row | {"number": number}
+
+    def close(self) -> None:
+        """Close it."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _select(self, table: str, query: str) -> list[tuple[Any, ...]]:
+        if not self.path.exists():
+            return []
+        mode = "immutable=1" if self._is_settled() else "mode=rw"
+        database = sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", timeout=BUSY, uri=True)
+        with contextlib.closing(database):
+            database.text_factory = lambda text: text.decode(errors="replace")
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+                return []  # its first writer was killed before it had tables
+            return database.execute(query).fetchall()
+
+    def _is_settled(self) -> bool:
+        """Whether it lies where nobody can write, without a log. SQLite wants to write even to read, unless it is told that."""
+        return not os.access(self.path.parent, os.W_OK) and not Path(f"{self.path}-wal").exists()
+
+    def _commit(self) -> None:
+        database = self._open()
+        rows, tracebacks = self._encoded_rows()
+        with database:
+            database.executemany(
+                "INSERT INTO handler (name, wall, document) VALUES (?, ?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET wall = excluded.wall, document = excluded.document",
+                [(name, *self._handlers[name]) for name in sorted(self._waiting)],
+            )
+            database.executemany("INSERT INTO trace (at, handler, outage, document) VALUES (?, ?, ?, ?)", rows)
+            untrimmed = self._untrimmed + len(rows)
+            if rows and untrimmed > TRIM:
+                database.execute("DELETE FROM trace WHERE number <= (SELECT max(number) FROM trace) - ?", (ROWS,))
+                untrimmed = 0
+        self._tracebacks, self._untrimmed = tracebacks, untrimmed
+
+    def _encoded_rows(self) -> tuple[list[tuple[float, str, str | None, str]], dict[str, str]]:
+        """The newest rows, as they are stored, and each handler's last traceback."""
+        rows = list(self._rows)
+        sizes = [len(encoded[3]) for encoded in _encoded(rows, dict(self._tracebacks))]
+        while sum(sizes) > ROW_BYTES:
+            del rows[0], sizes[0]
+        tracebacks = dict(self._tracebacks)
+        return _encoded(rows, tracebacks), tracebacks
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is not None:
+            if _identity(self.path) == self._identity:
+                return self._database
+            logger.warning("%s was removed or replaced while the app ran; it is written again", self.path)
+            self.close()
+            self._begin_again()
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        database = sqlite3.connect(self.path, timeout=BUSY, check_same_thread=False)  # one thread at a time has it
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA synchronous = NORMAL")
+            database.executescript(
+                "CREATE TABLE IF NOT EXISTS handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL);"
+                "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
+                " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL);"
+            )
+        except BaseException:
+            database.close()
+            raise
+        self._database, self._identity = database, _identity(self.path)
+        return database
+
+    def _keep_aside(self, error: Exception) -> None:
+        self.close()
+        aside = self.path.with_suffix(".broken")
+        self.path.replace(aside)
+        with contextlib.suppress(OSError):
+            Path(f"{self.path}-shm").unlink()
+        with contextlib.suppress(OSError):
+            Path(f"{aside}-wal").unlink()
+        with contextlib.suppress(OSError):
+            Path(f"{self.path}-wal").replace(f"{aside}-wal")  # SQLite finds it there
+        self._kept_aside = True
+        self._begin_again()
+        logger.warning("%s is broken (%s); kept as %s, beginning a new one", self.path, told(error), aside.name)
+
+    def _begin_again(self) -> None:
+        self._waiting = set(self._handlers)
+        self._tracebacks = {}
+
+
+def _encoded(rows: Iterable[Row], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
+    """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the handler's row
+    before; `tracebacks` holds those, by handler, and is kept up."""
+    encoded = []
+    for row in rows:
+        fields = {key: value for key, value in row._asdict().items() if value is not None and key != "number"}
+        if row.traceback is not None and tracebacks.get(row.handler) == row.traceback:
+            del fields["traceback"]
+            fields["repeated"] = True
+        elif row.traceback is not None:
+            tracebacks[row.handler] = row.traceback
+        encoded.append((row.at, row.handler, row.outage_id, json.dumps(fields, separators=(",", ":"))))
+    return encoded
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,0 +1,252 @@
+"""What a device remembers over a restart: one small JSON file each, written seldom and never by halves.
+
+A flash card wears out by writes, so a changed store is written at most once per `FLOOR` and once at the end. A file is
+written beside its place and renamed over it (`rename(2)` is atomic), so a cut of the power leaves the old one or the new
+one. What is broken is kept aside; what cannot be read or written just now is left as it is, reported once, and tried again.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from leadsman.errors import InvalidType
+from leadsman.reading import plain
+from leadsman.runtime.directory import Report, StateDirectory
+from leadsman.text import told
+from leadsman.threads import Worker
+from leadsman.timing.timers import Timers
+
+FLOOR = 60.0
+"""Seconds between two writes of a store, at the least: 1,440 a day at most, of its size each."""
+LARGEST = 1024 * 1024
+"""Bytes of a store; whatever is larger wants a database."""
+EMPTY = b"{}"
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
+
+logger = logging.getLogger("leadsman")
+
+
+def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Where an app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``."""
+    if given := environment.get("STATE_DIRECTORY", "").split(":")[0]:
+        return Path(given)
+    home = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "leadsman" / quote(app, safe=" @+")
+
+
+def _log(file: Path, error: Exception | None) -> None:
+    if error is not None:
+        logger.warning("%s cannot be written: %s; it is kept in memory only", file, told(error))
+
+
+class Store(MutableMapping[str, Any]):
+    """A dict of one device that survives a restart. Keys are text, values what JSON can carry.
+
+    It is written when a key was set or deleted; a change inside a value is noticed at the end of the app at the latest,
+    so set the key again after one.
+
+    Args:
+        path: the file.
+        directory: says whether this process may write, and reports what fails; None: it may, and the log reports.
+    """
+
+    def __init__(self, path: Path, directory: StateDirectory | None = None) -> None:
+        self._path = path
+        self._directory = directory
+        self._report: Report = _log if directory is None else directory.report
+        self._lock = threading.Lock()  # plain handlers live in threads
+        self._writing = threading.Lock()
+        self._values: dict[str, Any] = {}
+        self._written = EMPTY
+        self._unread = False
+        self._failed = False
+        self.changed = False
+        """Whether a key was set or deleted since it was written."""
+        try:
+            self._values, self._written = self._read()
+        except OSError as error:  # perhaps it can be read later; until then it is not written over
+            self._unread = self._failed = True
+            self._report(path, error)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise InvalidType(f"a store's key is {key!r}; write text")
+        checked = plain(value, key)
+        with self._lock:
+            self._values[key] = checked
+            self.changed = True
+
+    def __delitem__(self, key: str) -> None:
+        with self._lock:
+            del self._values[key]
+            self.changed = True
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._values))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Store({self._values!r})"
+
+    def save(self) -> None:
+        """Write it now, if it differs from what is written. Blocks: ``await asyncio.to_thread(context.store.save)``. Never raises,
+        neither for want of a disk nor for what a handler put into a value: it is reported once, and tried again the next time."""
+        with self._writing:
+            try:
+                self._save()
+            except (OSError, ValueError, TypeError, RuntimeError) as error:
+                self.changed = True
+                if not self._failed:
+                    self._report(self._path, error)
+                self._failed = True
+
+    def _save(self) -> None:
+        if self._directory is not None and not self._directory.may_write():
+            return
+        if self._unread:
+            self._read_late()
+        with self._lock:
+            self.changed = False
+            values = dict(self._values)
+        data = _encoded(values)
+        removed = self._written != EMPTY and not self._path.exists()
+        if removed:
+            logger.warning("%s was removed while the app ran; it is written again", self._path)
+        if removed or data != self._written:
+            _write(self._path, data)
+            self._written = data
+        if self._failed:
+            self._failed = False
+            self._report(self._path, None)
+
+    def _read(self) -> tuple[dict[str, Any], bytes]:
+        return _read(self._path, keep_aside=self._directory is None or not self._directory.foreign)
+
+    def _read_late(self) -> None:
+        """Read a file that could not be read at first. What was set since then wins."""
+        values, self._written = self._read()
+        with self._lock:
+            self._values = values | self._values
+        self._unread = False
+
+
+class Stores:
+    """The stores of one app, made as they are asked for, in the directory `path`."""
+
+    def __init__(self, path: Path, directory: StateDirectory | None = None) -> None:
+        self._path = path
+        self._directory = directory
+        self._stores: dict[str, Store] = {}
+
+    def of(self, device: str) -> Store:
+        """The store of a device. Reads a small file the first time."""
+        store = self._stores.get(device)
+        if store is None:
+            made = Store(self._path / f"{quote(device, safe=' ')}.json", self._directory)
+            store = self._stores.setdefault(device, made)  # a plain handler in a thread may have been quicker
+        return store
+
+    @property
+    def used(self) -> bool:
+        """Whether any store was asked for."""
+        return bool(self._stores)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return any(store.changed for store in self._stores.values())
+
+    def save(self) -> None:
+        """Write what differs. Blocks."""
+        for store in list(self._stores.values()):
+            store.save()
+
+
+class Writer:
+    """Writes the stores that changed, every `FLOOR` seconds and at the end, in a thread. An alarm in the heap."""
+
+    def __init__(self, stores: Stores, timers: Timers) -> None:
+        self._stores = stores
+        self._timers = timers
+        self._worker = Worker("stores")
+        timers.add(timers.origin + FLOOR, self)
+
+    def ring(self, now: float) -> None:
+        """Write, if there is anything to write."""
+        self._timers.add(now + FLOOR, self)
+        if self._stores.changed:
+            self._worker.submit(self._stores.save)
+
+    async def finish(self) -> None:
+        """Write what is left."""
+        if self._stores.used:
+            await asyncio.wrap_future(self._worker.submit(self._stores.save))
+        self._worker.stop()
+
+
+def _encoded(values: dict[str, Any]) -> bytes:
+    """JSON for people. Ends at `LARGEST`: a thread that encodes for seconds leaves little of the time to the others."""
+    parts, size = list[str](), 0
+    for part in _ENCODER.iterencode(values):
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise OSError(f"it holds more than {LARGEST} bytes; keep less in it, or use a database")
+    return "".join(parts).encode()
+
+
+def _read(path: Path, *, keep_aside: bool) -> tuple[dict[str, Any], bytes]:
+    """What a file holds, and its bytes. One that is broken or too large is kept aside.
+
+    Raises:
+        OSError: it cannot be read just now.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST} bytes")
+        values = json.loads(data)
+        if isinstance(values, dict):
+            json.dumps(values, ensure_ascii=False, allow_nan=False).encode()  # else it could not be written again
+            return values, data
+        reason = "it holds no JSON object"
+    except FileNotFoundError:
+        return {}, EMPTY
+    except (ValueError, RecursionError) as error:
+        reason = told(error)
+    kept = ""
+    if keep_aside:
+        aside = path.with_suffix(".broken")
+        path.replace(aside)
+        kept = f"kept as {aside.name}, "
+    logger.warning("%s is broken (%s); %sstarting with an empty store", path, reason, kept)
+    return {}, EMPTY
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    beside = path.with_suffix(".tmp")  # always the same, so that a process that is killed leaves one at the most
+    try:
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise

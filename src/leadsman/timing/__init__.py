@@ -1,0 +1,1 @@
+"""Clocks, durations, schedules and the heap of timers."""

@@ -1,0 +1,102 @@
+"""Expanding calendars, without a server."""
+
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.system.dav import event
+
+from leadsman.adapters.caldav import recurrence as module
+from leadsman.adapters.caldav.recurrence import occurrences
+from leadsman.errors import GarbledData
+
+BERLIN = ZoneInfo("Europe/Berlin")
+FIRST, LAST = date(2026, 10, 23), date(2026, 11, 6)
+
+
+def expanded(*lines, zone=BERLIN):
+    return occurrences([event("e", *lines)], FIRST, LAST, zone)
+
+
+def test_an_override_moves_one_occurrence():
+    moved = "BEGIN:VEVENT\r\nUID:e\r\nRECURRENCE-ID:20261025T080000Z\r\nSUMMARY:Later\r\nDTSTART:20261025T200000Z\r\nEND:VEVENT\r\n"
+    text = event("e", "SUMMARY:Daily", "DTSTART:20261024T080000Z", "RRULE:FREQ=DAILY;COUNT=3")
+    text = text.replace("END:VCALENDAR", f"{moved}END:VCALENDAR")
+
+    found = occurrences([text], FIRST, LAST, BERLIN)
+
+    assert [(each.summary, each.start.hour) for each in found] == [("Daily", 8), ("Later", 20), ("Daily", 8)]
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Berlin", "UTC"])
+def test_a_whole_day_is_that_day_in_every_zone(zone):
+    found = expanded("SUMMARY:Bins", "DTSTART;VALUE=DATE:20261023", "RRULE:FREQ=DAILY", zone=ZoneInfo(zone))
+
+    assert [each.start for each in found] == [FIRST + timedelta(days=n) for n in range(14)]
+
+
+def test_a_time_of_day_stays_the_same_across_the_change_of_the_clocks():
+    found = expanded("SUMMARY:Heating", "DTSTART;TZID=Europe/Berlin:20261001T063000", "RRULE:FREQ=DAILY")
+
+    assert {each.start.strftime("%H:%M") for each in found} == {"06:30"}
+    assert {each.start.utcoffset().total_seconds() for each in found} == {3600, 7200}
+
+
+def test_an_event_of_several_days_has_begun_before_the_window():
+    found = expanded("SUMMARY:Holidays", "DTSTART;VALUE=DATE:20261020", "DTEND;VALUE=DATE:20261025")
+
+    assert [(each.start, each.end) for each in found] == [(date(2026, 10, 20), date(2026, 10, 25))]
+
+
+def test_what_people_write_into_calendars_is_made_harmless():
+    (found,) = expanded("SUMMARY:Bins\x1b[2J", "DTSTART;VALUE=DATE:20261024", "DESCRIPTION:one\\ntwo")
+
+    assert "\x1b" not in found.summary
+    assert found.description == "one\ntwo"
+
+
+def test_an_event_that_makes_no_sense_is_told_once(caplog):
+    texts = [event("odd", "DTSTART:soon"), event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261024")]
+    told = set()
+
+    for _ in range(3):
+        assert len(occurrences(texts, FIRST, LAST, BERLIN, told)) == 1
+
+    assert len(caplog.records) == 1
+
+
+def test_events_that_take_for_ever_are_a_named_error(monkeypatch):
+    monkeypatch.setattr(module, "LONGEST", -1.0)
+
+    with pytest.raises(GarbledData, match="take longer"):
+        expanded("SUMMARY:x", "DTSTART;VALUE=DATE:20261024")
+
+
+FREQUENCIES = st.sampled_from(["SECONDLY", "MINUTELY", "HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY", "NEVER", ""])
+PARTS = st.lists(
+    st.sampled_from(
+        ["INTERVAL=2", "INTERVAL=0", "COUNT=3", "COUNT=-1", "BYHOUR=1,2", "BYMINUTE=0,30", "BYDAY=MO,FR", "BYDAY=-1SU",
+         "BYMONTH=2", "BYMONTHDAY=29", "BYMONTHDAY=31", "BYSETPOS=1", "UNTIL=20270101T000000Z", "UNTIL=x", "BYDAY=XX"]
+    ),
+    max_size=4,
+    unique_by=lambda part: part.split("=")[0],
+)  # fmt: skip
+STARTS = st.sampled_from(
+    ["DTSTART:20261024T120000", "DTSTART:20261024T120000Z", "DTSTART;VALUE=DATE:20261024", "DTSTART;TZID=Europe/Berlin:20260601T120000",
+     "DTSTART;TZID=Mars/Olympus:20260601T120000", "DTSTART:2026", "DTSTART:19991231T235959Z"]
+)  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(STARTS, FREQUENCIES, PARTS)
+def test_whatever_a_rule_says_it_is_expanded_or_costs_only_itself(start, frequency, parts):
+    good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261025")
+    odd = event("odd", "SUMMARY:Odd", start, "RRULE:" + ";".join([f"FREQ={frequency}", *parts]))
+
+    found = occurrences([odd, good], FIRST, LAST, BERLIN)
+
+    assert "Good" in [each.summary for each in found]
+    moments = [each.start if isinstance(each.start, datetime) else None for each in found]
+    assert len(moments) <= module.MOST + 1

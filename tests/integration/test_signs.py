@@ -1,0 +1,183 @@
+import functools
+import json
+import socket
+
+import pytest
+
+from leadsman import App
+from leadsman.monitoring.sd_notify import Notifier
+from leadsman.monitoring.watchdog import HEALTH_FILE, OVERDUE, PERIOD, health_file, read_health
+from leadsman.testing import Outages, Scripted, fail
+
+READING = {"t": 21.5}
+
+
+@pytest.fixture
+def environment():
+    """Variables that the app sees."""
+    return {}
+
+
+@pytest.fixture
+def harness(harness, environment):
+    return functools.partial(harness, environment=environment)
+
+
+@pytest.fixture
+def manager(tmp_path, environment):
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    receiver.bind(str(tmp_path / "notify"))
+    receiver.setblocking(False)
+    environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+
+    def said():
+        lines = []
+        while True:
+            try:
+                lines += receiver.recv(65536).decode().splitlines()
+            except BlockingIOError:
+                return lines
+
+    yield said
+    receiver.close()
+
+
+@pytest.fixture
+def file(tmp_path, environment):
+    environment[HEALTH_FILE] = str(tmp_path / "health.json")
+    return tmp_path / "health.json"
+
+
+def app_with(**handlers):
+    app = App("app")
+    for name, handler in handlers.items():
+        app.add_telemetry(name, handler, interval=10, stale_after="1m")
+    return app
+
+
+def test_the_manager_hears_ready_status_and_stopping(harness, manager):
+    running = harness(app_with(d=Scripted(READING)))
+    running.run(21)
+    running.stop()
+
+    said = manager()
+    assert said[0] == "READY=1"
+    assert said[-1] == "STOPPING=1"
+    assert "STATUS=1 of 1 devices ok; connected" in said
+    assert len([line for line in said if line.startswith("STATUS")]) == 2  # only when it changes
+    assert "WATCHDOG=1" not in said  # nobody asked for it
+
+
+def test_ready_does_not_wait_for_the_broker(harness, manager):
+    running = harness(app_with(d=Scripted(READING)))
+    running.broker.stop()
+    running.run(1)
+
+    assert "READY=1" in manager()
+
+
+def fed_within_ten_seconds(running, manager):
+    fed = 0
+    for _ in range(2):  # the kernel keeps ten datagrams for a reader
+        running.run(5)
+        fed += manager().count("WATCHDOG=1")
+    return fed
+
+
+def test_the_watchdog_is_fed_twice_per_period_while_any_data_is_fresh(harness, manager, environment):
+    environment["WATCHDOG_USEC"] = "4000000"
+    running = harness(app_with(dead=Scripted(fail(10_000)), d=Outages(READING, [("2m", "10m")])))
+
+    fed = [fed_within_ten_seconds(running, manager) for _ in range(90)]
+
+    assert set(fed[1:12]) == {5}
+    assert set(fed[20:59]) == {0}  # a minute after the last reading
+    assert set(fed[62:]) == {5}
+
+
+def test_an_app_of_commands_only_has_nothing_to_be_stale(harness, manager, environment):
+    environment["WATCHDOG_USEC"] = "4000000"
+    app = App("app")
+    app.add_command("lamp", Scripted({}))
+    running = harness(app)
+
+    assert {fed_within_ten_seconds(running, manager) for _ in range(30)} <= {5, 6}
+    assert running.status()["health"] == "ok"
+
+
+def test_the_health_file_says_how_it_is_and_goes_with_the_app(harness, file):
+    running = harness(app_with(d=Outages(READING, [("2m", "10m")])))
+    running.run("1m")
+    well = read_health(file, running.now)
+    running.run("4m")
+    unwell = read_health(file, running.now)
+    old = read_health(file, running.now + PERIOD * (OVERDUE + 1))
+    running.stop()
+
+    assert well == (True, "1 of 1 devices ok; connected")
+    assert unwell == (False, "0 of 1 devices ok (not d); connected")
+    assert old[0] is False
+    assert read_health(file, running.now)[0] is False
+    assert not file.exists()
+
+
+def test_a_health_file_that_cannot_be_written_is_told_once(harness, file, caplog):
+    file.mkdir()
+    running = harness(app_with(d=Scripted(READING)))
+    running.run("5m")
+
+    assert caplog.text.count("health file cannot be written") == 1
+    assert len(running.states("d")) == 31
+
+
+def test_the_health_file_is_not_written_through_a_link(harness, file, tmp_path):
+    import os
+
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (file.parent / f".{file.name}.{os.getpid()}").symlink_to(victim)
+    running = harness(app_with(d=Scripted(READING)))
+    running.run("1m")
+
+    assert victim.read_text() == "precious"
+
+
+def test_the_health_file_is_where_the_environment_says():
+    assert health_file({}) is None
+    assert str(health_file({"RUNTIME_DIRECTORY": "/run/house:/run/x"})) == "/run/house/health.json"
+    assert str(health_file({"RUNTIME_DIRECTORY": "/run/house", HEALTH_FILE: "/dev/shm/h"})) == "/dev/shm/h"
+
+
+@pytest.mark.parametrize(
+    ("environment", "watchdog"),
+    [
+        ({"WATCHDOG_USEC": "4000000"}, 4.0),
+        ({"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({}, None),
+    ],
+)
+def test_the_watchdog_is_ours_only_if_the_manager_says_so(environment, watchdog):
+    notifier = Notifier.from_environment({"NOTIFY_SOCKET": "/run/notify", **environment})
+
+    assert notifier.watchdog == watchdog
+    notifier.tell("READY=1")  # nobody there
+    notifier.close()
+
+
+@pytest.mark.parametrize("address", ["", "notify", "vsock:1:2"])
+def test_an_address_that_is_none_of_ours_is_left_alone(address):
+    assert Notifier.from_environment({"NOTIFY_SOCKET": address}) is None
+
+
+def test_health_is_one_json_object(harness, file):
+    running = harness(app_with(d=Scripted(READING)))
+    running.run("11s")
+
+    assert json.loads(file.read_text()) == {
+        "at": pytest.approx(10.0, abs=0.1),
+        "period": 10.0,
+        "fresh": True,
+        "words": "1 of 1 devices ok; connected",
+    }

@@ -1,0 +1,280 @@
+"""What survives a restart, with ``keep_state=True``; and what a file that is broken, read-only or full costs: a line."""
+
+import json
+import sqlite3
+import stat
+
+import pytest
+
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, ExponentialBackoff, RetryRequested
+from leadsman.errors import InvalidType
+from leadsman.runtime.statefile import StateFile
+from leadsman.testing import Outages, Scripted, fail
+from leadsman.testing.loop import START
+
+READING = {"t": 21.5}
+STEADY = ExponentialBackoff(jitter=0)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def life(harness, directory):
+    """One life of an app: ``life(handler, duration, at=…, **words)``; what it left, and the app's harness."""
+
+    def live(handler, duration, at=0.0, before_end=lambda running: None, **words):
+        app = App("app", keep_state=True)
+        app.add_telemetry("d", handler, **{"interval": "25m", **words})
+        running = harness(app, wall=START + at, state_directory=directory)
+        running.run(duration)
+        before_end(running)
+        running.stop()
+        return running
+
+    return live
+
+
+def calls(handler):
+    return [round(call, 1) for call in handler.calls]
+
+
+def test_the_waits_of_an_outage_go_on_where_they_were(life):
+    life(Scripted(fail(99)), "1m", retry=3, backoff=STEADY)
+    again = Scripted(fail(99))
+
+    life(again, "110s", at=1600, retry=3, backoff=STEADY)
+
+    assert calls(again) == [0, 16, 48, 108]
+
+
+def test_the_waits_go_on_with_a_strategy_of_ones_own_too_though_it_has_no_text(life):
+    class Growing:
+        def delay(self, attempt):
+            return 2.0**attempt
+
+    life(Scripted(fail(99)), 20, retry=UNTIL_NEXT_POLL, backoff=Growing())
+    second = Scripted(fail(99))
+
+    life(second, 50, at=20, retry=UNTIL_NEXT_POLL, backoff=Growing())
+
+    assert calls(second)[1] - calls(second)[0] == 32
+
+
+def test_an_open_shared_circuit_turns_each_member_away_after_a_restart_too(harness, directory):
+    breaker, lives = CircuitBreaker(1, shared="bus"), []
+    for at in (0, 65):
+        app, handlers = App("app", keep_state=True), [Scripted(fail(99)), Scripted(fail(99))]
+        app.add_telemetry("quick", handlers[0], interval=60, circuit_breaker=breaker)
+        app.add_telemetry("slow", handlers[1], interval=3600, circuit_breaker=breaker)
+        running = harness(app, wall=START + at, state_directory=directory)
+        running.run(65)
+        running.stop()
+        lives.append([calls(handler) for handler in handlers])
+
+    assert lives == [[[0], [0]], [[60], []]]
+
+
+def test_an_attempt_that_was_waited_for_is_waited_for_again(life):
+    life(Scripted(fail(99)), "20s", retry=5, backoff=ExponentialBackoff(40, 600, jitter=0))
+    again = Scripted(READING)
+
+    life(again, "1m", at=25, retry=5, backoff=ExponentialBackoff(40, 600, jitter=0))
+
+    assert calls(again) == [15]
+
+
+def test_a_crash_loop_does_not_ask_a_dead_device_at_full_rate(life):
+    asked = []
+    for number in range(20):
+        handler = Scripted(fail(99))
+        life(handler, "5s", at=number * 6.0, retry=UNTIL_NEXT_POLL, backoff=STEADY)
+        asked += [number * 6.0 + call for call in handler.calls]
+
+    assert len(asked) <= 8
+
+
+def test_a_budget_stays_used_up_and_runs_out_while_the_app_is_away(life):
+    life(Scripted(fail(99)), "20s", retry=10, budget="30s", backoff=STEADY)
+    soon, late = Scripted(fail(99)), Scripted(fail(99))
+
+    life(soon, "10m", at=22, retry=10, budget="30s", backoff=STEADY)
+    assert calls(soon) == [8]
+
+    life(late, "10m", at=4000, retry=10, budget="30s", backoff=STEADY)
+    assert len(late.calls) == 1
+
+
+def test_an_open_circuit_stays_open_for_its_rest(life):
+    life(Scripted(fail(99)), "3m", interval="1m", circuit_breaker=CircuitBreaker(2, recovery="10m"))
+    again = Scripted(READING)
+
+    running = life(again, "10m", at=300, interval="1m", circuit_breaker=CircuitBreaker(2, recovery="10m"))
+
+    assert 360 - 1 <= again.calls[0] <= 360 + 61
+    assert running.statuses("d")[0] == "circuit_open"
+    assert running.statuses("d")[-1] == "ok"
+
+
+def test_a_deferral_holds(life):
+    life(Scripted(fail(99, RetryRequested("30m"))), "10s", interval="1m")
+    again = Scripted(READING)
+
+    life(again, "30m", at=600, interval="1m")
+
+    assert again.calls[0] == pytest.approx(1200, abs=61)
+
+
+def test_a_held_device_is_still_held_and_can_be_released(life):
+    life(Scripted(fail(99)), "10s", interval="1m", on_failure="hold")
+    again = Scripted(READING)
+
+    def release(running):
+        assert again.calls == []
+        running.broker.send("app/d/release/set", b"")
+        running.run("1m")
+
+    running = life(again, "10m", at=600, before_end=release, interval="1m", on_failure="hold")
+
+    assert running.statuses("d")[0] == "held"
+    assert again.calls
+
+
+def test_an_outage_is_told_once_not_once_per_life_and_its_recovery_tells_its_whole_length(life):
+    life(Scripted(fail(99)), "5m", interval="1m")
+    running = life(Scripted(fail(1), READING), "5m", at=3600, interval="1m")
+
+    told = [(error["event"], error["failures"]) for error in running.errors("d")]
+    assert told[-1] == ("recovered", 7)
+    assert "onset" not in [event for event, _ in told]
+    assert running.errors("d")[-1]["outage_seconds"] == pytest.approx(3660, abs=1)
+
+
+def test_the_last_success_is_known_before_the_next_one(life):
+    life(Scripted(READING), "5m", interval="1m")
+    running = life(Scripted(fail(99)), "10s", at=3600, interval="1m")
+
+    assert running.broker.messages("app/status")
+    device = [message.json for message in running.broker.messages("app/status")][-2]["devices"]["d"]
+    assert device["last_success_at"] is not None
+
+
+def test_a_clock_that_was_set_back_counts_the_stop_as_no_time(life):
+    life(Scripted(fail(99)), "3m", at=10_000, interval="1m", circuit_breaker=CircuitBreaker(2, recovery="10m"))
+    again = Scripted(READING)
+
+    life(again, "20m", at=0, interval="1m", circuit_breaker=CircuitBreaker(2, recovery="10m"))
+
+    assert again.calls[0] == pytest.approx(540, abs=121)
+
+
+def test_another_policy_begins_anew_to_count(life):
+    life(Scripted(fail(99)), "1m", retry=3, backoff=STEADY)
+    again = Scripted(fail(99))
+
+    life(again, "1m", at=1600, retry=2, backoff=STEADY)
+
+    assert calls(again) == [0, 2, 6]
+
+
+def test_the_trace_is_kept_with_it(life, directory):
+    life(Scripted(fail(3), READING), "5m", retry=3, backoff=STEADY)
+    life(Scripted(fail(99)), "5m", at=3600, retry=1, backoff=STEADY)
+
+    with sqlite3.connect(directory / "resilience.db") as database:
+        rows = [json.loads(document) for (document,) in database.execute("SELECT document FROM trace ORDER BY number")]
+    database.close()
+    assert [row["reason"] for row in rows] == ["retry", "retry", "retry", "recovered", "retry", "count"]
+    assert len({row["outage_id"] for row in rows}) == 2
+
+
+def test_the_trace_tells_the_end_of_an_outage_that_began_in_an_earlier_life(life):
+    first = life(Scripted(fail(99)), "5m", interval="1m").app.trace()
+
+    second = life(Scripted(READING), "5m", at=3600, interval="1m").app.trace()
+
+    assert [(row.reason, row.outage_id) for row in second] == [("recovered", first[0].outage_id)]
+
+
+def test_only_its_owner_may_read_the_file(life, directory):
+    life(Scripted(fail(99)), "5s")
+
+    assert stat.S_IMODE((directory / "resilience.db").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("garbage", [b"", b"no database", b"SQLite format 3\x00" + b"x" * 5000])
+def test_a_broken_file_is_kept_aside_and_polling_goes_on(life, directory, caplog, garbage):
+    (directory / "resilience.db").write_bytes(garbage)
+    sensor = Scripted(fail(2), READING)
+
+    life(sensor, "10m", interval="1m")
+    again = Scripted(READING)
+    life(again, "10s", at=700, interval="1m")
+
+    assert len(sensor.calls) == 11
+    assert ("is broken" in caplog.text) is bool(garbage)
+    assert (directory / "resilience.broken").exists() is bool(garbage)
+
+
+@pytest.mark.parametrize(
+    "document", ['{"execution": {"streak": {}}}', "[]", "5", '{"execution": {"circuit": ["open"]}}', '{"execution": {"streak": {"policy": "x", "state": "y", "waits": "z"}}}']
+)  # fmt: skip
+def test_a_row_that_makes_no_sense_costs_a_line(life, directory, caplog, document):
+    life(Scripted(fail(99)), "5s")
+    with sqlite3.connect(directory / "resilience.db") as database:
+        database.execute("UPDATE handler SET document = ?", (document,))
+    database.close()
+    sensor = Scripted(READING)
+
+    life(sensor, "5s", at=100)
+
+    assert len(sensor.calls) == 1
+    assert "makes no sense" in caplog.text
+
+
+def test_a_file_that_cannot_be_written_is_told_once_and_polling_goes_on(life, directory, caplog):
+    (directory / "resilience.db").mkdir()
+    sensor = Scripted(fail(99))
+
+    life(sensor, "30m", interval="1m")
+
+    assert len(sensor.calls) == 31
+    assert caplog.text.count("cannot be") == 1
+
+
+def test_a_disk_that_is_full_is_told_once_and_what_was_there_stays(life, directory, caplog, monkeypatch):
+    life(Scripted(fail(99)), "1m", retry=3, backoff=STEADY)
+    monkeypatch.setattr(
+        "leadsman.runtime.statefile.StateFile.write",
+        lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("database or disk is full")),
+    )
+
+    life(Scripted(READING), "2h", at=1600)
+
+    assert caplog.text.count("disk is full") == 1
+
+
+@pytest.mark.parametrize(
+    ("handler", "most"),
+    [(Outages(READING, [("1s", "24h")]), 1442), (Scripted(READING), 98)],
+    ids=["a day of outage", "a day of health"],
+)
+def test_writes_are_bounded(harness, directory, monkeypatch, handler, most):
+    app, written, write = App("app", keep_state=True), [], StateFile.write
+    app.add_telemetry("d", handler, interval="1m")
+    monkeypatch.setattr("leadsman.testing.loop._STEP", 0.001)
+    monkeypatch.setattr(StateFile, "write", lambda *given: (written.append(1), write(*given)))
+
+    running = harness(app, state_directory=directory)
+    running.run("24h")
+    running.stop()
+
+    assert 50 < len(written) <= most
+    assert (directory / "resilience.db").stat().st_size < 4_000_000
+
+
+def test_keep_state_is_yes_or_no():
+    with pytest.raises(InvalidType, match="True or False"):
+        App("app", keep_state="/var/lib")

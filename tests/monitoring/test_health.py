@@ -1,0 +1,115 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.events import CircuitMoved, PollFailed, PollMissed, ReadingTaken
+from leadsman.monitoring.health import Health, Ledger, fold, is_stale, status
+
+FRESH = Health(stale_after=100.0, fresh_at=0.0)
+error = OSError("gone")
+
+
+def after(*events, health=FRESH):
+    for event in events:
+        health = fold(health, event)
+    return health
+
+
+def taken(at):
+    return ReadingTaken("d", at, 1000.0 + at, 0.1)
+
+
+def failed(at, error=error):
+    return PollFailed("d", at, 1000.0 + at, error, 1)
+
+
+def circuit(state, at=1.0):
+    return CircuitMoved("d", at, 1000.0 + at, state, 5)
+
+
+def test_a_device_begins_as_starting():
+    assert status(FRESH, 1.0) == "starting"
+
+
+def test_a_reading_makes_it_ok():
+    assert status(after(taken(1.0)), 2.0) == "ok"
+
+
+def test_a_failed_poll_makes_it_an_error_that_tells_why_and_since_when():
+    health = after(failed(5.0), failed(6.0, ValueError("odd")))
+
+    assert status(health, 7.0) == "error"
+    assert (health.failures, health.failing_wall, health.error_type, health.error_message) == (
+        2,
+        1005.0,
+        "ValueError",
+        "odd",
+    )
+
+
+def test_a_reading_ends_the_error():
+    health = after(failed(5.0), taken(6.0))
+
+    assert status(health, 7.0) == "ok"
+    assert health.error_message is None
+
+
+def test_staleness_is_seen_by_the_clock_alone():
+    assert [status(after(taken(1.0)), now) for now in (101.0, 101.1)] == ["ok", "stale"]
+    assert status(FRESH, 100.1) == "stale"
+
+
+@pytest.mark.parametrize("state", ["open", "half_open"])
+def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
+    health = after(failed(1.0), circuit(state))
+
+    assert status(health, 2.0) == "circuit_open"
+    assert status(health, 1e9) == "circuit_open"
+    assert is_stale(health, 1e9)
+
+
+def test_missed_polls_are_counted():
+    health = after(PollMissed("d", 1.0, 1.0, 3), PollMissed("d", 2.0, 2.0, 1))
+
+    assert health.missed == 4
+
+
+def test_passwords_in_an_error_do_not_reach_the_record():
+    health = after(failed(1.0, OSError("cannot reach mqtt://ann:hunter2@host\nForged")))
+
+    assert "hunter2" not in health.error_message
+    assert "\n" not in health.error_message
+
+
+events = st.lists(
+    st.one_of(
+        st.floats(0, 1e3).map(taken),
+        st.floats(0, 1e3).map(failed),
+        st.sampled_from(["closed", "open", "half_open"]).map(circuit),
+        st.builds(PollMissed, st.just("d"), st.just(1.0), st.just(1.0), st.integers(1, 5)),
+    )
+)
+
+
+@given(events, st.floats(0, 1e4))
+def test_looking_changes_nothing_and_two_lookers_agree(history, now):
+    ledger = Ledger()
+    ledger.register("d", 100.0, 0.0)
+    for event in history:
+        ledger(event)
+
+    assert ledger.status("d", now) == ledger.status("d", now) == status(after(*history), now)
+
+
+@given(events)
+def test_the_next_staleness_is_announced_exactly(history):
+    ledger = Ledger()
+    ledger.register("d", 100.0, 0.0)
+    for event in history:
+        ledger(event)
+    now = ledger.entities["d"].fresh_at
+
+    at = ledger.next_change(now)
+
+    assert not is_stale(ledger.entities["d"], at)
+    assert is_stale(ledger.entities["d"], at + 0.01)

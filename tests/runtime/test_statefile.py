@@ -1,0 +1,254 @@
+"""The file of the state: what is damage, what is not, and what is written after either."""
+
+import os
+import resource
+import shutil
+import sqlite3
+from contextlib import closing, contextmanager
+from itertools import pairwise
+
+import pytest
+
+from leadsman.monitoring.trace import Row
+from leadsman.runtime.persistence import CEILING, FLOOR, SOON, Pace
+from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "resilience.db"
+
+
+@pytest.fixture
+def file(path):
+    file = StateFile(path)
+    yield file
+    file.close()
+
+
+def rows(count, traceback="x" * 900, handler="d"):
+    return [Row(number, 0.0, handler, "retry", traceback=traceback) for number in range(count)]
+
+
+def damage(path, table):
+    """Write garbage over the first page of a table."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    with path.open("r+b") as handle:
+        handle.seek((page - 1) * 4096)
+        handle.write(os.urandom(4096))
+
+
+def handlers(path):
+    with closing(sqlite3.connect(path)) as database:
+        return dict(database.execute("SELECT name, document FROM handler"))
+
+
+@contextmanager
+def no_more_descriptors():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_damaged_page_that_only_a_write_finds_costs_the_file_once(path, file, caplog):
+    with closing(StateFile(path)) as before:
+        before.write({"a": "{}"}, rows(50), 0.0)
+    damage(path, "trace")
+
+    assert list(file.read()) == ["a"]
+    file.write({"b": "{}"}, rows(1), 1.0)
+    file.write({"c": "{}"}, rows(1), 2.0)
+
+    assert list(StateFile(path).read()) == ["b", "c"]
+    assert (path.parent / "resilience.broken").exists()
+    assert caplog.text.count("is broken") == 1
+
+
+def test_a_file_that_begins_again_holds_all_that_is_known(path, file):
+    file.write({"a": "1"}, [], 0.0)
+    file.write({"b": "2"}, rows(50), 0.0)
+    damage(path, "trace")
+    file.close()
+
+    file.write({"b": "3"}, rows(1), 0.0)
+
+    assert handlers(path) == {"a": "1", "b": "3"}
+
+
+def test_a_file_that_is_damaged_again_and_again_is_an_error_not_a_new_file_each_time(path, file):
+    file.write({"a": "1"}, rows(50), 0.0)
+    for _ in range(2):
+        damage(path, "trace")
+        file.close()
+        try:
+            file.write({"a": "2"}, rows(50), 0.0)
+        except sqlite3.DatabaseError as error:
+            failure = error
+
+    assert "malformed" in str(failure)
+
+
+@pytest.mark.parametrize("act", [lambda file: file.read(), lambda file: file.write({"b": "{}"}, [], 0.0)])
+def test_a_process_without_descriptors_leaves_the_file_and_its_log_alone(path, act):
+    first = StateFile(path)
+    first.write({"held": "{}"}, [], 0.0)  # still in the log
+    before = sorted(each.name for each in path.parent.iterdir())
+
+    with no_more_descriptors(), pytest.raises((sqlite3.OperationalError, OSError)):
+        act(StateFile(path))
+
+    assert sorted(each.name for each in path.parent.iterdir()) == before
+    assert list(StateFile(path).read()) == ["held"]
+    first.close()
+
+
+def test_what_could_not_be_written_is_written_the_next_time(path, file):
+    file.write({"a": "{}"}, [], 0.0)
+    file.close()
+    with no_more_descriptors(), pytest.raises((sqlite3.OperationalError, OSError)):
+        file.write({"b": "{}"}, rows(1), 0.0)
+
+    file.write({}, [], 1.0)
+
+    assert list(file.read()) == ["a", "b"]
+    assert len(list(file.trace())) == 1
+
+
+def test_a_locked_file_is_no_damaged_one(path, file):
+    file.write({"a": "{}"}, [], 0.0)
+    file.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError) as refused:
+            file.read()
+
+    assert is_locked(refused.value)
+    assert list(file.read()) == ["a"]
+
+
+def remove_file(path):
+    path.unlink()
+
+
+def remove_directory(path):
+    shutil.rmtree(path.parent)
+
+
+def restore_another(path):
+    for suffix in ("-wal", "-shm"):
+        path.with_name(f"{path.name}{suffix}").unlink()
+    other = path.parent / "other.db"
+    with closing(StateFile(other)) as copy:
+        copy.write({"z": "{}"}, [], 0.0)
+    other.replace(path)
+
+
+@pytest.mark.parametrize("happens", [remove_file, remove_directory, restore_another])
+def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_written_again_and_reported(path, file, caplog, happens):
+    file.write({"a": "1"}, [], 0.0)
+
+    happens(path)
+    file.write({"b": "2"}, [], 0.0)
+
+    assert handlers(path).items() >= {"a": "1", "b": "2"}.items()
+    assert caplog.text.count("was removed or replaced") == 1
+
+
+def test_a_file_in_a_read_only_directory_is_read(path, file, monkeypatch):
+    file.write({"a": "{}"}, rows(1), 0.0)
+    file.close()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+    assert list(file.read()) == ["a"]
+    assert len(list(file.trace())) == 1
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_reading_makes_no_file(path, file):
+    assert file.read() == {}
+    assert list(file.trace()) == []
+    assert not list(path.parent.iterdir())
+
+
+def test_a_file_whose_first_writer_was_killed_is_empty_not_broken(path, file):
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+
+    assert file.read() == {}
+    assert not (path.parent / "resilience.broken").exists()
+
+
+def test_text_that_is_no_utf_8_costs_one_row_not_the_file(path, file):
+    file.write({"a": "{}", "b": "{}"}, [], 0.0)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE handler SET document = CAST(x'ff00' AS TEXT) WHERE name = 'b'")
+
+    assert file.read()["a"].document == "{}"
+
+
+def test_the_same_traceback_is_stored_once_and_read_with_each_row(path, file):
+    file.write({}, rows(10, "first " * 100), 0.0)
+    file.write({}, [*rows(10, "first " * 100), *rows(3, "second")], 0.0)
+
+    assert [row["traceback"].split()[0] for row in file.trace()] == ["first"] * 20 + ["second"] * 3
+    with closing(sqlite3.connect(path)) as database:
+        (stored,) = database.execute("SELECT count(*) FROM trace WHERE document LIKE '%first%'").fetchone()
+    assert stored == 1
+
+
+def test_one_write_takes_a_bounded_number_of_bytes_of_the_trace_the_newest(path, file):
+    file.write({}, [row._replace(error_message="y" * 400) for row in rows(256, "z" * 3000)], 0.0)
+
+    found = list(file.trace())
+    assert sum(len(str(row["error_message"])) for row in found) < ROW_BYTES
+    assert len(found) > 20
+    assert found[0]["traceback"] == "z" * 3000
+
+
+def test_the_file_keeps_a_bounded_number_of_rows(path, file, monkeypatch):
+    monkeypatch.setattr("leadsman.runtime.statefile.ROWS", 100)
+    monkeypatch.setattr("leadsman.runtime.statefile.TRIM", 50)
+    for _ in range(20):
+        file.write({}, rows(40, None), 0.0)
+
+    assert 100 <= len(list(file.trace())) <= 150
+
+
+def test_a_first_change_is_written_soon_and_the_next_ones_after_waits_that_double():
+    pace, now, at = Pace(), 0.0, []
+    for _ in range(8):
+        now = pace.due(now, urgent=False)
+        pace.wrote(now)
+        at.append(now)
+
+    assert at[0] == SOON
+    assert [round(b - a) for a, b in pairwise(at)] == [60, 120, 240, 480, 900, 900, 900]
+
+
+def test_a_hold_is_written_within_a_minute_whatever_else_changes():
+    pace, now = Pace(), 0.0
+    for _ in range(8):
+        now = pace.due(now, urgent=False)
+        pace.wrote(now)
+
+    assert pace.due(now + 5, urgent=True) == now + FLOOR
+    assert pace.due(now + 100, urgent=True) == now + 100 + SOON
+
+
+def test_after_a_quiet_time_the_waits_begin_again():
+    pace, now = Pace(), 0.0
+    for _ in range(8):
+        now = pace.due(now, urgent=False)
+        pace.wrote(now)
+
+    later = pace.due(now + 2 * CEILING, urgent=False)
+    pace.wrote(later)
+
+    assert later == now + 2 * CEILING + SOON
+    assert pace.due(later, urgent=False) == later + FLOOR

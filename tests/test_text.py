@@ -1,0 +1,59 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.text import LONGEST, clean, masked, told
+
+
+@given(st.text())
+def test_clean_text_is_one_printable_line_of_bounded_length(text):
+    assert clean(text).isprintable()
+    assert len(clean(text)) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("mqtt://ann:hunter2@host:1883/x", "mqtt://***@host:1883/x"),
+        ("https://token@host", "https://***@host"),
+        ("cannot reach mqtt://ann:p@ss@host:1883, again", "cannot reach mqtt://***@host:1883, again"),
+        ("mqtt://ann:12/34@host", "mqtt://***@host"),
+        ("https://ann:a/b#c?d@host", "https://***@host"),
+        ("https://host/calendars/ann@example.org/", "https://host/calendars/ann@example.org/"),
+        ("https://[::1]:8443/ann@example.org", "https://[::1]:8443/ann@example.org"),
+        ("login failed, password=hunter2", "login failed, password=***"),
+        ("Authorization: hunter2", "Authorization: ***"),
+        ("\x1b[31mred\r\nForged line", "\\x1b[31mred\\r\\nForged line"),
+        ("plain", "plain"),
+    ],
+)
+def test_secrets_and_control_characters_are_not_shown(text, shown):
+    assert clean(text) == shown
+
+
+def test_an_error_without_words_is_named():
+    assert told(TimeoutError()) == "TimeoutError"
+    assert told(OSError("gone")) == "gone"
+
+
+def test_an_error_whose_text_breaks_is_named_with_what_broke():
+    class Rude(OSError):
+        def __str__(self):
+            raise ZeroDivisionError
+
+    assert told(Rude()) == "its text cannot be read: ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("mqtt://host", "mqtt://host"),
+        ("mqtts://[::1]:8883?ca=ca.pem", "mqtts://[::1]:8883?ca=ca.pem"),
+        ("mqtt://ann:p@ss@host:1883", "mqtt://***@host:1883"),
+        ("mqtt://ann:hunter2", "mqtt://***"),
+        ("ann:hunter2@host", "***@host"),
+        ("hunter2", "***"),
+    ],
+)
+def test_a_url_is_shown_without_its_credentials(url, shown):
+    assert masked(url) == shown

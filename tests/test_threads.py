@@ -1,0 +1,104 @@
+import asyncio
+import contextvars
+import threading
+import time
+
+import pytest
+
+from leadsman import threads as workers
+from leadsman.errors import DeviceUnavailable
+from leadsman.threads import DaemonExecutor, Worker
+
+
+def test_calls_are_made_one_after_another_on_one_thread():
+    worker = Worker("bus")
+
+    threads = [worker.submit(threading.get_ident).result(5) for _ in range(5)]
+
+    assert len(set(threads)) == 1
+    assert threads[0] != threading.get_ident()
+    worker.stop()
+
+
+def test_what_a_call_raises_reaches_the_caller():
+    async def failing():
+        await asyncio.wrap_future(Worker("bus").submit(lambda: 1 / 0))
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(failing())
+
+
+def test_context_variables_go_along():
+    variable = contextvars.ContextVar("variable", default="outside")
+    variable.set("inside")
+
+    assert Worker("bus").submit(variable.get).result(5) == "inside"
+
+
+def test_a_blocked_call_that_was_given_up_holds_up_nobody():
+    worker, release = Worker("handlers"), threading.Event()
+    blocked = worker.submit(release.wait)
+    time.sleep(0.05)
+    waiting = worker.submit(lambda: "served")
+
+    worker.give_up(blocked)
+
+    assert waiting.result(5) == "served"
+    release.set()
+    assert blocked.result(5)
+    assert worker.submit(lambda: "still served").result(5) == "still served"
+
+
+def test_giving_up_a_call_that_waits_or_has_ended_changes_nothing():
+    worker = Worker("handlers")
+    ended = worker.submit(int)
+    ended.result(5)
+
+    worker.give_up(ended)
+
+    assert not worker._stuck
+
+
+def test_too_many_blocked_threads_are_refused_with_what_to_do():
+    worker, release = Worker("handlers"), threading.Event()
+    for _ in range(workers.MOST_STUCK):
+        blocked = worker.submit(release.wait)
+        while worker._current is not blocked:
+            time.sleep(0.001)
+        worker.give_up(blocked)
+
+    with pytest.raises(DeviceUnavailable, match="give the blocking call a timeout"):
+        worker.submit(int)
+    release.set()
+
+
+def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
+    executor, release = DaemonExecutor(), threading.Event()
+
+    blocked = [executor.submit(release.wait) for _ in range(20)]
+    served = executor.submit(lambda: threading.current_thread().daemon)
+
+    assert served.result(5) is True
+    executor.shutdown()
+    release.set()
+    assert all(each.result(5) for each in blocked)
+
+
+def until(true):
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_busy_counts_calls_under_way():
+    worker, release = Worker("bus"), threading.Event()
+    until(lambda: workers.busy() == 0)  # what an earlier test left behind has ended
+
+    call = worker.submit(release.wait)
+    during = workers.busy()
+    release.set()
+    call.result(5)
+
+    assert during == 1
+    until(lambda: workers.busy() == 0)
