@@ -12,12 +12,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from leadsman.app import App
 from leadsman.errors import InvalidValue
 
-_SETTLED = 0.2
-"""Seconds until the viewer of a demo tries the broker again."""
+if TYPE_CHECKING:
+    from leadsman.mqtt.connection import Received
 
 
 def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[Sequence[str] | None], int]:
@@ -89,18 +90,14 @@ def _demo(options: argparse.Namespace) -> int:
 
 async def _view(url: str) -> None:
     """Print what the broker has, as any subscriber sees it."""
-    import aiomqtt
-
+    from leadsman.demo.viewer import Viewer
     from leadsman.mqtt.broker import Broker
 
-    broker = Broker.from_url(url)
-    while True:
-        with contextlib.suppress(aiomqtt.MqttError):
-            async with aiomqtt.Client(broker.host, broker.port) as client:
-                await client.subscribe("#")
-                async for message in client.messages:
-                    print(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}", flush=True)
-        await asyncio.sleep(_SETTLED)
+    await Viewer(Broker.from_url(url), "leadsman-viewer", "#", _print).listen()
+
+
+def _print(message: "Received") -> None:
+    print(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}", flush=True)
 
 
 @contextlib.contextmanager

@@ -15,10 +15,11 @@ from leadsman.app import App
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.meter import Meter
-from leadsman.errors import BrokerError, GarbledData, LeadsmanError
+from leadsman.demo.viewer import Viewer
+from leadsman.errors import GarbledData, LeadsmanError
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.client import CONNECT_TIMEOUT, connect
-from leadsman.mqtt.connection import Greeting, Received
+from leadsman.mqtt.client import CONNECT_TIMEOUT
+from leadsman.mqtt.connection import Received
 from leadsman.process import run as run_process
 from leadsman.publish import Every, OnChange
 from leadsman.resilience.backoff import ExponentialBackoff
@@ -26,7 +27,6 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import Mosquitto
 from leadsman.text import counted
-from leadsman.timing.clock import system_clock
 
 PREFIX = "leadsman-demo"
 HOW_TO_SEE_AN_OUTAGE = "install mosquitto and leave out --broker to see one"
@@ -73,47 +73,16 @@ def demo_app(broker: str, meter_path: str) -> App:
     return app
 
 
-class Viewer:
-    """Listens at the broker, as any subscriber would, and keeps the board."""
-
-    def __init__(self, broker: Broker, board: Board, *, lines: bool) -> None:
-        self._broker = broker
-        self._board = board
-        self._lines = lines
-        self._lost = asyncio.Event()
-
-    async def listen(self) -> None:
-        """Listen until cancelled; come back when the broker does."""
-        clock = system_clock(asyncio.get_running_loop())
-        greeting = Greeting(f"{PREFIX}-viewer", self._broker.protocol, f"{PREFIX}/viewer", b"")
-        while True:
-            self._lost.clear()
-            with contextlib.suppress(BrokerError):
-                connection = await connect(self._broker, clock, greeting, self)
-                try:
-                    await connection.subscribe(f"{PREFIX}/#")
-                    await self._lost.wait()
-                finally:
-                    connection.abort()
-            await asyncio.sleep(0.2)
-
-    def received(self, message: Received) -> None:
-        """See `Hooks`."""
-        line = self._board.hear(message, time.time())
-        if line is not None and self._lines:
-            say(line)
-
-    def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `Hooks`. The viewer publishes nothing."""
-
-    def lost(self, reason: str, code: int = 0) -> None:
-        """See `Hooks`."""
-        self._lost.set()
-
-
 def say(line: str) -> None:
     """Print a line with the time, at once."""
     print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+def hear(message: Received, board: Board, *, lines: bool) -> None:
+    """Keep the board, and print a line where there is none."""
+    line = board.hear(message, time.time())
+    if line is not None and lines:
+        say(line)
 
 
 async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, *, lines: bool) -> None:
@@ -199,7 +168,9 @@ def run_demo(broker: str | None, duration: float | None) -> None:
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()
-            viewer = Viewer(app.broker, board, lines=lines)
+            viewer = Viewer(
+                app.broker, f"{PREFIX}-viewer", f"{PREFIX}/#", lambda message: hear(message, board, lines=lines)
+            )
             jobs = [
                 viewer.listen(),
                 make_trouble(meter, mosquitto, board, lines=lines),

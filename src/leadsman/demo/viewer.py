@@ -1,0 +1,58 @@
+"""A subscriber that shows what the broker has, as anybody would see it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from leadsman.errors import BrokerError
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.client import connect
+from leadsman.mqtt.connection import Greeting, Received
+from leadsman.timing.clock import system_clock
+
+RECONNECT = 0.2
+"""Seconds between two attempts to connect."""
+
+
+class Viewer:
+    """Subscribes to a topic filter and passes on each message.
+
+    Args:
+        broker: where to listen.
+        client_id: of this subscriber.
+        topic_filter: what to subscribe to.
+        show: is called with each message.
+    """
+
+    def __init__(self, broker: Broker, client_id: str, topic_filter: str, show: Callable[[Received], None]) -> None:
+        self._broker = broker
+        self._client_id = client_id
+        self._filter = topic_filter
+        self._show = show
+        self._lost = asyncio.Event()
+
+    async def listen(self) -> None:
+        """Listen until cancelled; come back when the broker does."""
+        clock = system_clock(asyncio.get_running_loop())
+        greeting = Greeting(self._client_id, self._broker.protocol, None, b"")
+        while True:
+            self._lost.clear()
+            with contextlib.suppress(BrokerError):
+                connection = await connect(self._broker, clock, greeting, self)
+                try:
+                    await connection.subscribe(self._filter)
+                    await self._lost.wait()
+                finally:
+                    connection.abort()
+            await asyncio.sleep(RECONNECT)
+
+    def received(self, message: Received) -> None:
+        """See `Hooks`."""
+        self._show(message)
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `Hooks`. The viewer publishes nothing."""
+
+    def lost(self, reason: str, code: int = 0) -> None:
+        """See `Hooks`."""
+        self._lost.set()
