@@ -15,10 +15,10 @@ from hyx.retry import retry
 
 from leadsman import CircuitBreaker
 from leadsman.events import Events
-from leadsman.resilience.environment import Rules, World
+from leadsman.resilience.environment import Environment, GuardSpec
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.from_options import of_words
+from leadsman.resilience.from_options import from_options
 from leadsman.resilience.policy import exponential, immediate, periodic
 from leadsman.resilience.predicate import prop
 from leadsman.timing.clock import system_clock
@@ -35,8 +35,8 @@ def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
     loop = asyncio.get_running_loop()
     clock, events = system_clock(loop), Events()
-    rules = Rules(of_words(3), breaker=CircuitBreaker(5), timeout=timeout)
-    execution = Execution("d", nothing, rules, World(Timers(loop, clock, events), clock, events))
+    rules = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
+    execution = Execution("d", nothing, rules, Environment(Timers(loop, clock, events), clock, events))
 
     async def call() -> None:
         if execution.admit():

@@ -98,7 +98,7 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
 
     from leadsman import App
     from leadsman.mqtt.outbox import Outbox
-    from leadsman.runtime.poller import Poll
+    from leadsman.runtime.poller import PollRunner
 
     app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
 
@@ -117,15 +117,15 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
         serving = asyncio.create_task(app.serve())
         await asyncio.sleep(0.5)
         outbox = next(thing for thing in gc.get_objects() if isinstance(thing, Outbox))
-        advance = Poll.cycle
+        advance = PollRunner.cycle
 
-        async def watched(poll: Poll, horizon: float) -> None:
+        async def watched(poll: PollRunner, horizon: float) -> None:
             if meter.measuring:
                 meter.lateness.append(asyncio.get_running_loop().time() - (poll.due - interval))
             await advance(poll, horizon)
 
         if interval >= 0.1:  # at the highest rates even this would cost
-            Poll.cycle = watched  # type: ignore[method-assign,assignment]
+            PollRunner.cycle = watched  # type: ignore[method-assign,assignment]
         await meter.measure(duration, lambda: outbox.delivered)
         await serving
 

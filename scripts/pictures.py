@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.from_options import UNTIL_NEXT_POLL, of_words
+from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import Policy, Retry, exponential, fibonacci, immediate, linear, periodic, sequence
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
@@ -17,9 +17,9 @@ WIDTH, HEIGHT, MARGIN = 640, 110, 14
 ATTEMPTS, PAUSE = 14, 0.04
 """Calls in a picture; the width of the gap before a poll, as a part of the whole."""
 PICTURES: Mapping[str, tuple[str, Policy]] = {
-    "words": ("retry=3", of_words(3)),
-    "until-next-poll": ("retry=UNTIL_NEXT_POLL", of_words(UNTIL_NEXT_POLL)),
-    "budget": ('retry=10, budget="30s"', of_words(10, budget=30.0)),
+    "words": ("retry=3", from_options(3)),
+    "until-next-poll": ("retry=UNTIL_NEXT_POLL", from_options(UNTIL_NEXT_POLL)),
+    "budget": ('retry=10, budget="30s"', from_options(10, budget=30.0)),
     "periodic": ('periodic("10s").max_retries(4)', periodic("10s").max_retries(4)),
     "linear": ('linear("5s").max_retries(6)', linear("5s").max_retries(6)),
     "fibonacci": ('fibonacci("1s", "2s")', fibonacci("1s", "2s")),

@@ -32,13 +32,13 @@ ADAPTERS = {
     "leadsman.adapters.ble.gatt": ("STANDARD", "Characteristic", "uuid_of", "unpack", "scaled", "sfloat", "float32"),
     "leadsman.adapters.ble.bthome": ("SERVICE", "decode"),
     "leadsman.adapters.caldav.calendar": ("CalDav",),
-    "leadsman.adapters.caldav.recurrence": ("Event",),
+    "leadsman.adapters.caldav.recurrence": ("CalendarEvent",),
 }
 PROGRAMS = {"leadsman.cli.app_cli": ("command_line",)}
 WORDS = {
-    "@app.telemetry and @app.periodic": ("leadsman.registration.telemetry", "Words"),
-    "@app.source": ("leadsman.registration.source", "SourceWords"),
-    "@app.command": ("leadsman.registration.command", "CommandWords"),
+    "@app.telemetry and @app.periodic": ("leadsman.registration.telemetry", "TelemetryOptions"),
+    "@app.source": ("leadsman.registration.source", "SourceOptions"),
+    "@app.command": ("leadsman.registration.command", "CommandOptions"),
 }
 
 
@@ -54,7 +54,7 @@ def reference() -> str:
             parts.append(_thing(where, kind, name, "leadsman"))
         if name == "App":
             parts.append(_thing(importlib.import_module("leadsman.registration.router"), "Registrar"))
-    parts.append("## Words of registration")
+    parts.append("## Options of registration")
     for title, (module, name) in WORDS.items():
         parts += [f"### `{title}`", _fields(_tree(importlib.import_module(module)), name)]
     parts.append("## Adapters")

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from leadsman import Every, OnChange
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.publish import Told, checked
+from leadsman.publish import LastPublished, checked
 
 values = st.one_of(st.integers(-5, 5), st.floats(-5, 5), st.booleans(), st.text(max_size=2), st.none())
 readings = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
@@ -17,11 +17,11 @@ rules = st.recursive(
     lambda inner: st.builds(lambda a, b: a | b, inner, inner) | st.builds(lambda a, b: a & b, inner, inner),
     max_leaves=4,
 )
-tolds = st.builds(Told, readings, st.floats(0, 10), st.integers(0, 5))
+tolds = st.builds(LastPublished, readings, st.floats(0, 10), st.integers(0, 5))
 
 
 def changed(old, new, **words):
-    return OnChange(**words).wants(Told(old, 0.0), new, 1.0)
+    return OnChange(**words).wants(LastPublished(old, 0.0), new, 1.0)
 
 
 def test_on_change_tells_any_difference():
@@ -64,23 +64,33 @@ def test_a_field_that_appears_or_goes_is_a_change():
 
 
 def test_a_slow_drift_adds_up_against_what_was_last_told():
-    told = Told({"t": 20.0}, 0.0)
+    told = LastPublished({"t": 20.0}, 0.0)
 
     assert [OnChange(0.5).wants(told, {"t": 20.0 + n / 10}, 1.0) for n in (1, 3, 5, 6)] == [False, False, False, True]
 
 
 def test_every_n_tells_every_nth_reading():
-    assert [Every(n=3).wants(Told({}, 0.0, since), {}, 0.0) for since in range(4)] == [False, False, True, True]
+    assert [Every(n=3).wants(LastPublished({}, 0.0, since), {}, 0.0) for since in range(4)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_every_by_time_tells_when_it_has_passed():
     rule = Every("1m")
 
-    assert [rule.wants(Told({}, 100.0), {}, now) for now in (100.0, 159.0, 160.0, 161.0)] == [False, False, True, True]
+    assert [rule.wants(LastPublished({}, 100.0), {}, now) for now in (100.0, 159.0, 160.0, 161.0)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 def test_every_by_time_is_not_late_by_the_last_bit_of_a_float():
-    assert Every(0.3).wants(Told({}, 0.1 + 0.2), {}, 0.6)
+    assert Every(0.3).wants(LastPublished({}, 0.1 + 0.2), {}, 0.6)
 
 
 @given(rules, rules, tolds, readings, st.floats(0, 30))

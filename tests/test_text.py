@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text import LONGEST, clean, masked, told
+from leadsman.text import LONGEST, clean, describe, masked
 
 
 @given(st.text())
@@ -32,8 +32,8 @@ def test_secrets_and_control_characters_are_not_shown(text, shown):
 
 
 def test_an_error_without_words_is_named():
-    assert told(TimeoutError()) == "TimeoutError"
-    assert told(OSError("gone")) == "gone"
+    assert describe(TimeoutError()) == "TimeoutError"
+    assert describe(OSError("gone")) == "gone"
 
 
 def test_an_error_whose_text_breaks_is_named_with_what_broke():
@@ -41,7 +41,7 @@ def test_an_error_whose_text_breaks_is_named_with_what_broke():
         def __str__(self):
             raise ZeroDivisionError
 
-    assert told(Rude()) == "its text cannot be read: ZeroDivisionError"
+    assert describe(Rude()) == "its text cannot be read: ZeroDivisionError"
 
 
 @pytest.mark.parametrize(

@@ -15,32 +15,31 @@ from leadsman._version import __version__
 from leadsman.adapters.adapter import Adapter, slots_of
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_client_id, check_name, check_prefix
-from leadsman.registration.injection import ContextOffer, Held, Offer, is_async, name_of, place_of
+from leadsman.registration.injection import ContextOffer, Dependency, Provided, is_async, name_of, place_of
 from leadsman.registration.router import Device, Registrar, Registration, expanded
 from leadsman.registration.telemetry import Telemetry, decided, register
 from leadsman.resilience import scope
-from leadsman.resilience.environment import Overlay
+from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.policy import policy as checked_policy
-from leadsman.text import suggestion, told
+from leadsman.text import describe, suggestion
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from leadsman.monitoring.trace import Row as TraceRow
-    from leadsman.monitoring.trace import Trace
+    from leadsman.monitoring.trace import Trace, TraceRow
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.resilience.environment import Rules
+    from leadsman.resilience.environment import GuardSpec
     from leadsman.resilience.predicate import Predicate
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.load import Loaded
-    from leadsman.settings.rows import Row
+    from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Entry, Where
     from leadsman.wiring import Plan
 
@@ -141,7 +140,7 @@ class App(Registrar):
         self._trace: Trace | None = None
         self._policies: list[Named] = []
         self._catalogue: Catalogue | None = None
-        self._overlay: Overlay = []
+        self._overlay: PolicyOverride = []
         self._settings_file: str | None = None
 
     @property
@@ -175,7 +174,7 @@ class App(Registrar):
         return self.name if prefix == self.name else f"{self.name}@{prefix.replace('/', '+')}"
 
     @property
-    def rows(self) -> "tuple[Row, ...]":
+    def rows(self) -> "tuple[SettingRow, ...]":
         """Every loaded value with its origin, secrets masked."""
         return () if self._loaded is None else self._loaded.rows
 
@@ -497,7 +496,7 @@ class App(Registrar):
         if self._stopping is not None:
             self._stopping.set()
 
-    async def serve(self, connect: Connect | None = None, *, environment: Mapping[str, str] | None = None) -> int:
+    async def serve(self, connect: Connector | None = None, *, environment: Mapping[str, str] | None = None) -> int:
         """Poll and publish until `stop`, then end within two seconds. For whoever has an event loop of their own.
 
         Args:
@@ -536,7 +535,7 @@ class App(Registrar):
         with TemporaryDirectory(prefix=f"{self.name}-{DRY_RUN}-", ignore_cleanup_errors=True) as directory:
             yield {"STATE_DIRECTORY": directory}
 
-    def _connecting(self, given: Connect | None) -> Connect:
+    def _connecting(self, given: Connector | None) -> Connector:
         connect = given or self._real_connect()
         if not self.dry_run:
             return connect
@@ -586,7 +585,7 @@ class App(Registrar):
             settings_file=self._settings_file,
         )
 
-    def _real_connect(self) -> Connect:
+    def _real_connect(self) -> Connector:
         from leadsman.mqtt import client  # as in serve
 
         if self.broker.insecure:
@@ -595,7 +594,7 @@ class App(Registrar):
             )
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
-    def _check_shared(self, rules: "Rules") -> None:
+    def _check_shared(self, rules: "GuardSpec") -> None:
         """Handlers that share a circuit must say the same of it."""
         shared = None if rules.breaker is None else rules.breaker.shared
         for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
@@ -625,10 +624,10 @@ class App(Registrar):
 
     def _add(self, registration: Registration, name: Any, device: Device) -> None:
         kind, handler = registration.kind, registration.handler
-        words: Any = {**registration.words, **device.options_of(kind)}
-        offers: list[Offer] = [*self._slots, *self._held, ContextOffer()]
+        words: Any = {**registration.options, **device.options_of(kind)}
+        offers: list[Dependency] = [*self._slots, *self._held, ContextOffer()]
         if device.settings is not None:
-            offers.insert(0, Held(type(device.settings), device.settings))
+            offers.insert(0, Provided(type(device.settings), device.settings))
         taken: dict[str, Any] = self.telemetries | self.sources
         if kind == "command":
             from leadsman.registration.command import register_command  # only apps with commands pay for it
@@ -680,15 +679,15 @@ def _settings(given: Any) -> "tuple[type[BaseModel] | None, BaseModel | None]":
     return model, None if isinstance(given, type) else given
 
 
-def _held(model: Any) -> tuple[Held, ...]:
+def _held(model: Any) -> tuple[Provided, ...]:
     """What handlers can ask for of the settings: the whole, and each section whose type is there once."""
     if model is None:
         return ()
     kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]
-    return tuple(Held(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
+    return tuple(Provided(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
 
 
-def _fill(held: Sequence[Held], settings: Any) -> None:
+def _fill(held: Sequence[Provided], settings: Any) -> None:
     for each in held:
         parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
         each.value = next(part for part in parts if each.fits(type(part)))
@@ -735,7 +734,7 @@ def _asked(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
             trace = trace.tb_next
         code = trace.tb_frame.f_code if trace is not None else function.__code__
         where = f"{Path(code.co_filename).name} line {trace.tb_lineno if trace is not None else code.co_firstlineno}"
-        raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {told(error)}") from error
+        raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
 
 
 def _text(value: object, what: str) -> str:

@@ -86,7 +86,7 @@ class PollDeferred(NamedTuple):
     reason: str | None
 
 
-class Held(NamedTuple):
+class DeviceHeld(NamedTuple):
     """A poll failed for good, and its handler keeps still until somebody releases it."""
 
     entity: str
@@ -94,7 +94,7 @@ class Held(NamedTuple):
     wall: float
 
 
-class Released(NamedTuple):
+class DeviceReleased(NamedTuple):
     """Somebody released a handler that was held; `by` says who, as far as is known."""
 
     entity: str
@@ -262,8 +262,8 @@ Event = (
     | PollFailed
     | PollSkipped
     | PollDeferred
-    | Held
-    | Released
+    | DeviceHeld
+    | DeviceReleased
     | PollMissed
     | CircuitMoved
     | CircuitRequested

@@ -1,7 +1,7 @@
 """Publish rules: whether a reading is worth telling.
 
 A rule is a value without state. It compares a reading with what was last *told* (not last read, so that a slow drift
-adds up until it is worth telling), and each handler keeps its own `Told`. The first reading is always told.
+adds up until it is worth telling), and each handler keeps its own `LastPublished`. The first reading is always told.
 
 ``OnChange() | Every("10m")`` tells a change at once and everything else every ten minutes;
 ``OnChange() & Every("1m")`` tells changes, at most one a minute.
@@ -20,7 +20,7 @@ _NOISE = 1e-12
 """Of a value: 20.1 and 20.2 differ by 0.1 as people count, though not as floats do."""
 
 
-class Told(NamedTuple):
+class LastPublished(NamedTuple):
     """What was last told: the fields, when (monotonic seconds), and the readings since, not counting the present one."""
 
     fields: Mapping[str, Any]
@@ -34,7 +34,7 @@ class PublishRule(Value, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
         """Whether to tell `fields` at `now`, after `told`."""
 
     def __or__(self, other: "PublishRule") -> "AnyOf":
@@ -60,7 +60,7 @@ class AnyOf(_Pair):
 
     __slots__ = ()
 
-    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) or self.right.wants(told, fields, now)
 
 
@@ -69,7 +69,7 @@ class AllOf(_Pair):
 
     __slots__ = ()
 
-    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
         return self.left.wants(told, fields, now) and self.right.wants(told, fields, now)
 
 
@@ -96,7 +96,7 @@ class OnChange(PublishRule):
         pairs = tuple((name, _deadband(width, f"fields[{name!r}]")) for name, width in (fields or {}).items())
         self._hold(deadband=width, fields=pairs)
 
-    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
         return self._differ(told.fields, fields, "")
 
     def _differ(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> bool:
@@ -142,7 +142,7 @@ class Every(PublishRule):
             raise InvalidValue(f"n is {n!r}; it must be 1 or more")
         self._hold(seconds=None if seconds is None else positive_seconds(seconds, "seconds"), n=n)
 
-    def wants(self, told: Told, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
         if self.n is not None and told.since + 1 >= self.n:
             return True
         # A millisecond of grace: polls on a grid of the same length must not miss by the last bit of a float.

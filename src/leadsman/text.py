@@ -59,7 +59,7 @@ def _port_is_number(rest: str) -> bool:
     return re.match(r"(\[[^\]]*\]|[^:/?#]*)(:\d*)?([/?#]|$)", rest) is not None
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """An error in words: its message, or its type where it has none."""
     return text_of(error) or type(error).__name__
 
@@ -67,8 +67,8 @@ def told(error: BaseException) -> str:
 def explained(error: BaseException) -> str:
     """Why a request was refused or failed, for whoever sent it: the class of the error is part of it where it says something."""
     if isinstance(error, PayloadError | PollRefused):
-        return told(error)
-    return f"{type(error).__name__}: {told(error)}"
+        return describe(error)
+    return f"{type(error).__name__}: {describe(error)}"
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

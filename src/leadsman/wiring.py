@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.adapters.adapter import REOPENING, Slot
+from leadsman.adapters.adapter import REOPENING, ManagedAdapter
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.events import (
     AdapterFailed,
@@ -26,10 +26,10 @@ from leadsman.events import (
 )
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import Heartbeat
-from leadsman.monitoring.reports import Lines, Log, Outages, fields, on_reading
+from leadsman.monitoring.reports import Lines, Log, OutageReporter, fields, on_reading
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect
-from leadsman.mqtt.link import Identity, Link
+from leadsman.mqtt.connection import Connector
+from leadsman.mqtt.link import ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
@@ -37,29 +37,29 @@ from leadsman.registration.injection import ContextOffer
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience import scope
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.environment import Overlay, Snapshot, World
-from leadsman.runtime.calls import Lanes
+from leadsman.resilience.environment import Environment, PolicyOverride, Snapshot
+from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
-from leadsman.runtime.publisher import Mail
+from leadsman.runtime.publisher import PublisherContext
 from leadsman.tasks import outcome_of
-from leadsman.text import clean, counted, told
+from leadsman.text import clean, counted, describe
 from leadsman.timing.clock import rfc3339, system_clock
 from leadsman.timing.timers import Timers
 
 if TYPE_CHECKING:
     from leadsman.introspection.service import Service
     from leadsman.monitoring.trace import Trace
-    from leadsman.monitoring.watchdog import Signs
+    from leadsman.monitoring.watchdog import Watchdog
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.runtime.commands import Dispatcher, Line
+    from leadsman.runtime.commands import CommandQueue, Dispatcher
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
-    from leadsman.runtime.operator import Control
-    from leadsman.runtime.persistence import Memory
-    from leadsman.runtime.sources import Feed
+    from leadsman.runtime.operator import OperatorRequests
+    from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.runtime.sources import SourceRunner
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the rest; the parts of
@@ -92,7 +92,7 @@ class Plan(NamedTuple):
     """Where state, health file and service manager are."""
     dry_run: bool
     heartbeat: float
-    slots: tuple[Slot, ...]
+    slots: tuple[ManagedAdapter, ...]
     telemetries: tuple[Telemetry, ...]
     sources: "tuple[Source, ...]"
     commands: "tuple[Command, ...]"
@@ -100,7 +100,7 @@ class Plan(NamedTuple):
     last_resort: "LastResort | None"
     keep_state: bool
     """Whether resilience remembers over a restart."""
-    overlay: Overlay
+    overlay: PolicyOverride
     """Policies that take the place of the handlers' own for a while."""
     catalogue: "Catalogue | None"
     traced: "Callable[[Trace], None]"
@@ -109,7 +109,7 @@ class Plan(NamedTuple):
     """Where settings were read, for the log."""
 
 
-async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
+async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
     """Run until `stopping` is set, then end within two seconds.
 
     Rooms that most apps do not use are entered only by those that do: an import costs a start two milliseconds.
@@ -124,7 +124,7 @@ async def serve(plan: Plan, connect: Connect, stopping: asyncio.Event) -> int:
         return await _serve(plan, connect, stopping, held)
 
 
-async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: contextlib.ExitStack) -> int:
+async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: contextlib.ExitStack) -> int:
     """As `serve`. What is to be let go in any case, also when it is cancelled, is put into `held`."""
     loop = asyncio.get_running_loop()
     clock, topics, events = system_clock(loop), plan.topics, Events()
@@ -133,7 +133,7 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
 
         CATALOGUE.set(plan.catalogue)
     timers = scope.handler_context().run(Timers, loop, clock, events)
-    world = World(timers, clock, events, plan.overlay, stopping)
+    world = Environment(timers, clock, events, plan.overlay, stopping)
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]
@@ -146,20 +146,22 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
     for command in commands:
         ledger.register_idle(command.name, timers.origin)
 
-    identity = Identity(plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol)
+    identity = ClientIdentity(
+        plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol
+    )
     link = Link(identity, connect, Outbox(), clock, events)
-    mail, lanes = Mail(world, topics, link.put), Lanes()
+    mail, lanes = PublisherContext(world, topics, link.put), SharedResources()
     ended: list[str] = []
 
     def give_up(name: str, error: BaseException) -> None:
-        ended.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {told(error)}")
+        ended.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
         stopping.set()
 
     poller = Poller(mail, lanes, give_up)
     for telemetry in telemetries:
         poller.add(telemetry)
     feeds = _feeds(sources, mail, lanes)
-    lines: dict[str, Line] = {}
+    lines: dict[str, CommandQueue] = {}
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
         dispatcher().add(command)
@@ -195,7 +197,7 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
             loop.call_later(REGISTRY_DELAY, lambda: None if stopping.is_set() else service().register())
 
     bound = Lines()
-    outages = Outages(topics, link.put, ledger, bound, lambda device: _transient(device, read))
+    outages = OutageReporter(topics, link.put, ledger, bound, lambda device: _transient(device, read))
     memory = _memory(storage(), poller, feeds, world, traces) if plan.keep_state else None
     if memory is not None or contexts is not None:
         await storage().claim(stopping)
@@ -228,9 +230,11 @@ async def _serve(plan: Plan, connect: Connect, stopping: asyncio.Event, held: co
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     if plan.slots:
-        from leadsman.runtime.adapter_recovery import Wedged
+        from leadsman.runtime.adapter_recovery import AdapterRecovery
 
-        events.subscribe(Wedged(plan.slots, {each.name: each.needs for each in read}, plan.last_resort, world).observe)
+        events.subscribe(
+            AdapterRecovery(plan.slots, {each.name: each.needs for each in read}, plan.last_resort, world).observe
+        )
 
     def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
         return loop.create_task(_kept(where, run, world))
@@ -290,19 +294,23 @@ def _opening(plan: Plan, devices: int) -> str:
 def _transient(device: str, read: "Sequence[Telemetry | Source]") -> tuple[type[Exception], ...]:
     """The errors that the adapters of a device declare as worth another attempt."""
     needs = next((each.needs for each in read if each.name == device), ())
-    return tuple(kind for _, offer in needs if isinstance(offer, Slot) for kind in offer.transient_errors)
+    return tuple(kind for _, offer in needs if isinstance(offer, ManagedAdapter) for kind in offer.transient_errors)
 
 
-def _feeds(sources: "Sequence[Source]", mail: Mail, lanes: Lanes) -> "dict[str, Feed]":
+def _feeds(sources: "Sequence[Source]", mail: PublisherContext, lanes: SharedResources) -> "dict[str, SourceRunner]":
     if not sources:
         return {}
-    from leadsman.runtime.sources import Feed
+    from leadsman.runtime.sources import SourceRunner
 
-    return {source.name: Feed(source, mail, lanes) for source in sources}
+    return {source.name: SourceRunner(source, mail, lanes) for source in sources}
 
 
 def _dispatcher(
-    mail: Mail, poller: Poller, feeds: "dict[str, Feed]", lines: "dict[str, Line]", lanes: Lanes
+    mail: PublisherContext,
+    poller: Poller,
+    feeds: "dict[str, SourceRunner]",
+    lines: "dict[str, CommandQueue]",
+    lanes: SharedResources,
 ) -> "Dispatcher":
     from leadsman.runtime.commands import Dispatcher
 
@@ -311,10 +319,10 @@ def _dispatcher(
 
 def _contexts(
     storage: "Callable[[], StateDirectory]",
-    mail: Mail,
+    mail: PublisherContext,
     registered: Sequence[Any],
     readers: dict[str, Any],
-    lines: "dict[str, Line]",
+    lines: "dict[str, CommandQueue]",
 ) -> "Contexts | None":
     """The contexts of those handlers that ask for one."""
     asking = [each for each in registered if any(isinstance(offer, ContextOffer) for _, offer in each.needs)]
@@ -335,9 +343,9 @@ def _service(
     ledger: Ledger,
     link: Link,
     poller: Poller,
-    feeds: "dict[str, Feed]",
-    lines: "dict[str, Line]",
-    mail: Mail,
+    feeds: "dict[str, SourceRunner]",
+    lines: "dict[str, CommandQueue]",
+    mail: PublisherContext,
     traces: "list[Trace]",
     state_files: "dict[str, str]",
 ) -> "Service":
@@ -357,7 +365,7 @@ def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
     return trace
 
 
-def _storage(plan: Plan, world: World, held: contextlib.ExitStack) -> "StateDirectory":
+def _storage(plan: Plan, world: Environment, held: contextlib.ExitStack) -> "StateDirectory":
     """Where state is kept. What fails there is an event, whichever thread finds it."""
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.store import state_directory
@@ -376,33 +384,37 @@ def _storage(plan: Plan, world: World, held: contextlib.ExitStack) -> "StateDire
 
 
 def _memory(
-    directory: "StateDirectory", poller: Poller, feeds: "dict[str, Feed]", world: World, traces: "Sequence[Trace]"
-) -> "Memory":
-    from leadsman.runtime.persistence import Memory
+    directory: "StateDirectory",
+    poller: Poller,
+    feeds: "dict[str, SourceRunner]",
+    world: Environment,
+    traces: "Sequence[Trace]",
+) -> "ResilienceStore":
+    from leadsman.runtime.persistence import ResilienceStore
 
-    return Memory(directory, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
+    return ResilienceStore(directory, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
 
 
-def _control(mail: Mail, poller: Poller, feeds: "dict[str, Feed]") -> "Control":
-    from leadsman.runtime.operator import Control
+def _control(mail: PublisherContext, poller: Poller, feeds: "dict[str, SourceRunner]") -> "OperatorRequests":
+    from leadsman.runtime.operator import OperatorRequests
 
-    return Control(mail, poller, feeds)
+    return OperatorRequests(mail, poller, feeds)
 
 
 def _signs(
     environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
-) -> "Signs | None":
+) -> "Watchdog | None":
     if not environment.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
         return None
-    from leadsman.monitoring.watchdog import Signs
+    from leadsman.monitoring.watchdog import Watchdog
 
-    return Signs(environment, ledger, jobs, link, timers)
+    return Watchdog(environment, ledger, jobs, link, timers)
 
 
 class _Lifespan:
     """The user's context manager, entered and left by one task, as many of them demand."""
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]] | None, world: World) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]] | None, world: Environment) -> None:
         self._make = make
         self._world = world
         self._entered = asyncio.Event()
@@ -452,7 +464,7 @@ class _Lifespan:
             await self._leave.wait()
 
 
-async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: World) -> None:
+async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: Environment) -> None:
     """Run a part of the app for as long as the app runs: one that dies is told, and started again after a while."""
     deaths, clock = 0, world.clock
     while True:
@@ -474,7 +486,7 @@ async def _cancelled(tasks: Sequence[asyncio.Task[Any]], grace: float) -> int:
     return len(pending)
 
 
-def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, world: World) -> None:
+def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, world: Environment) -> None:
     """Say that the app stops; a fault of ours there must cost neither the stores nor the state nor the DISCONNECT."""
     try:
         heartbeat.goodbye()
@@ -484,7 +496,7 @@ def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, world: World)
         link.put(Message(topics.status, heartbeat.will(link.number), 1, retain=True, latest=True))
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, world: World) -> int:
+async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, world: Environment) -> int:
     done, pending = await asyncio.wait(tasks, timeout=timeout)
     for task in done:
         error = None if task.cancelled() else task.exception()

@@ -5,7 +5,7 @@ import pytest
 
 from leadsman import App, Delivery
 from leadsman.errors import BrokerError, TlsRefused
-from leadsman.mqtt.connection import Terms
+from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Harness, Outages, Scripted, fail
 from leadsman.testing.loop import START
 
@@ -477,7 +477,7 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
     app = App("app")
     app.add_telemetry("large", Scripted({"text": "x" * 5000}, {"text": "short"}), interval=10)
     running = harness(app)
-    running.broker.terms = Terms(maximum_packet_size=2000)
+    running.broker.terms = ConnAck(maximum_packet_size=2000)
 
     running.run(15)
 
@@ -488,7 +488,7 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
 
 def test_a_small_receive_maximum_is_obeyed(harness):
     app, counters = running_app(harness, devices=50)
-    app.broker.terms = Terms(receive_maximum=3)
+    app.broker.terms = ConnAck(receive_maximum=3)
     most = 0
     receive = app.broker.receive
 

@@ -20,13 +20,13 @@ import leadsman.runtime.poller
 from leadsman import App, CircuitBreaker, Cron, FixedBackoff, RetryRequested
 from leadsman.events import (
     AttemptFailed,
-    Held,
+    DeviceHeld,
+    DeviceReleased,
     PollDeferred,
     PollFailed,
     PollMissed,
     PollSkipped,
     ReadingTaken,
-    Released,
 )
 from leadsman.monitoring.health import OFFLINE
 from leadsman.runtime.poller import Poller
@@ -273,7 +273,7 @@ class Scenario:
         events = [event for event in self.events if getattr(event, "entity", None) == name]
         times, outcomes, wrong = [event.at for event in events], outcomes_of(events), []
         starts, last = [start for start, _ in outcomes], self.time.length - 2 * self.time.after
-        released = [event.at for event in events if type(event) is Released]
+        released = [event.at for event in events if type(event) is DeviceReleased]
         unasked = {at for at in starts if at < last and not any(0 <= at - since < 10 for since in released)}
         for at, count in sorted(self.due[name].items()):
             if at > last:
@@ -288,9 +288,9 @@ class Scenario:
     def _is_silent(self, before, at):
         """Whether the device is held, or asked to be left alone: then nothing is done at a point of the schedule."""
         for event in reversed(before):
-            if type(event) is Held or (type(event) is PollDeferred and event.at + event.seconds > at):
+            if type(event) is DeviceHeld or (type(event) is PollDeferred and event.at + event.seconds > at):
                 return True
-            if type(event) in (Released, ReadingTaken):
+            if type(event) in (DeviceReleased, ReadingTaken):
                 return False
         return False
 

@@ -5,7 +5,7 @@ import logging
 
 from leadsman.events import MessageDropped, StateFailed, StateWritten
 from leadsman.monitoring.health import Ledger
-from leadsman.monitoring.reports import MOST_LINES, Lines, Log, Outages
+from leadsman.monitoring.reports import MOST_LINES, Lines, Log, OutageReporter
 from leadsman.mqtt.topics import Topics
 
 FULL = OSError(28, "No space left on device")
@@ -13,7 +13,7 @@ FULL = OSError(28, "No space left on device")
 
 def test_a_state_file_that_cannot_be_written_is_a_fault_of_the_app():
     sent = []
-    reports = Outages(Topics("house"), sent.append, Ledger(), Lines())
+    reports = OutageReporter(Topics("house"), sent.append, Ledger(), Lines())
 
     reports.observe(StateFailed(1.0, 1001.0, "resilience.db", FULL))
 

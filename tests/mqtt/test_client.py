@@ -3,13 +3,13 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from leadsman.mqtt.client import BrokerConnection
-from leadsman.mqtt.connection import Terms
+from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
 
 
 class Client:
-    terms = Terms()
+    terms = ConnAck()
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 300, 1024])

@@ -6,7 +6,7 @@ from leadsman.mqtt.session import (
     DAY,
     V5,
     V311,
-    Session,
+    ConnectionState,
     by_hand,
     clashes,
     connected,
@@ -19,7 +19,7 @@ from leadsman.mqtt.session import (
 )
 
 
-def outage(seconds, draw=0.5, session=Session()):
+def outage(seconds, draw=0.5, session=ConnectionState()):
     """Fail for so long; the waits taken, with the time of each."""
     now, waits = 0.0, []
     while now < seconds:
@@ -33,8 +33,8 @@ def test_in_the_first_minute_the_waits_are_short_and_fully_jittered():
     waits = [wait for at, wait in outage(59)[0]]
 
     assert all(0.1 <= wait <= 0.8 for wait in waits)
-    assert failed(Session(), 0.0, 0.0)[1] == 0.1
-    assert failed(Session(), 0.0, 0.999)[1] == pytest.approx(0.8, abs=0.01)
+    assert failed(ConnectionState(), 0.0, 0.0)[1] == 0.1
+    assert failed(ConnectionState(), 0.0, 0.999)[1] == pytest.approx(0.8, abs=0.01)
 
 
 def test_after_it_they_double_up_to_half_a_minute():
@@ -62,7 +62,7 @@ def test_a_link_that_flaps_goes_on_backing_off():
 
 @pytest.mark.parametrize("code", [0x86, 0x87])
 def test_refused_credentials_are_tried_every_minute_and_sooner_at_first(code):
-    session, waits = Session(), []
+    session, waits = ConnectionState(), []
     for now in range(6):
         session, wait = refused(session, code, float(now), 0.999)
         waits.append(round(wait))
@@ -71,7 +71,7 @@ def test_refused_credentials_are_tried_every_minute_and_sooner_at_first(code):
 
 
 def test_a_certificate_that_is_not_accepted_is_tried_as_a_password():
-    assert by_hand(Session(), 0.5) == refused(Session(), 0x87, 0.0, 0.5)
+    assert by_hand(ConnectionState(), 0.5) == refused(ConnectionState(), 0x87, 0.0, 0.5)
 
 
 def test_refused_credentials_begin_with_short_waits_after_an_outage_too():
@@ -81,7 +81,7 @@ def test_refused_credentials_begin_with_short_waits_after_an_outage_too():
 
 
 def test_a_broker_that_refuses_both_versions_is_not_hammered():
-    session, waits = Session(), []
+    session, waits = ConnectionState(), []
     for now in range(100, 400):
         session, wait = refused(session, 0x84, float(now), 0.5)
         waits.append(wait)
@@ -91,14 +91,14 @@ def test_a_broker_that_refuses_both_versions_is_not_hammered():
 
 
 def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
-    session, wait = refused(Session(), 0x84, 0.0, 0.5)
+    session, wait = refused(ConnectionState(), 0x84, 0.0, 0.5)
 
     assert (session.protocol, wait) == (V311, 0.1)
     assert refused(session, 0x84, 0.0, 0.5)[0].protocol == V5
 
 
 def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time():
-    session, _ = failed(Session(), 0.0, 0.5, mute=True)
+    session, _ = failed(ConnectionState(), 0.0, 0.5, mute=True)
     assert session.protocol == V5
 
     session, _ = failed(session, 1.0, 0.5, mute=True)
@@ -115,13 +115,13 @@ def silent(session, times):
 
 
 def test_where_a_version_has_worked_the_other_one_is_tried_once_after_each_fourth_silence():
-    _, versions = silent(connected(Session(), 0.0), 11)
+    _, versions = silent(connected(ConnectionState(), 0.0), 11)
 
     assert versions == [V5, V5, V5, V311, V5, V5, V5, V5, V311, V5, V5]
 
 
 def test_a_version_that_only_silence_led_to_is_confirmed_by_a_last_attempt_with_5():
-    session, _ = silent(connected(Session(), 0.0), 4)
+    session, _ = silent(connected(ConnectionState(), 0.0), 4)
     session = connected(session, 200.0)
 
     assert doubtful(session)
@@ -135,20 +135,20 @@ def test_a_version_that_only_silence_led_to_is_confirmed_by_a_last_attempt_with_
 
 
 def test_a_version_that_the_broker_asked_for_is_not_doubted():
-    session, _ = refused(Session(), 0x84, 0.0, 0.5)
+    session, _ = refused(ConnectionState(), 0x84, 0.0, 0.5)
 
     assert not doubtful(connected(session, 1.0))
 
 
 def test_a_version_that_the_user_asked_for_is_neither_doubted_nor_left_for_5():
-    session = connected(Session(V311, V311), 0.0)
+    session = connected(ConnectionState(V311, V311), 0.0)
 
     assert not doubtful(session)
     assert failed(session, 2 * DAY, 0.5)[0].protocol == V311
 
 
 def test_a_broker_that_was_upgraded_is_spoken_to_in_5_at_a_reconnect_after_a_day():
-    session = connected(refused(Session(), 0x84, 0.0, 0.5)[0], 1.0)
+    session = connected(refused(ConnectionState(), 0x84, 0.0, 0.5)[0], 1.0)
 
     session, _ = failed(session, DAY, 0.5)
     assert session.protocol == V311
@@ -159,7 +159,7 @@ def test_a_broker_that_was_upgraded_is_spoken_to_in_5_at_a_reconnect_after_a_day
 
 
 def test_a_broker_that_was_not_upgraded_is_asked_again_a_day_later():
-    session = connected(Session(V311, V5), 0.0)
+    session = connected(ConnectionState(V311, V5), 0.0)
     session, _ = failed(session, DAY + 1, 0.5)
 
     session, wait = refused(session, 0x84, DAY + 2, 0.5)
@@ -171,7 +171,7 @@ def test_a_broker_that_was_not_upgraded_is_asked_again_a_day_later():
 
 
 def test_a_broker_that_no_longer_speaks_3_1_1_is_spoken_to_in_5():
-    session = connected(Session(V311, V311), 0.0)
+    session = connected(ConnectionState(V311, V311), 0.0)
 
     assert refused(session, 0x84, 100.0, 0.5)[0].protocol == V5
 
@@ -179,7 +179,7 @@ def test_a_broker_that_no_longer_speaks_3_1_1_is_spoken_to_in_5():
 @given(st.sampled_from([V5, V311]), st.sampled_from([V5, V311]), st.sampled_from([True, False]), st.integers(0, 30))
 def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, after, answers, outage_lasts):
     """Whatever the broker spoke before, and however long it was silent."""
-    session, now = connected(Session(before, V5), 0.0), 1000.0
+    session, now = connected(ConnectionState(before, V5), 0.0), 1000.0
     session, _ = failed(session, now, 0.5)
     for _ in range(outage_lasts):
         session, wait = failed(session, now, 0.5, mute=True)
@@ -196,7 +196,7 @@ def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, afte
 
 
 def test_a_version_that_worked_is_kept_over_cuts():
-    session = Session(protocol=V311)
+    session = ConnectionState(protocol=V311)
 
     session, _ = failed(connected(session, 0.0), 100.0, 0.5)
 
@@ -204,7 +204,7 @@ def test_a_version_that_worked_is_kept_over_cuts():
 
 
 def test_a_busy_broker_is_backed_off_from_as_an_unreachable_one():
-    assert refused(Session(), 0x89, 0.0, 0.0) == failed(Session(), 0.0, 0.0)
+    assert refused(ConnectionState(), 0x89, 0.0, 0.0) == failed(ConnectionState(), 0.0, 0.0)
 
 
 events = st.lists(
@@ -214,7 +214,7 @@ events = st.lists(
 
 @given(events, st.floats(0, 1, exclude_max=True))
 def test_no_history_makes_it_hammer_or_give_up(history, draw):
-    session, now = Session(), 0.0
+    session, now = ConnectionState(), 0.0
     for what, code, passed in history:
         now += passed
         if what == "up":
@@ -228,7 +228,7 @@ def test_no_history_makes_it_hammer_or_give_up(history, draw):
 
 def flapping(connections, lasting, draw=0.999):
     """Connections that each last so long; the waits after them."""
-    session, now, waits = Session(), 0.0, []
+    session, now, waits = ConnectionState(), 0.0, []
     for _ in range(connections):
         session, wait = failed(connected(session, now), now + lasting, draw)
         now += lasting + wait
@@ -281,7 +281,7 @@ def test_a_connection_that_broke_before_anything_got_through_is_backed_off_from(
 
 
 def test_a_broker_that_says_that_another_client_took_over_is_believed():
-    session, wait = taken_over(connected(Session(), 0.0), 1000.0, 0.999)
+    session, wait = taken_over(connected(ConnectionState(), 0.0), 1000.0, 0.999)
 
     assert clashes(session)
     assert round(wait) == 5
@@ -289,7 +289,7 @@ def test_a_broker_that_says_that_another_client_took_over_is_believed():
 
 
 def test_a_broker_that_is_killed_again_and_again_is_no_clash():
-    session = Session()
+    session = ConnectionState()
     for now in range(0, 100, 2):
         session, _ = failed(connected(session, now), now + 1.0, 0.5)
         session, _ = failed(session, now + 1.5, 0.5)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from leadsman import App, Context
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.topics import Topics, encode, topic_matches
-from leadsman.registration.command import MOST_BYTES, MOST_DEPTH, CommandWords, decode
+from leadsman.registration.command import MOST_BYTES, MOST_DEPTH, CommandOptions, decode
 
 
 async def take(payload: dict): ...
@@ -64,7 +64,7 @@ def test_a_transaction_is_taken_out_of_an_object():
         ({"when_full": "wait"}, InvalidValue, "'drop-oldest'"),
         ({"group": ""}, InvalidValue, "'bus'"),
         ({"enabled": 1}, InvalidType, "True or False"),
-        ({"retry": 3}, InvalidType, "'retry' is no word"),
+        ({"retry": 3}, InvalidType, "'retry' is no option"),
         ({"queues": 3}, InvalidType, "did you mean 'queue'"),
     ],
 )
@@ -81,7 +81,7 @@ def test_every_word_of_a_command_is_tried_wrongly_above():
         for word in case[0]
     }
 
-    assert set(CommandWords.__annotations__) <= tried
+    assert set(CommandOptions.__annotations__) <= tried
 
 
 class Port: ...

@@ -5,8 +5,8 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, FixedBackoff, OnChange
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.registration.telemetry import Words
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, of_words
+from leadsman.registration.telemetry import TelemetryOptions
+from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import exponential
 
 
@@ -23,7 +23,7 @@ def registered(**words):
 def test_defaults_are_those_of_the_documentation():
     telemetry = registered(interval=30)
 
-    assert telemetry.rules.policy == of_words(
+    assert telemetry.rules.policy == from_options(
         0, DEFAULT_RETRY_ON, ExponentialBackoff(2.0, 60.0, factor=2.0, jitter=0.2)
     )
     assert telemetry.rules.breaker is None
@@ -45,13 +45,13 @@ def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
 
 
 def test_an_empty_retry_on_is_accepted_beside_no_retries_as_both_may_come_of_settings():
-    assert registered(interval=30, retry=0, retry_on=()).rules.policy == of_words(0)
+    assert registered(interval=30, retry=0, retry_on=()).rules.policy == from_options(0)
     with pytest.raises(InvalidValue, match="retry_on is empty"):
         registered(interval=30, retry=1, retry_on=())
 
 
 def test_an_explicit_retry_on_replaces_the_default():
-    assert registered(interval=30, retry_on=[ValueError]).rules.policy == of_words(0, (ValueError,))
+    assert registered(interval=30, retry_on=[ValueError]).rules.policy == from_options(0, (ValueError,))
 
 
 def test_an_adapter_adds_its_transient_errors_to_the_default():
@@ -69,7 +69,7 @@ def test_an_adapter_adds_its_transient_errors_to_the_default():
     @app.telemetry("device", interval=30, retry=1)
     async def handler(bus: Bus): ...
 
-    assert app.telemetries["device"].rules.policy == of_words(1, (*DEFAULT_RETRY_ON, BusError))
+    assert app.telemetries["device"].rules.policy == from_options(1, (*DEFAULT_RETRY_ON, BusError))
 
 
 def test_decorator_and_method_take_the_same_words_from_one_list():
@@ -153,7 +153,7 @@ def test_a_wrong_word_is_refused_at_registration_with_what_to_write_instead(word
 
 
 def test_every_word_is_tried_wrongly_above():
-    assert set(Words.__annotations__) <= {word for words, _, _ in WRONG for word in words}
+    assert set(TelemetryOptions.__annotations__) <= {word for words, _, _ in WRONG for word in words}
 
 
 @pytest.mark.parametrize(

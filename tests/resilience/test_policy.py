@@ -11,7 +11,7 @@ from leadsman import CircuitBreaker
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
 from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
 from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
-from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, of_words
+from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import (
     AndThen,
     CountBox,
@@ -69,11 +69,11 @@ def cycles(policy, polls=3):
 
 
 def test_the_words_wait_2_4_8_then_16_32_60_then_60_without_a_hole():
-    assert cycles(of_words(3, backoff=STEADY)) == [[2, 4, 8], [16, 32, 60], [60, 60, 60]]
+    assert cycles(from_options(3, backoff=STEADY)) == [[2, 4, 8], [16, 32, 60], [60, 60, 60]]
 
 
 def test_the_algebra_says_what_the_words_say():
-    assert cycles(exponential("2s", cap="1m").max_retries(3)) == cycles(of_words(3, backoff=STEADY))
+    assert cycles(exponential("2s", cap="1m").max_retries(3)) == cycles(from_options(3, backoff=STEADY))
 
 
 def test_the_state_of_the_words_is_a_small_tuple_of_scopes_and_counts():
@@ -86,7 +86,7 @@ def test_the_state_of_the_words_is_a_small_tuple_of_scopes_and_counts():
 
 
 def test_the_same_words_are_one_object_for_a_thousand_devices():
-    assert of_words(3, (OSError,), STEADY) is of_words(3, (OSError,), ExponentialBackoff(jitter=0))
+    assert from_options(3, (OSError,), STEADY) is from_options(3, (OSError,), ExponentialBackoff(jitter=0))
 
 
 def test_a_strategy_that_cannot_be_a_key_makes_a_policy_too():
@@ -96,11 +96,11 @@ def test_a_strategy_that_cannot_be_a_key_makes_a_policy_too():
         def delay(self, attempt):
             return 7.0
 
-    assert cycles(of_words(2, backoff=Mine()), 1) == [[7, 7]]
+    assert cycles(from_options(2, backoff=Mine()), 1) == [[7, 7]]
 
 
 def test_until_the_next_poll_has_no_count():
-    assert waits(of_words(UNTIL_NEXT_POLL, backoff=STEADY), 8) == [2, 4, 8, 16, 32, 60, 60, 60]
+    assert waits(from_options(UNTIL_NEXT_POLL, backoff=STEADY), 8) == [2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_immediate_and_never():
@@ -340,12 +340,12 @@ def test_a_wrong_node_is_refused_where_it_is_written(make, hint):
     [OSError, TimeoutError, asyncio.TimeoutError, ConnectionResetError, PermissionError, TransientError, DeviceTimeout, GarbledData],
 )  # fmt: skip
 def test_the_default_retries_what_the_operating_system_and_adapters_report(kind):
-    assert isinstance(of_words(1).step(of_words(1).start(), Failure(kind("x")), middle)[1], Retry)
+    assert isinstance(from_options(1).step(from_options(1).start(), Failure(kind("x")), middle)[1], Retry)
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyError, RuntimeError, AttributeError])
 def test_the_default_does_not_retry_bugs(kind):
-    assert of_words(1).step(of_words(1).start(), Failure(kind("x")), middle)[1] == GiveUp("filtered")
+    assert from_options(1).step(from_options(1).start(), Failure(kind("x")), middle)[1] == GiveUp("filtered")
 
 
 def test_a_group_matches_when_all_its_leaves_do():

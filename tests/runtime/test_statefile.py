@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from leadsman.monitoring.trace import Row
+from leadsman.monitoring.trace import TraceRow
 from leadsman.runtime.persistence import CEILING, FLOOR, SOON, Pace
 from leadsman.runtime.statefile import ROW_BYTES, StateFile, is_locked
 
@@ -27,7 +27,7 @@ def file(path):
 
 
 def rows(count, traceback="x" * 900, handler="d"):
-    return [Row(number, 0.0, handler, "retry", traceback=traceback) for number in range(count)]
+    return [TraceRow(number, 0.0, handler, "retry", traceback=traceback) for number in range(count)]
 
 
 def damage(path, table):

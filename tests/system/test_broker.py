@@ -16,7 +16,7 @@ import trustme
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Greeting
+from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
@@ -56,7 +56,7 @@ def connected(url, scenario, protocol="5.0", client_id="tester"):
 
     async def run():
         hooks, clock = Hooks(), system_clock(asyncio.get_running_loop())
-        connection = await connect(Broker.from_url(url), clock, Greeting(client_id, protocol, "t/status", b"{}"), hooks)
+        connection = await connect(Broker.from_url(url), clock, Connect(client_id, protocol, "t/status", b"{}"), hooks)
         try:
             await scenario(connection, hooks)
         finally:

@@ -8,9 +8,9 @@ from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.environment import World
+from leadsman.resilience.environment import Environment
 from leadsman.tasks import Outcome, begin, end, outcome_of
-from leadsman.text import told
+from leadsman.text import describe
 from leadsman.timing.durations import human
 
 OPEN_TIMEOUT = 30.0
@@ -42,7 +42,7 @@ class Adapter(Protocol):
         ...
 
 
-class Slot:
+class ManagedAdapter:
     """One adapter of an app, open or not."""
 
     def __init__(self, name: str | None, adapter: Adapter) -> None:
@@ -62,7 +62,7 @@ class Slot:
     @property
     def state(self) -> tuple[bool, str | None]:
         """Whether it is open, and why not."""
-        return self._entered, None if self._error is None else f"{type(self._error).__name__}: {told(self._error)}"
+        return self._entered, None if self._error is None else f"{type(self._error).__name__}: {describe(self._error)}"
 
     @property
     def health(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class Slot:
                 str(name): plain(value, str(name)) for name, value in dict(getattr(self.adapter, "health", {})).items()
             }
         except Exception as error:  # somebody's property; whoever looks must see the rest
-            return {"fault": f"{type(error).__name__}: {told(error)}"}
+            return {"fault": f"{type(error).__name__}: {describe(error)}"}
 
     def check_installed(self) -> None:
         """Raise `NotInstalled` where the adapter says that a library is missing."""
@@ -104,16 +104,20 @@ class Slot:
             DeviceUnavailable: not open yet; worth another attempt.
         """
         if not self._entered:
-            why = "it is still opening" if self._error is None else f"{type(self._error).__name__}: {told(self._error)}"
+            why = (
+                "it is still opening"
+                if self._error is None
+                else f"{type(self._error).__name__}: {describe(self._error)}"
+            )
             raise DeviceUnavailable(f"{self.label} is not open: {why}") from self._error
         return self._opened
 
-    def keep(self, world: World) -> Coroutine[Any, Any, None]:
+    def keep(self, world: Environment) -> Coroutine[Any, Any, None]:
         """Open the adapter, from now on, and open it anew whenever `reopen` asks for it. What it returns runs until cancelled; an
         adapter that hangs or fails holds up nobody else."""
         return self._keep(world, begin(self._enter))
 
-    async def _keep(self, world: World, opening: asyncio.Task[Outcome[None]]) -> None:
+    async def _keep(self, world: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
         await self._open(world, opening)
         while True:
             self._renewal = asyncio.Event()
@@ -145,11 +149,11 @@ class Slot:
         except TimeoutError:
             return False
 
-    async def _shut(self, world: World) -> None:
+    async def _shut(self, world: Environment) -> None:
         self._entered, self._error = False, DeviceUnavailable("it is being opened again")
         await self._bounded(world, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
 
-    async def _bounded(self, world: World, where: str, step: Callable[[], Awaitable[object]]) -> None:
+    async def _bounded(self, world: Environment, where: str, step: Callable[[], Awaitable[object]]) -> None:
         error: BaseException | None
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
@@ -159,7 +163,7 @@ class Slot:
         if error is not None:  # what is broken may not close; it is opened again all the same
             world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, error))
 
-    async def _open(self, world: World, opening: asyncio.Task[Outcome[None]]) -> None:
+    async def _open(self, world: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
         clock, attempt = world.clock, 0
         while True:
             attempt += 1
@@ -189,11 +193,11 @@ class Slot:
 
 def names_of(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """The names and the classes of the adapters among what a handler needs."""
-    slots = [offer for _, offer in needs if isinstance(offer, Slot)]
+    slots = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
     return tuple(name for slot in slots for name in (slot.name, slot.kind) if name is not None)
 
 
-def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot, ...]:
+def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[ManagedAdapter, ...]:
     """Read an app's `adapters`: a sequence, or a mapping where several are of one type.
 
     Raises:
@@ -221,4 +225,4 @@ def slots_of(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tuple[Slot,
             )
     if len({id(adapter) for _, adapter in named}) < len(named):
         raise InvalidValue("adapters holds one adapter twice; give each handler the same one by its type")
-    return tuple(Slot(name, adapter) for name, adapter in named)
+    return tuple(ManagedAdapter(name, adapter) for name, adapter in named)

@@ -16,7 +16,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
-from leadsman.text import clean, told
+from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
 SOME_HELD = 3
@@ -120,7 +120,7 @@ def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:
     try:
         rows = list(StateFile(options.file).trace())
     except (sqlite3.Error, OSError, ValueError) as error:
-        raise LeadsmanError(f"{options.file} cannot be read: {told(error)}") from None
+        raise LeadsmanError(f"{options.file} cannot be read: {describe(error)}") from None
     wanted = [row for row in rows if row["at"] >= since and row["handler"] in (options.device or [row["handler"]])]
     return [row | {"at": rfc3339(row["at"])} for row in wanted]
 

@@ -9,7 +9,7 @@ from typing import Any
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connection, Greeting, Received
+from leadsman.mqtt.connection import Connect, Connection, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
 from leadsman.timing.clock import system_clock
@@ -67,7 +67,7 @@ class _Asking:
         clock = system_clock(asyncio.get_running_loop())
         versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
         for number, version in enumerate(versions):
-            greeting = Greeting(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
+            greeting = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
             try:
                 return await client.connect(broker, clock, greeting, self)
             except (ConnectionRefused, ConnackMissing) as error:
@@ -81,7 +81,7 @@ class _Asking:
             print(text, file=sys.stderr, flush=True)
 
     def received(self, message: Received) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         try:
             answer = json.loads(message.payload)
         except ValueError:
@@ -92,11 +92,11 @@ class _Asking:
                 self._answer.set_result(answer)
 
     def lost(self, reason: str, code: int = 0) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(BrokerError(reason))
 
     def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         if code >= 0x80:
             self.lost(f"the broker refused the request (0x{code:02x}); its access list must allow {self._topic!r}")

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from leadsman.app import App, only_looked_at
 from leadsman.errors import ConfigurationError, LeadsmanError
-from leadsman.text import clean, nearest, suggestion, told
+from leadsman.text import clean, describe, nearest, suggestion
 
 
 class UsageError(LeadsmanError):
@@ -67,7 +67,7 @@ def _imported(name: str) -> ModuleType:
     except SyntaxError as error:
         raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
-        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {told(error)}") from None
+        raise TargetError(f"{where_of(error)}: {type(error).__name__}: {describe(error)}") from None
     if file is not None and Path(module.__file__ or "").resolve() != file:
         raise TargetError(f"{file} has the name of another module, {module_name!r}; give it a name of its own")
     return module

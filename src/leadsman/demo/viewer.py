@@ -7,7 +7,7 @@ from collections.abc import Callable
 from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Greeting, Received
+from leadsman.mqtt.connection import Connect, Received
 from leadsman.timing.clock import system_clock
 
 RECONNECT = 0.2
@@ -34,7 +34,7 @@ class Viewer:
     async def listen(self) -> None:
         """Listen until cancelled; come back when the broker does."""
         clock = system_clock(asyncio.get_running_loop())
-        greeting = Greeting(self._client_id, self._broker.protocol, None, b"")
+        greeting = Connect(self._client_id, self._broker.protocol, None, b"")
         while True:
             self._lost.clear()
             with contextlib.suppress(BrokerError):
@@ -47,12 +47,12 @@ class Viewer:
             await asyncio.sleep(RECONNECT)
 
     def received(self, message: Received) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         self._show(message)
 
     def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `Hooks`. The viewer publishes nothing."""
+        """See `ConnectionListener`. The viewer publishes nothing."""
 
     def lost(self, reason: str, code: int = 0) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         self._lost.set()

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from leadsman.adapters.adapter import Slot
+from leadsman.adapters.adapter import ManagedAdapter
 from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
-from leadsman.registration.injection import Needs, name_of
+from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.environment import Rules
+from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.from_options import UNTIL_NEXT_POLL
 from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
 from leadsman.resilience.predicate import IsA
@@ -61,7 +61,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     return told | own  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
 
 
-def _circuit(rules: Rules) -> dict[str, Any]:
+def _circuit(rules: GuardSpec) -> dict[str, Any]:
     return {"circuit_breaker": None if rules.breaker is None else _breaker(rules.breaker)}
 
 
@@ -143,5 +143,5 @@ def _shown(rule: object) -> str:
     return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__
 
 
-def _adapters(needs: Needs) -> list[str]:
-    return [offer.label for _, offer in needs if isinstance(offer, Slot)]
+def _adapters(needs: Dependencies) -> list[str]:
+    return [offer.label for _, offer in needs if isinstance(offer, ManagedAdapter)]

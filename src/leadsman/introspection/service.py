@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.adapters.adapter import Slot
+from leadsman.adapters.adapter import ManagedAdapter
 from leadsman.errors import PayloadError
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import Ledger, is_stale
@@ -20,9 +20,9 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.registration.command import Command, decode
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.runtime.commands import Line, answer_anyway
+from leadsman.runtime.commands import CommandQueue, answer_anyway
 from leadsman.runtime.poller import Poller
-from leadsman.runtime.publisher import Mail
+from leadsman.runtime.publisher import PublisherContext
 from leadsman.text import clean, explained, suggestion
 from leadsman.timing.clock import rfc3339
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TraceRow,
     )
     from leadsman.monitoring.trace import Trace
-    from leadsman.runtime.sources import Feed
+    from leadsman.runtime.sources import SourceRunner
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
 ASKED_FOR = ("trace",)
@@ -68,9 +68,9 @@ class Parts(NamedTuple):
     ledger: Ledger
     link: Link
     poller: Poller
-    feeds: "Mapping[str, Feed]"
-    lines: Mapping[str, Line]
-    slots: Sequence[Slot]
+    feeds: "Mapping[str, SourceRunner]"
+    lines: Mapping[str, CommandQueue]
+    slots: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once there is something in it."""
     state_files: Mapping[str, str]
@@ -81,7 +81,7 @@ class Service:
     """Answers introspection of one running app."""
 
     def __init__(
-        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, mail: Mail
+        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, mail: PublisherContext
     ) -> None:
         self._about = about
         self._parts = parts

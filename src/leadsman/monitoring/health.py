@@ -26,16 +26,16 @@ from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
     CircuitRequested,
+    DeviceHeld,
+    DeviceReleased,
     Event,
-    Held,
     PollDeferred,
     PollFailed,
     PollMissed,
     ReadingTaken,
-    Released,
     failing_early,
 )
-from leadsman.text import told
+from leadsman.text import describe
 
 HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED = "held", "isolated", "circuit_open", "deferred"
 STALE, ERROR, STARTING, OK = "stale", "error", "starting", "ok"
@@ -130,7 +130,7 @@ def fold(health: Health, event: Event) -> Health:
                 failed_calls=health.failed_calls + (health.trying is None),  # one that hung never raised
                 failing_wall=event.wall if health.failing_wall is None else health.failing_wall,
                 error_type=type(event.error).__name__,
-                error_message=told(event.error),
+                error_message=describe(event.error),
                 trying=None,
                 deferred_until=None,
                 deferred_reason=None,
@@ -138,11 +138,11 @@ def fold(health: Health, event: Event) -> Health:
         case PollDeferred(at=at, seconds=rest, reason=reason):
             until = at + rest if rest > 0 else None
             return health._replace(trying=None, deferred_until=until, deferred_reason=reason)
-        case Released() | CircuitRequested(action="close"):
+        case DeviceReleased() | CircuitRequested(action="close"):
             return health._replace(
-                held=health.held and not isinstance(event, Released), deferred_until=None, deferred_reason=None
+                held=health.held and not isinstance(event, DeviceReleased), deferred_until=None, deferred_reason=None
             )
-        case Held():
+        case DeviceHeld():
             return health._replace(held=True)
         case CircuitMoved():
             return health._replace(circuit=event.state)
@@ -163,7 +163,7 @@ def _call_failed(health: Health, event: AttemptFailed) -> Health:
     health = health._replace(failing_wall=event.outage if health.failing_wall is None else health.failing_wall)
     if event.requested:
         return _asked_to_wait(health, event)
-    kind, message = type(event.error).__name__, told(event.error)
+    kind, message = type(event.error).__name__, describe(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
         health = health._replace(error_type=kind, error_message=message)

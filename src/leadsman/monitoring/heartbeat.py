@@ -17,7 +17,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
 from leadsman.text import clean
-from leadsman.text import told as in_words
+from leadsman.text import describe as in_words
 from leadsman.timing.clock import Clock, rfc3339
 
 MOST_OFTEN = 1.0

@@ -12,7 +12,7 @@ the log at once. The error topic, which may wake somebody up, hears of it when t
 from typing import NamedTuple
 
 from leadsman.events import AttemptFailed, Event, PollFailed, PollSkipped, ReadingTaken, failing_early, long_failing
-from leadsman.text import told
+from leadsman.text import describe
 
 ONSET, REMINDER, RECOVERED = "onset", "reminder", "recovered"
 UNREAD, READ = "unread", "read"
@@ -107,7 +107,7 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
 
 
 def _failing(outage: Outage, error: BaseException, attempts: int) -> Outage:
-    return outage._replace(error_type=type(error).__name__, message=told(error), attempts=attempts)
+    return outage._replace(error_type=type(error).__name__, message=describe(error), attempts=attempts)
 
 
 def _told(

@@ -14,9 +14,10 @@ from leadsman.events import (
     CircuitMoved,
     CircuitRequested,
     CommandDone,
+    DeviceHeld,
+    DeviceReleased,
     Event,
     FieldsLeftOut,
-    Held,
     LinkDown,
     LinkSettled,
     LinkUp,
@@ -25,7 +26,6 @@ from leadsman.events import (
     PollDeferred,
     PollMissed,
     ReadingTaken,
-    Released,
     StateFailed,
     StateWritten,
     SubscriptionFailed,
@@ -38,7 +38,7 @@ from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.policy import REASONS
-from leadsman.text import clean, counted, told
+from leadsman.text import clean, counted, describe
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 from leadsman.timing.timers import Timers
@@ -89,7 +89,7 @@ class Lines:
         return left_out
 
 
-class Outages:
+class OutageReporter:
     """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``.
 
     Args:
@@ -172,7 +172,7 @@ class Outages:
         where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
         payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
         self._send(
-            Message(self._topics.error, encode(payload | {"message": told(event.error), "at": rfc3339(event.wall)}))
+            Message(self._topics.error, encode(payload | {"message": describe(event.error), "at": rfc3339(event.wall)}))
         )
 
     def _tell(self, notice: Notice, at: float) -> None:
@@ -331,7 +331,7 @@ class Log:
                 logger.info("%s: the connection to the broker holds again", self._name, extra=fields("link settled"))
             case CircuitMoved():
                 self._circuit(event)
-            case CircuitRequested() | Held() | Released():
+            case CircuitRequested() | DeviceHeld() | DeviceReleased():
                 self._by_a_person(event)
             case PollMissed(entity=entity, polls=polls):
                 self._count(self._missed, polls, entity, event.at)
@@ -368,11 +368,13 @@ class Log:
             case AdapterFailed(adapter=adapter, error=error):
                 wait = human(round(event.retry_in, 1))
                 about = fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
-                logger.warning("%s cannot be opened: %s; tried again in %s", adapter, told(error), wait, extra=about)
+                logger.warning(
+                    "%s cannot be opened: %s; tried again in %s", adapter, describe(error), wait, extra=about
+                )
             case StateFailed(file=file, error=error):
                 about = fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(
-                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, told(error),
+                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, describe(error),
                     extra=about,
                 )  # fmt: skip
             case StateWritten(file=file):
@@ -380,15 +382,15 @@ class Log:
             case AppFault(where=where, error=error):
                 kind = type(error).__name__
                 about = fields("fault", error_type=kind)
-                logger.error("%s: %s: %s", where, kind, told(error), exc_info=error, extra=about)
+                logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
 
-    def _by_a_person(self, event: "CircuitRequested | Held | Released") -> None:
+    def _by_a_person(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
         entity = event.entity
         match event:
-            case Held():
+            case DeviceHeld():
                 how = f"leadsman release --prefix {self._prefix} --device {entity}"
                 logger.error("%s: held until it is released: %s", entity, how, extra=fields("held", entity))
-            case Released(by=by):
+            case DeviceReleased(by=by):
                 logger.info(
                     "%s: released%s", entity, f" by {by}" if by else "", extra=fields("released", entity, by=by)
                 )
@@ -410,7 +412,13 @@ class Log:
         then = REASONS.get(event.reason, event.reason) if event.delay is None else f"again in {event.delay:.1f} s"
         about = fields("call failed", event.entity, error_type=kind, attempt=event.attempt, reason=event.reason)
         logger.debug(
-            "%s: call %d failed: %s: %s (%s)", event.entity, event.attempt, kind, told(event.error), then, extra=about
+            "%s: call %d failed: %s: %s (%s)",
+            event.entity,
+            event.attempt,
+            kind,
+            describe(event.error),
+            then,
+            extra=about,
         )
 
     def _link_up(self, event: LinkUp) -> None:
@@ -471,7 +479,7 @@ class Log:
             about = fields("command done", event.device)
             logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
             return
-        error = f"{type(event.error).__name__}: {told(event.error)}"
+        error = f"{type(event.error).__name__}: {describe(event.error)}"
         self._count(self._commands, 1, f"{clean(event.device)}: {error}", event.at)
 
 

@@ -17,14 +17,14 @@ from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
     CircuitRequested,
+    DeviceHeld,
+    DeviceReleased,
     Event,
-    Held,
     PollFailed,
     ReadingTaken,
-    Released,
 )
 from leadsman.resilience.failure import RetryRequested
-from leadsman.text import clean, told
+from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
 ROWS = 256
@@ -37,7 +37,7 @@ LONGEST_TRACEBACK = 4000
 """Characters; the end is kept, since that is where it happened."""
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One row. `number` counts from 1 since the start of the app; `at` is epoch seconds."""
 
     number: int
@@ -75,7 +75,7 @@ class Trace:
         self._policies = policies
         self._limit = rows
         self._most = most
-        self._rows: dict[str, deque[Row]] = {}
+        self._rows: dict[str, deque[TraceRow]] = {}
         self._count = 0
         self._outages: dict[str, str] = {}
         self._number = 0
@@ -102,9 +102,9 @@ class Trace:
                 self._add(
                     event.wall, entity, f"asked to {action} the circuit", by=by, outage_id=self._outages.get(entity)
                 )
-            case Held(entity=entity):
+            case DeviceHeld(entity=entity):
                 self._add(event.wall, entity, "held", outage_id=self._outages.get(entity))
-            case Released(entity=entity, by=by):
+            case DeviceReleased(entity=entity, by=by):
                 self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
             case AdapterFailed(adapter=adapter, error=error, retry_in=delay):
                 self._add(event.wall, adapter, "adapter failed", error=error, delay=delay)
@@ -113,7 +113,7 @@ class Trace:
 
     def rows(
         self, handlers: "frozenset[str] | None" = None, since: float = 0.0, after: int = 0, outage_id: str | None = None
-    ) -> list[Row]:
+    ) -> list[TraceRow]:
         """The rows that are kept, oldest first.
 
         Args:
@@ -131,7 +131,7 @@ class Trace:
             and (outage_id is None or row.outage_id == outage_id)
         ]
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[TraceRow]:
         return iter(sorted((row for rows in self._rows.values() for row in rows), key=attrgetter("number")))
 
     def _moved(self, at: float, name: str, word: str) -> None:
@@ -144,7 +144,7 @@ class Trace:
             return
         self._add(at, name, word, outage_id=self._outages.get(name))
 
-    def _keep(self, row: Row) -> None:
+    def _keep(self, row: TraceRow) -> None:
         rows = self._rows.setdefault(row.handler, deque())
         rows.append(row)
         self._count += 1
@@ -160,7 +160,7 @@ class Trace:
         outage_id = self._outages.setdefault(name, f"{name}/{rfc3339(event.outage)}")
         asked = error.delay if event.reason == "deferred" and isinstance(error, RetryRequested) else None
         self._number += 1
-        row = Row(
+        row = TraceRow(
             self._number,
             event.wall,
             name,
@@ -169,7 +169,7 @@ class Trace:
             event.attempt,
             event.delay if asked is None else asked,
             type(event.error).__name__,
-            told(event.error),
+            describe(event.error),
             _traceback(event.error),
             self._policies.get(name),
             event.circuit,
@@ -189,9 +189,9 @@ class Trace:
         by: str | None = None,
     ) -> None:
         self._number += 1
-        kind, message = (None, None) if error is None else (type(error).__name__, told(error))
+        kind, message = (None, None) if error is None else (type(error).__name__, describe(error))
         self._keep(
-            Row(
+            TraceRow(
                 self._number,
                 at,
                 handler,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from leadsman.monitoring.health import OK, QUIET, STARTING, Ledger, is_stale
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.mqtt.link import Link
-from leadsman.text import told
+from leadsman.text import describe
 from leadsman.timing.timers import Timers
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
@@ -28,7 +28,7 @@ OVERDUE = 3
 logger = logging.getLogger("leadsman")
 
 
-class Health(NamedTuple):
+class HealthSummary(NamedTuple):
     """What a health file says. `at` is the system's monotonic clock, which all its processes share, in seconds."""
 
     at: float
@@ -48,18 +48,18 @@ def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
 def read_health(path: Path, now: float) -> tuple[bool, str]:
     """Whether the health file at `path` is that of an app in good health, and why not."""
     try:
-        health = Health(**json.loads(path.read_bytes()))
+        health = HealthSummary(**json.loads(path.read_bytes()))
         age = now - health.at
     except FileNotFoundError:
         return False, f"{path} does not exist; is the app running, with {HEALTH_FILE} set to this path?"
     except (OSError, ValueError, TypeError) as error:
-        return False, f"{path} cannot be read: {told(error)}"
+        return False, f"{path} cannot be read: {describe(error)}"
     if not -1.0 <= age <= OVERDUE * health.period:
         return False, f"the last sign of life is {abs(age):.0f} s old"
     return health.fresh, health.words
 
 
-class Signs:
+class Watchdog:
     """Gives the signs. An alarm in the heap, where anybody waits for them."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Signs:
                 self._notifier.tell(*states)
         self._words = words
         if self._path is not None:
-            self._write(self._path, Health(now, self._period, fresh, words))
+            self._write(self._path, HealthSummary(now, self._period, fresh, words))
 
     def look(self, now: float) -> tuple[bool, str]:
         """Whether any data is fresh, and how it all is, in a line."""
@@ -120,7 +120,7 @@ class Signs:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    def _write(self, path: Path, health: Health) -> None:
+    def _write(self, path: Path, health: HealthSummary) -> None:
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             # Not through a link that somebody put there: the directory may be one that all may write to.
@@ -130,7 +130,7 @@ class Signs:
             beside.replace(path)
         except OSError as error:
             if not self._unwritable:
-                logger.warning("the health file cannot be written: %s; set %s", told(error), HEALTH_FILE)
+                logger.warning("the health file cannot be written: %s; set %s", describe(error), HEALTH_FILE)
             self._unwritable = True
         else:
             self._unwritable = False

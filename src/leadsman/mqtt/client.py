@@ -27,7 +27,7 @@ from paho.mqtt.properties import Properties
 from leadsman.errors import BrokerError, ConnackMissing, SubscriptionRefused
 from leadsman.mqtt import diagnosis
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
+from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
@@ -72,14 +72,14 @@ class _ClosingSocket(ssl.SSLSocket):
 class _Client(aiomqtt.Client):
     """An aiomqtt client that tells everything."""
 
-    def __init__(self, hooks: Hooks, **options: Any) -> None:
+    def __init__(self, hooks: ConnectionListener, **options: Any) -> None:
         super().__init__(**options)
         self._hooks = hooks
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
         """Whether DISCONNECT is about to be said."""
-        self.terms = Terms()
+        self.terms = ConnAck()
         self.files: dict[str, str] = {}
         """Files that TLS needs, by the name of their parameter."""
         self.alerts: list[ssl.SSLError] = []
@@ -132,7 +132,7 @@ class _Client(aiomqtt.Client):
         return paho.Client._handle_connack(self._client)  # noqa: SLF001
 
     def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
-        self.terms = Terms(
+        self.terms = ConnAck(
             getattr(properties, "ReceiveMaximum", 65_535),
             getattr(properties, "MaximumPacketSize", None),
         )
@@ -277,7 +277,7 @@ class BrokerConnection:
         self._client.give_up()
 
 
-async def connect(broker: Broker, clock: Clock, greeting: Greeting, hooks: Hooks) -> Connection:
+async def connect(broker: Broker, clock: Clock, greeting: Connect, hooks: ConnectionListener) -> Connection:
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
     v5 = greeting.protocol == V5
     try:
@@ -320,7 +320,7 @@ def _translated(
     return error
 
 
-def _options(broker: Broker, greeting: Greeting, *, v5: bool) -> dict[str, Any]:
+def _options(broker: Broker, greeting: Connect, *, v5: bool) -> dict[str, Any]:
     will_properties = connect_properties = None
     if v5:
         will_properties = _properties(PacketTypes.WILLMESSAGE)

@@ -9,7 +9,7 @@ LARGEST_PACKET = 256 * 1024
 """Bytes: more than any command may have; what is larger the broker keeps to itself."""
 
 
-class Greeting(NamedTuple):
+class Connect(NamedTuple):
     """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, with QoS 1; no topic, no will."""
 
     client_id: str
@@ -22,7 +22,7 @@ class Greeting(NamedTuple):
     """Whether the broker keeps the will for those who subscribe later."""
 
 
-class Terms(NamedTuple):
+class ConnAck(NamedTuple):
     """What CONNACK says."""
 
     receive_maximum: int = 65_535
@@ -43,7 +43,7 @@ class Received(NamedTuple):
     """What the answer must carry so that the sender knows it (§3.3.2.3.6)."""
 
 
-class Hooks(Protocol):
+class ConnectionListener(Protocol):
     """What a connection tells, always on the event loop."""
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -62,7 +62,7 @@ class Hooks(Protocol):
 class Connection(Protocol):
     """One connection, from CONNACK to its end."""
 
-    terms: Terms
+    terms: ConnAck
 
     def publish(self, message: Message) -> int:
         """Hand a message over and return its packet identifier. Raises `BrokerError` when it cannot be written."""
@@ -81,6 +81,6 @@ class Connection(Protocol):
         ...
 
 
-Connect = Callable[[Greeting, Hooks], Awaitable[Connection]]
+Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused` for what
 a person has to mend, and `BrokerError`."""

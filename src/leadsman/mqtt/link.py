@@ -21,12 +21,12 @@ from leadsman.events import (
     MessageRefused,
 )
 from leadsman.mqtt import session as machine
-from leadsman.mqtt.connection import Connect, Connection, Greeting, Received
+from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.diagnosis import CLOSES, PASSING, clash
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retiming import is_off, retimed
-from leadsman.mqtt.session import V5, Session
+from leadsman.mqtt.session import V5, ConnectionState
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
 from leadsman.text import clean
@@ -46,7 +46,7 @@ POISON = 3
 """Connections that may break on one message, while others arrive, before it is given up."""
 
 
-class Identity(NamedTuple):
+class ClientIdentity(NamedTuple):
     """Who connects: the client id, the topic of the will, the will of a session (its number given), and the MQTT version
     to try first."""
 
@@ -67,10 +67,12 @@ class _End(NamedTuple):
 class Link:
     """Runs until cancelled; `put` may be called at any time, connected or not."""
 
-    def __init__(self, identity: Identity, connect: Connect, outbox: Outbox, clock: Clock, events: Events) -> None:
+    def __init__(
+        self, identity: ClientIdentity, connect: Connector, outbox: Outbox, clock: Clock, events: Events
+    ) -> None:
         self.outbox = outbox
         self.subscriptions = Subscriptions(clock, events)
-        self.session = Session(identity.protocol, identity.protocol)
+        self.session = ConnectionState(identity.protocol, identity.protocol)
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
@@ -154,7 +156,7 @@ class Link:
         now, draw = self._clock.monotonic, random.random
         self.number = max(self.number + 1, round(self._clock.wall() * 1000))
         will = self._identity.will(self.number)
-        greeting = Greeting(self._identity.client_id, self.session.protocol, self._identity.will_topic, will)
+        greeting = Connect(self._identity.client_id, self.session.protocol, self._identity.will_topic, will)
         self._lost = self._loop.create_future()
         try:
             connection = await self._connect(greeting, self)
@@ -317,7 +319,7 @@ class Link:
             self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
 
     def acknowledged(self, packet_id: int, code: int) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
@@ -379,12 +381,12 @@ class Link:
             self._resume = self._loop.call_at(due, self._pump)
 
     def lost(self, reason: str, code: int = 0) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         if not self._lost.done():
             self._lost.set_result((reason, code))
 
     def received(self, message: Received) -> None:
-        """See `Hooks`."""
+        """See `ConnectionListener`."""
         self.subscriptions.received(message)
 
     def _check_acknowledgements(self) -> None:

@@ -53,7 +53,7 @@ NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, 0x98, 0x9C, 0x9D, 
 server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
 
 
-class Session(NamedTuple):
+class ConnectionState(NamedTuple):
     """What is remembered between connections."""
 
     protocol: str = V5
@@ -82,7 +82,7 @@ class Session(NamedTuple):
     has the same id (MQTT 5 §3.1.4)."""
 
 
-def connected(session: Session, now: float) -> Session:
+def connected(session: ConnectionState, now: float) -> ConnectionState:
     """CONNACK said yes."""
     old = session.protocol == V311 and session.first == V5
     until = (session.version_until or now + DAY) if old else None
@@ -91,17 +91,17 @@ def connected(session: Session, now: float) -> Session:
     )
 
 
-def doubtful(session: Session) -> bool:
+def doubtful(session: ConnectionState) -> bool:
     """Whether 3.1.1 works, but 5.0 may work by now too: it was only silent before."""
     return session.guessed and session.protocol == V311 and session.first == V5
 
 
-def doubted(session: Session) -> Session:
+def doubted(session: ConnectionState) -> ConnectionState:
     """The connection of 3.1.1 was closed again, and 5.0 is tried once more."""
     return session._replace(protocol=V5, guessed=False, trial=True, connected_at=None)
 
 
-def refused(session: Session, code: int, now: float, draw: float) -> tuple[Session, float]:
+def refused(session: ConnectionState, code: int, now: float, draw: float) -> tuple[ConnectionState, float]:
     """CONNACK said no. Returns what is remembered and the seconds to wait."""
     if code == UNSUPPORTED_VERSION:
         session = _other_version(session)._replace(refusals=session.refusals + 1)
@@ -111,15 +111,15 @@ def refused(session: Session, code: int, now: float, draw: float) -> tuple[Sessi
     return failed(session, now, draw)
 
 
-def by_hand(session: Session, draw: float) -> tuple[Session, float]:
+def by_hand(session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
     """The broker refused us, or we the broker, for what only a person can mend: a password, a certificate."""
     wait = BY_HAND[min(session.refusals, len(BY_HAND) - 1)]
     return session._replace(refusals=session.refusals + 1), wait * (0.8 + 0.2 * draw)
 
 
 def failed(
-    session: Session, now: float, draw: float, *, mute: bool = False, unexplained: bool = True
-) -> tuple[Session, float]:
+    session: ConnectionState, now: float, draw: float, *, mute: bool = False, unexplained: bool = True
+) -> tuple[ConnectionState, float]:
     """The broker could not be reached, or the connection was cut.
 
     `mute`: cut, or silent, before a CONNACK. `unexplained`: nothing was in flight, so it was not cut because of a message.
@@ -144,7 +144,7 @@ def failed(
     return session._replace(failures=session.failures + 1), wait * (0.5 + 0.5 * draw)
 
 
-def taken_over(session: Session, now: float, draw: float) -> tuple[Session, float]:
+def taken_over(session: ConnectionState, now: float, draw: float) -> tuple[ConnectionState, float]:
     """The broker closed the connection, and said that another client took the session over."""
     short = max(session.short, TAKEN_OVER - 1) + 1
     since = now if session.outage_since is None else session.outage_since
@@ -152,19 +152,19 @@ def taken_over(session: Session, now: float, draw: float) -> tuple[Session, floa
     return session, _clash_wait(session, draw)
 
 
-def interrupted(session: Session, now: float, draw: float, *, useful: bool) -> tuple[Session, float]:
+def interrupted(session: ConnectionState, now: float, draw: float, *, useful: bool) -> tuple[ConnectionState, float]:
     """The connection broke on what was sent, or may have; `useful`: something else had got through."""
     if useful:
         session = session._replace(outage_since=None, failures=0)
     return failed(session, now, draw, unexplained=False)
 
 
-def clashes(session: Session) -> bool:
+def clashes(session: ConnectionState) -> bool:
     """Whether it looks as if another client used our client id."""
     return session.short >= TAKEN_OVER
 
 
-def _version_after(session: Session, now: float, *, lived: bool, mute: bool) -> Session:
+def _version_after(session: ConnectionState, now: float, *, lived: bool, mute: bool) -> ConnectionState:
     """The version to try after a failure."""
     if lived and session.version_until is not None and now >= session.version_until:
         return session._replace(protocol=V5, mute=0, trial=True, version_until=None)
@@ -176,21 +176,21 @@ def _version_after(session: Session, now: float, *, lived: bool, mute: bool) -> 
     return _other_version(session)._replace(guessed=not session.trial)
 
 
-def _patience(session: Session) -> int:
+def _patience(session: ConnectionState) -> int:
     """How often the broker may be silent before the other version is tried."""
     if session.accepted is None:
         return MUTE
     return MUTE_PROVEN if session.protocol == session.accepted else 1
 
 
-def _within_seconds(session: Session, now: float) -> bool:
+def _within_seconds(session: ConnectionState, now: float) -> bool:
     return session.connected_at is not None and now - session.connected_at < SETTLED
 
 
-def _clash_wait(session: Session, draw: float) -> float:
+def _clash_wait(session: ConnectionState, draw: float) -> float:
     wait = min(CLASH[0] * 2.0 ** min(session.short - TAKEN_OVER, 10), CLASH[1])
     return wait * (0.5 + 0.5 * draw)
 
 
-def _other_version(session: Session) -> Session:
+def _other_version(session: ConnectionState) -> ConnectionState:
     return session._replace(protocol=V311 if session.protocol == V5 else V5, mute=0, guessed=False, trial=False)

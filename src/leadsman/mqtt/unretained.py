@@ -1,13 +1,13 @@
 """Connections on which nothing is retained: what a dry run publishes is gone with it."""
 
-from leadsman.mqtt.connection import Connect, Connection, Greeting, Hooks
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.message import Message
 
 
-def unretained(connect: Connect) -> Connect:
+def unretained(connect: Connector) -> Connector:
     """As `connect`, but the broker keeps neither messages nor the will."""
 
-    async def connected(greeting: Greeting, hooks: Hooks) -> Connection:
+    async def connected(greeting: Connect, hooks: ConnectionListener) -> Connection:
         return _Unretained(await connect(greeting._replace(will_retained=False), hooks))
 
     return connected

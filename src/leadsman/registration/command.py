@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.topics import check_name
-from leadsman.registration.injection import Handler, Needs, Offer, check_result, is_async, needs_and_spare
-from leadsman.registration.telemetry import check_words, group_of, instance_of
-from leadsman.text import clean, told
+from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_spare
+from leadsman.registration.telemetry import check_options, group_of, instance_of
+from leadsman.text import clean, describe
 from leadsman.timing.durations import Duration, positive_seconds
 
 MOST_BYTES = 64 * 1024
@@ -27,8 +27,8 @@ QUEUE = 16
 """Commands that may wait for the one under way, where it says nothing else."""
 
 
-class CommandWords(TypedDict, total=False):
-    """The words of `@app.command`."""
+class CommandOptions(TypedDict, total=False):
+    """The options of `@app.command`."""
 
     timeout: Duration | None
     """Bound on one call. Default 30 s; None for none."""
@@ -47,7 +47,7 @@ class Command(NamedTuple):
 
     name: str
     handler: Handler
-    needs: Needs
+    needs: Dependencies
     plain: bool
     payload: str | None
     """The parameter that gets the payload; None when the handler takes none."""
@@ -61,7 +61,7 @@ class Command(NamedTuple):
     enabled: bool
 
 
-def register_command(name: object, handler: Handler, words: CommandWords, offers: Sequence[Offer]) -> Command:
+def register_command(name: object, handler: Handler, options: CommandOptions, offers: Sequence[Dependency]) -> Command:
     """Check one registration.
 
     Raises:
@@ -69,24 +69,24 @@ def register_command(name: object, handler: Handler, words: CommandWords, offers
     """
     device = check_name(name)
     try:
-        return _register(device, handler, words, offers)
+        return _register(device, handler, options, offers)
     except ConfigurationError as error:
         raise type(error)(f"command {device!r}: {error}") from None
 
 
-def _register(name: str, handler: Handler, words: CommandWords, offers: Sequence[Offer]) -> Command:
-    check_words(words, CommandWords)
+def _register(name: str, handler: Handler, options: CommandOptions, offers: Sequence[Dependency]) -> Command:
+    check_options(options, CommandOptions)
     plain = not is_async(handler)
     check_result(handler)
     needs, spare = needs_and_spare(handler, offers)
-    queue, when_full = words.get("queue", QUEUE), words.get("when_full", "reject")
+    queue, when_full = options.get("queue", QUEUE), options.get("when_full", "reject")
     if isinstance(queue, bool) or not isinstance(queue, int):
         raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
     if queue < 1:
         raise InvalidValue(f"queue is {queue}; it is 1 or more")
     if when_full not in ("reject", "drop-oldest"):
         raise InvalidValue(f"when_full is {when_full!r}; it is 'reject' or 'drop-oldest'")
-    timeout = words.get("timeout", TIMEOUT)
+    timeout = options.get("timeout", TIMEOUT)
     return Command(
         name=name,
         handler=handler,
@@ -98,8 +98,8 @@ def _register(name: str, handler: Handler, words: CommandWords, offers: Sequence
         timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
         queue=queue,
         drop_oldest=when_full == "drop-oldest",
-        group=group_of(words),
-        enabled=instance_of(words, "enabled", bool, True, "True or False"),
+        group=group_of(options),
+        enabled=instance_of(options, "enabled", bool, True, "True or False"),
     )
 
 
@@ -121,7 +121,7 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
         except ValidationError as error:
             raise PayloadError(_told(error.errors(include_url=False))) from None
         except Exception as error:  # a validator of the user's own
-            raise PayloadError(f"{type(error).__name__}: {told(error)}") from error
+            raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
         if not _finite(valid):  # pydantic reads the text "nan" as a number
             raise PayloadError("the payload holds NaN or an infinite number")
         return valid

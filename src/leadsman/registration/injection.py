@@ -2,7 +2,7 @@
 
 ``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` the one of
 that name, where there are several. The app's settings, a device's own settings and its `Context` are asked for in the
-same way. Whatever can be asked for is an `Offer`.
+same way. Whatever can be asked for is an `Dependency`.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from leadsman.errors import InvalidType, InvalidValue
 Handler = Callable[..., Any]
 
 
-class Offer(Protocol):
+class Dependency(Protocol):
     """Something that handlers can ask for."""
 
     @property
@@ -41,7 +41,7 @@ class Offer(Protocol):
         ...
 
 
-class Held:
+class Provided:
     """A thing of a known type that is put into `value` before the app runs."""
 
     __slots__ = ("_kind", "value")
@@ -53,19 +53,19 @@ class Held:
 
     @property
     def label(self) -> str:
-        """See `Offer`."""
+        """See `Dependency`."""
         return self._kind.__name__
 
     def fits(self, wanted: type) -> bool:
-        """See `Offer`. Nobody gets it by asking for `object` or `dict`."""
+        """See `Dependency`. Nobody gets it by asking for `object` or `dict`."""
         return issubclass(self._kind, wanted) and wanted.__module__ != "builtins"
 
     def get(self) -> Any:
-        """See `Offer`."""
+        """See `Dependency`."""
         return self.value
 
 
-class ContextOffer(Held):
+class ContextOffer(Provided):
     """The `Context` of one registration, made when the app runs. Who did not import its module cannot ask for it."""
 
     __slots__ = ()
@@ -75,18 +75,18 @@ class ContextOffer(Held):
 
     @property
     def label(self) -> str:
-        """See `Offer`."""
+        """See `Dependency`."""
         return "Context"
 
     def fits(self, wanted: type) -> bool:
-        """See `Offer`."""
+        """See `Dependency`."""
         return wanted is getattr(sys.modules.get("leadsman.runtime.context"), "Context", None)
 
 
-Needs = tuple[tuple[str, Offer], ...]
+Dependencies = tuple[tuple[str, Dependency], ...]
 
 
-class Spare(NamedTuple):
+class PayloadParameter(NamedTuple):
     """A parameter that nothing fills: the payload of a command."""
 
     name: str
@@ -160,7 +160,7 @@ def _result(handler: Handler) -> Any:
         return None
 
 
-def needs_of(handler: Handler, offers: Sequence[Offer]) -> Needs:
+def needs_of(handler: Handler, offers: Sequence[Dependency]) -> Dependencies:
     """Match a handler's parameters with what the app offers.
 
     Raises:
@@ -170,7 +170,7 @@ def needs_of(handler: Handler, offers: Sequence[Offer]) -> Needs:
     return tuple((name, _offer_for(handler, name, wanted, offers)) for name, wanted in _parameters(handler))
 
 
-def needs_and_spare(handler: Handler, offers: Sequence[Offer]) -> tuple[Needs, Spare | None]:
+def needs_and_spare(handler: Handler, offers: Sequence[Dependency]) -> tuple[Dependencies, PayloadParameter | None]:
     """As `needs_of`, for a handler with one parameter that nothing fills; None when it has no such parameter.
 
     Raises:
@@ -179,7 +179,7 @@ def needs_and_spare(handler: Handler, offers: Sequence[Offer]) -> tuple[Needs, S
     needs, spare = [], None
     for name, wanted in _parameters(handler):
         if spare is None and not _finds(wanted, offers):
-            spare = Spare(name, wanted)
+            spare = PayloadParameter(name, wanted)
         else:
             needs.append((name, _offer_for(handler, name, wanted, offers)))
     return tuple(needs), spare
@@ -242,12 +242,12 @@ def _wish(wanted: Any) -> tuple[Any, str | None]:
     return wanted, None
 
 
-def _finds(wanted: Any, offers: Sequence[Offer]) -> bool:
+def _finds(wanted: Any, offers: Sequence[Dependency]) -> bool:
     kind, _ = _wish(wanted)
     return isinstance(kind, type) and any(offer.fits(kind) for offer in offers)
 
 
-def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[Offer]) -> Offer:
+def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[Dependency]) -> Dependency:
     wanted, name = _wish(wanted)
     where = f"the parameter {parameter!r} of {name_of(handler)}"
     if not isinstance(wanted, type):
@@ -272,7 +272,7 @@ def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[O
 _NOTHING: dict[str, Any] = {}
 
 
-def bound(handler: Handler, needs: Needs, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
+def bound(handler: Handler, needs: Dependencies, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
     """The handler as a call without arguments. Raises `DeviceUnavailable` when called before its adapter is open."""
     if not needs and not given:
         return handler

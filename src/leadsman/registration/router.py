@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from leadsman.errors import InvalidType
 from leadsman.registration.injection import Handler
-from leadsman.registration.telemetry import Words
+from leadsman.registration.telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
-    from leadsman.registration.command import CommandWords
-    from leadsman.registration.source import SourceWords
+    from leadsman.registration.command import CommandOptions
+    from leadsman.registration.source import SourceOptions
 
 H = TypeVar("H", bound=Handler)
 
@@ -28,25 +28,25 @@ class Device:
 
     Args:
         settings: of this device; any object of a class of its own.
-        words: the options, as the decorator takes them.
+        options: the options, as the decorator takes them.
     """
 
-    __slots__ = ("settings", "words")
+    __slots__ = ("settings", "options")
 
-    def __init__(self, settings: Any = None, **words: Any) -> None:
+    def __init__(self, settings: Any = None, **options: Any) -> None:
         self.settings = settings
-        self.words: Mapping[str, Any] = words
+        self.options: Mapping[str, Any] = options
 
     def options_of(self, kind: str) -> Mapping[str, Any]:
         """Those that are for a decorator of this `kind`; for a command, without those that only reading has."""
         if kind != "command":
-            return self.words
-        from leadsman.registration.command import CommandWords  # only apps with commands pay for it
-        from leadsman.registration.source import SourceWords
+            return self.options
+        from leadsman.registration.command import CommandOptions  # only apps with commands pay for it
+        from leadsman.registration.source import SourceOptions
 
-        reading = Words.__annotations__.keys() | SourceWords.__annotations__.keys()
-        left_out = reading - CommandWords.__annotations__.keys()
-        return {option: value for option, value in self.words.items() if option not in left_out}
+        reading = TelemetryOptions.__annotations__.keys() | SourceOptions.__annotations__.keys()
+        left_out = reading - CommandOptions.__annotations__.keys()
+        return {option: value for option, value in self.options.items() if option not in left_out}
 
 
 Many = Mapping[str, Any] | Iterable[str]
@@ -60,7 +60,7 @@ class Registration(NamedTuple):
     kind: str
     names: Names
     handler: Handler
-    words: Mapping[str, Any]
+    options: Mapping[str, Any]
 
 
 class Registrar:
@@ -70,10 +70,10 @@ class Registrar:
         """Take one; raises `ConfigurationError` when it is wrong and that can be seen already."""
         raise NotImplementedError
 
-    def telemetry(self, name: Names, **words: Unpack[Words]) -> Callable[[H], H]:
+    def telemetry(self, name: Names, **options: Unpack[TelemetryOptions]) -> Callable[[H], H]:
         """Register the decorated function to be polled; its result is published at ``{prefix}/{name}/state``.
 
-        The words and their defaults are those of `leadsman.registration.telemetry.Words`. The function is ``async def``, or plain
+        The options and their defaults are those of `leadsman.registration.telemetry.TelemetryOptions`. The function is ``async def``, or plain
         ``def`` and then runs in a thread; its parameters are filled by their types with the app's adapters and
         settings, the device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or
         None when there is nothing to tell.
@@ -81,55 +81,55 @@ class Registrar:
         Raises:
             ConfigurationError: at once, with what to write instead.
         """
-        return self._decorator("telemetry", name, words)
+        return self._decorator("telemetry", name, options)
 
-    def add_telemetry(self, name: Names, handler: Handler, **words: Unpack[Words]) -> None:
+    def add_telemetry(self, name: Names, handler: Handler, **options: Unpack[TelemetryOptions]) -> None:
         """Register a handler, as `telemetry` does."""
-        self.register(Registration("telemetry", name, handler, words))
+        self.register(Registration("telemetry", name, handler, options))
 
-    def source(self, name: Names, **words: "Unpack[SourceWords]") -> Callable[[H], H]:
+    def source(self, name: Names, **options: "Unpack[SourceOptions]") -> Callable[[H], H]:
         """Register the decorated async generator; every reading that it yields is published at ``{prefix}/{name}/state``.
 
-        It is started again when it ends, fails or falls silent. The words are those of `leadsman.registration.source.SourceWords`.
+        It is started again when it ends, fails or falls silent. The options are those of `leadsman.registration.source.SourceWords`.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
         """
-        return self._decorator("source", name, words)
+        return self._decorator("source", name, options)
 
-    def add_source(self, name: Names, handler: Handler, **words: "Unpack[SourceWords]") -> None:
+    def add_source(self, name: Names, handler: Handler, **options: "Unpack[SourceOptions]") -> None:
         """Register a generator, as `source` does."""
-        self.register(Registration("source", name, handler, words))
+        self.register(Registration("source", name, handler, options))
 
-    def command(self, name: Names, **words: "Unpack[CommandWords]") -> Callable[[H], H]:
+    def command(self, name: Names, **options: "Unpack[CommandOptions]") -> Callable[[H], H]:
         """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.
 
         The parameter that nothing else fills gets the payload, as its annotation says. What the function returns is
-        published as the device's state; what became of the command is told at ``{prefix}/{name}/set/result``. The words
+        published as the device's state; what became of the command is told at ``{prefix}/{name}/set/result``. The options
         are those of `leadsman.registration.command.CommandWords`.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
         """
-        return self._decorator("command", name, words)
+        return self._decorator("command", name, options)
 
-    def add_command(self, name: Names, handler: Handler, **words: "Unpack[CommandWords]") -> None:
+    def add_command(self, name: Names, handler: Handler, **options: "Unpack[CommandOptions]") -> None:
         """Register a command, as `command` does."""
-        self.register(Registration("command", name, handler, words))
+        self.register(Registration("command", name, handler, options))
 
-    def periodic(self, name: Names, **words: Unpack[Words]) -> Callable[[H], H]:
+    def periodic(self, name: Names, **options: Unpack[TelemetryOptions]) -> Callable[[H], H]:
         """Register the decorated function as a side job: polled like a device, but it publishes nothing.
 
-        The words are those of `leadsman.registration.telemetry.Words`, but for those about topics.
+        The options are those of `leadsman.registration.telemetry.TelemetryOptions`, but for those about topics.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
         """
-        return self._decorator("periodic", name, words)
+        return self._decorator("periodic", name, options)
 
-    def add_periodic(self, name: Names, handler: Handler, **words: Unpack[Words]) -> None:
+    def add_periodic(self, name: Names, handler: Handler, **options: Unpack[TelemetryOptions]) -> None:
         """Register a side job, as `periodic` does."""
-        self.register(Registration("periodic", name, handler, words))
+        self.register(Registration("periodic", name, handler, options))
 
     def include(self, router: "Router", prefix: str | None = None) -> None:
         """Take all that a router recorded; `prefix` and ``_`` go before its names. May be done again with another prefix."""
@@ -139,13 +139,13 @@ class Registrar:
             names = registration.names if prefix is None else _prefixed(prefix, registration.names)
             self.register(registration._replace(names=names))
 
-    def _decorator(self, kind: str, names: Names, words: Mapping[str, Any]) -> Callable[[H], H]:
-        if _is_handler(names, words):  # the decorator without brackets, which would register nothing
+    def _decorator(self, kind: str, names: Names, options: Mapping[str, Any]) -> Callable[[H], H]:
+        if _is_handler(names, options):  # the decorator without brackets, which would register nothing
             example = ", interval='60s'" if kind in ("telemetry", "periodic") else ""
             raise InvalidType(f"{kind} takes a name; write @app.{kind}('kitchen'{example})")
 
         def decorate(handler: H) -> H:
-            self.register(Registration(kind, names, handler, words))
+            self.register(Registration(kind, names, handler, options))
             return handler
 
         return decorate
@@ -197,9 +197,9 @@ def _prefixed(prefix: str, names: Names) -> Names:
     return [f"{prefix}_{name}" for name in names]
 
 
-def _is_handler(names: Any, words: Mapping[str, Any]) -> bool:
+def _is_handler(names: Any, options: Mapping[str, Any]) -> bool:
     """Whether a decorator without brackets was given the handler itself, not a function that makes names of settings."""
-    if words or not callable(names):
+    if options or not callable(names):
         return False
     if not inspect.isfunction(names) or inspect.iscoroutinefunction(names) or inspect.isasyncgenfunction(names):
         return True

@@ -7,20 +7,20 @@ from leadsman.errors import ConfigurationError
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
-from leadsman.registration.injection import Handler, Needs, Offer, check_generator, check_result, needs_of
-from leadsman.registration.telemetry import UNSET, backoff_of, breaker_of, check_words, instance_of, publish_of
+from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
+from leadsman.registration.telemetry import UNSET, backoff_of, breaker_of, check_options, instance_of, publish_of
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.environment import Rules
-from leadsman.resilience.from_options import of_words
+from leadsman.resilience.environment import GuardSpec
+from leadsman.resilience.from_options import from_options
 from leadsman.timing.durations import Duration, positive_seconds
 
 STALE_AFTER = 300.0
 """Seconds without a reading after which a source is stale, where it says nothing else: it has no interval to go by."""
 
 
-class SourceWords(TypedDict, total=False):
-    """The words of `@app.source`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
+class SourceOptions(TypedDict, total=False):
+    """The options of `@app.source`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
 
     backoff: BackoffStrategy
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
@@ -43,8 +43,8 @@ class Source(NamedTuple):
 
     name: str
     handler: Handler
-    needs: Needs
-    rules: Rules
+    needs: Dependencies
+    rules: GuardSpec
     publish: PublishRule | None
     delivery: Delivery
     stale_after: float
@@ -52,7 +52,7 @@ class Source(NamedTuple):
     enabled: bool
 
 
-def register_source(name: object, handler: Handler, words: SourceWords, offers: Sequence[Offer]) -> Source:
+def register_source(name: object, handler: Handler, options: SourceOptions, offers: Sequence[Dependency]) -> Source:
     """Check one registration.
 
     Raises:
@@ -60,25 +60,25 @@ def register_source(name: object, handler: Handler, words: SourceWords, offers: 
     """
     device = check_name(name)
     try:
-        return _register(device, handler, words, offers)
+        return _register(device, handler, options, offers)
     except ConfigurationError as error:
         raise type(error)(f"source {device!r}: {error}") from None
 
 
-def _register(name: str, handler: Handler, words: SourceWords, offers: Sequence[Offer]) -> Source:
-    check_words(words, SourceWords)
+def _register(name: str, handler: Handler, options: SourceOptions, offers: Sequence[Dependency]) -> Source:
+    check_options(options, SourceOptions)
     check_generator(handler)
     check_result(handler)
-    stale_after = positive_seconds(words.get("stale_after", STALE_AFTER), "stale_after")
-    silence: Any = words.get("silence", UNSET)
+    stale_after = positive_seconds(options.get("stale_after", STALE_AFTER), "stale_after")
+    silence: Any = options.get("silence", UNSET)
     return Source(
         name=name,
         handler=handler,
         needs=needs_of(handler, offers),
-        rules=Rules(of_words(backoff=backoff_of(words)), breaker_of(words)),
-        publish=publish_of(words),
-        delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        rules=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
+        publish=publish_of(options),
+        delivery=instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
         stale_after=stale_after,
         silence=stale_after if silence is UNSET else None if silence is None else positive_seconds(silence, "silence"),
-        enabled=instance_of(words, "enabled", bool, True, "True or False"),
+        enabled=instance_of(options, "enabled", bool, True, "True or False"),
     )

@@ -1,7 +1,7 @@
 """What `@app.telemetry` records: read once, checked once, frozen.
 
 Every wrong word is told here, at registration, with what to write instead. Nothing wrong waits for the first failure
-in production. The words are listed once, in `Words`; the decorator and `add_telemetry` take the same ones.
+in production. The options are listed once, in `TelemetryOptions`; the decorator and `add_telemetry` take the same ones.
 """
 
 import math
@@ -9,18 +9,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
-from leadsman.adapters.adapter import Slot
+from leadsman.adapters.adapter import ManagedAdapter
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
-from leadsman.registration.injection import Handler, Needs, Offer, check_result, is_async, needs_of
+from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
 from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.environment import Rules
+from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import exception_types
-from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, of_words
+from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
 from leadsman.resilience.policy import Policy, policy
 from leadsman.text import suggestion
 from leadsman.timing.durations import Duration, positive_seconds, seconds
@@ -35,17 +35,17 @@ SHORTEST_INTERVAL = 0.01
 """Seconds; below this a loop in the handler is the better tool."""
 UNSET: Any = object()
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
-"""Words that make a policy."""
+"""Options that make a policy."""
 JOBLESS = frozenset({"publish", "delivery", "throttle"})
-"""Words about topics, which a side job does not have."""
+"""Options about topics, which a side job does not have."""
 
 
 Fallback = Callable[[BaseException], Awaitable[Any]]
 """What may be done after a poll that failed for good, with its error; the reading to publish, or None."""
 
 
-class Words(TypedDict, total=False):
-    """The words of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
+class TelemetryOptions(TypedDict, total=False):
+    """The options of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
 
     interval: Duration
     """Poll at this fixed rate, 10 ms or more. Either this or `schedule`."""
@@ -95,11 +95,11 @@ class Telemetry(NamedTuple):
 
     name: str
     handler: Handler
-    needs: Needs
+    needs: Dependencies
     plain: bool
     interval: float | None
     cron: Cron | None
-    rules: Rules
+    rules: GuardSpec
     overrun: bool
     on_failure: str | Fallback
     publish: PublishRule | None
@@ -122,7 +122,9 @@ class Telemetry(NamedTuple):
         return 0.0 if self.cron is not None else spread_offset(self.group or self.name, self.spread)
 
 
-def register(name: object, handler: Handler, words: Words, offers: Sequence[Offer], *, job: bool = False) -> Telemetry:
+def register(
+    name: object, handler: Handler, options: TelemetryOptions, offers: Sequence[Dependency], *, job: bool = False
+) -> Telemetry:
     """Check one registration.
 
     Raises:
@@ -130,18 +132,20 @@ def register(name: object, handler: Handler, words: Words, offers: Sequence[Offe
     """
     device = check_name(name)
     try:
-        return _register(device, handler, words, offers, job)
+        return _register(device, handler, options, offers, job)
     except ConfigurationError as error:
         raise type(error)(f"{'periodic' if job else 'telemetry'} {device!r}: {error}") from None
 
 
-def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer], job: bool) -> Telemetry:
-    check_words(words, Words, JOBLESS if job else frozenset())
+def _register(
+    name: str, handler: Handler, options: TelemetryOptions, offers: Sequence[Dependency], job: bool
+) -> Telemetry:
+    check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
     check_result(handler)
     needs = needs_of(handler, offers)
-    interval, cron = _when(words)
-    timeout = _timeout(words, interval)
+    interval, cron = _when(options)
+    timeout = _timeout(options, interval)
     return Telemetry(
         name=name,
         handler=handler,
@@ -149,31 +153,31 @@ def _register(name: str, handler: Handler, words: Words, offers: Sequence[Offer]
         plain=plain,
         interval=interval,
         cron=cron,
-        rules=Rules(_policy(words, needs), breaker_of(words), timeout),
-        overrun=_overrun(words),
-        on_failure=_on_failure(words),
-        publish=publish_of(words),
-        delivery=instance_of(words, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
-        group=group_of(words),
-        spread=seconds(words.get("spread", 0.0), "spread"),
-        stale_after=_stale_after(words, interval, cron, timeout or 0.0),
-        throttle=seconds(words.get("throttle", 1.0), "throttle"),
-        undecided=not any(word in words for word in ("policy", *RETRYING)),
-        enabled=instance_of(words, "enabled", bool, True, "True or False"),
+        rules=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
+        overrun=_overrun(options),
+        on_failure=_on_failure(options),
+        publish=publish_of(options),
+        delivery=instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        group=group_of(options),
+        spread=seconds(options.get("spread", 0.0), "spread"),
+        stale_after=_stale_after(options, interval, cron, timeout or 0.0),
+        throttle=seconds(options.get("throttle", 1.0), "throttle"),
+        undecided=not any(option in options for option in ("policy", *RETRYING)),
+        enabled=instance_of(options, "enabled", bool, True, "True or False"),
         job=job,
     )
 
 
-def check_words(words: Mapping[str, Any], known: type, without: frozenset[str] = frozenset()) -> None:
-    """See that all words are in a list of words. Raises `InvalidType` with a suggestion."""
+def check_options(options: Mapping[str, Any], known: type, without: frozenset[str] = frozenset()) -> None:
+    """See that all options are in a list of options. Raises `InvalidType` with a suggestion."""
     names = [name for name in known.__annotations__ if name not in without]
-    for word in words:
-        if word not in names:
-            raise InvalidType(f"{word!r} is no word that it takes; {suggestion(word, names)}")
+    for option in options:
+        if option not in names:
+            raise InvalidType(f"{option!r} is no option that it takes; {suggestion(option, names)}")
 
 
-def _when(words: Words) -> tuple[float | None, Cron | None]:
-    interval, schedule = words.get("interval", UNSET), words.get("schedule", UNSET)
+def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
+    interval, schedule = options.get("interval", UNSET), options.get("schedule", UNSET)
     if (interval is UNSET) == (schedule is UNSET):
         raise InvalidValue("say when: either interval='60s' or schedule='0 */2 * * *', one of the two")
     if schedule is not UNSET:
@@ -184,8 +188,8 @@ def _when(words: Words) -> tuple[float | None, Cron | None]:
     return length, None
 
 
-def _timeout(words: Words, interval: float | None) -> float | None:
-    timeout = words.get("timeout", UNSET)
+def _timeout(options: TelemetryOptions, interval: float | None) -> float | None:
+    timeout = options.get("timeout", UNSET)
     if timeout is None:
         return None
     if timeout is UNSET:
@@ -193,37 +197,37 @@ def _timeout(words: Words, interval: float | None) -> float | None:
     return positive_seconds(timeout, "timeout")
 
 
-def publish_of(words: Any) -> PublishRule | None:
-    """The publish rule among `words`."""
-    return None if words.get("publish") is None else publishing.checked(words["publish"])
+def publish_of(options: Any) -> PublishRule | None:
+    """The publish rule among `options`."""
+    return None if options.get("publish") is None else publishing.checked(options["publish"])
 
 
-def _policy(words: Words, needs: Needs) -> Policy:
-    """What the words say about retries, as one policy."""
-    if "policy" in words:
-        for word in RETRYING:
-            if word in words:
+def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
+    """What the options say about retries, as one policy."""
+    if "policy" in options:
+        for option in RETRYING:
+            if option in options:
                 raise InvalidType(
-                    f"policy and {word} both say what is retried; put {word} into the policy, or leave it out"
+                    f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
-        named = words["policy"]
+        named = options["policy"]
         return lookup(named) if isinstance(named, str) else policy(named)
-    retry: object = words.get("retry", 0)
-    if retry is UNTIL_NEXT_POLL and words.get("overrun") == "finish":
+    retry: object = options.get("retry", 0)
+    if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
     if retry is not UNTIL_NEXT_POLL:
         if isinstance(retry, bool) or not isinstance(retry, int):
             raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
         if retry < 0:
             raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
-    kinds = _transient(needs) if _left_out(words, retry) else exception_types(words["retry_on"], "retry_on")
-    bounds = [seconds(words[word], word) if word in words else math.inf for word in ("budget", "within")]
-    return of_words(retry, kinds, backoff_of(words), *bounds)
+    kinds = _transient(needs) if _left_out(options, retry) else exception_types(options["retry_on"], "retry_on")
+    bounds = [seconds(options[option], option) if option in options else math.inf for option in ("budget", "within")]
+    return from_options(retry, kinds, backoff_of(options), *bounds)
 
 
-def _left_out(words: Words, retry: object) -> bool:
+def _left_out(options: TelemetryOptions, retry: object) -> bool:
     """Whether nothing is said of what is retried. An empty list is nothing beside ``retry=0``: both may come of settings."""
-    return "retry_on" not in words or ("retry" in words and retry == 0 and words["retry_on"] in ((), []))
+    return "retry_on" not in options or ("retry" in options and retry == 0 and options["retry_on"] in ((), []))
 
 
 def lookup(name: str) -> Policy:
@@ -243,7 +247,9 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
 
     found, rules = telemetry.rules.policy, telemetry.rules
     if isinstance(found, Lookup):
-        declared = [kind for _, offer in telemetry.needs if isinstance(offer, Slot) for kind in offer.transient_errors]
+        declared = [
+            kind for _, offer in telemetry.needs if isinstance(offer, ManagedAdapter) for kind in offer.transient_errors
+        ]
         try:
             asked = catalogue.policy(found.name, also=declared)
             return telemetry._replace(rules=rules._replace(policy=asked), policy_name=found.name)
@@ -256,35 +262,35 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     return telemetry._replace(rules=rules._replace(policy=choice), policy_name=names)
 
 
-def _transient(needs: Needs) -> tuple[type[Exception], ...]:
+def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     """What is retried unless told otherwise."""
-    slots = [offer for _, offer in needs if isinstance(offer, Slot)]
+    slots = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
     declared = [kind for slot in slots for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
-def backoff_of(words: Any) -> BackoffStrategy:
-    """The backoff among `words`."""
-    return backing_off.checked(words["backoff"]) if "backoff" in words else DEFAULT_BACKOFF
+def backoff_of(options: Any) -> BackoffStrategy:
+    """The backoff among `options`."""
+    return backing_off.checked(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
 
 
-def breaker_of(words: Any) -> CircuitBreaker | None:
-    """The circuit breaker among `words`."""
-    breaker: object = words.get("circuit_breaker")
+def breaker_of(options: Any) -> CircuitBreaker | None:
+    """The circuit breaker among `options`."""
+    breaker: object = options.get("circuit_breaker")
     if breaker is None or isinstance(breaker, CircuitBreaker):
         return breaker
     raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
 
 
-def _overrun(words: Words) -> bool:
-    overrun = words.get("overrun", "next-poll")
+def _overrun(options: TelemetryOptions) -> bool:
+    overrun = options.get("overrun", "next-poll")
     if overrun not in ("next-poll", "finish"):
         raise InvalidValue(f"overrun is {overrun!r}; it is 'next-poll' or 'finish'")
     return overrun == "finish"
 
 
-def _on_failure(words: Words) -> str | Fallback:
-    action: object = words.get("on_failure", "continue")
+def _on_failure(options: TelemetryOptions) -> str | Fallback:
+    action: object = options.get("on_failure", "continue")
     if isinstance(action, str):
         if action not in ("continue", "hold", "stop"):
             raise InvalidValue(f"on_failure is {action!r}; it is 'continue', 'hold', 'stop' or an async function")
@@ -296,24 +302,24 @@ def _on_failure(words: Words) -> str | Fallback:
     return action
 
 
-def group_of(words: Any) -> str | None:
-    """The group among `words`."""
-    group: object = words.get("group")
+def group_of(options: Any) -> str | None:
+    """The group among `options`."""
+    group: object = options.get("group")
     if group is None or (isinstance(group, str) and group.strip()):
         return group
     raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
 
 
-def instance_of(words: Any, word: str, kind: type, default: Any, example: str) -> Any:
-    """The value of a word, of one type. Raises `InvalidType`."""
-    value = words.get(word, default)
+def instance_of(options: Any, option: str, kind: type, default: Any, example: str) -> Any:
+    """The value of an option, of one type. Raises `InvalidType`."""
+    value = options.get(option, default)
     if not isinstance(value, kind):
-        raise InvalidType(f"{word} is {value!r}; write {example}")
+        raise InvalidType(f"{option} is {value!r}; write {example}")
     return value
 
 
-def _stale_after(words: Words, interval: float | None, cron: Cron | None, timeout: float) -> float:
-    given = words.get("stale_after")
+def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron | None, timeout: float) -> float:
+    given = options.get("stale_after")
     if given is not None:
         return positive_seconds(given, "stale_after")
     if cron is not None:

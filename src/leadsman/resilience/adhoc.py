@@ -25,7 +25,7 @@ from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.policy import REASONS, GiveUp, Policy
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
 from leadsman.tasks import outcome_of
-from leadsman.text import told
+from leadsman.text import describe
 from leadsman.timing.durations import Duration
 
 P = ParamSpec("P")
@@ -199,12 +199,12 @@ def _name(function: object) -> str:
 
 def _shown(error: Exception) -> str:
     """An error at the end of a line: its type and its message."""
-    kind, text = type(error).__name__, told(error)
+    kind, text = type(error).__name__, describe(error)
     return kind if text == kind else f"{kind}: {text}"
 
 
 def _faulty(strategy: object, error: Exception) -> None:
-    logger.error("%r failed; the default backoff is used instead: %s", strategy, told(error))
+    logger.error("%r failed; the default backoff is used instead: %s", strategy, describe(error))
 
 
 def _of_environment() -> Catalogue:

@@ -15,7 +15,7 @@ from leadsman.timing.clock import Clock
 from leadsman.timing.timers import Timers
 
 
-class Rules(NamedTuple):
+class GuardSpec(NamedTuple):
     """How a handler's calls are guarded. `timeout` in seconds per call; None waits for ever."""
 
     policy: Policy = ONCE
@@ -23,22 +23,22 @@ class Rules(NamedTuple):
     timeout: float | None = None
 
 
-Overlay = list[tuple[frozenset[str] | None, Policy]]
+PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
 """Policies that are asked before the handlers' own for a while, the last one first; each for some names, or for all."""
 
 
-class World(NamedTuple):
+class Environment(NamedTuple):
     """What an execution needs from outside."""
 
     timers: Timers
     clock: Clock
     events: Events
-    overlay: Overlay = []  # noqa: RUF012  # nobody adds to this one
+    overlay: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
     stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
     """Set when the app ends: a cancellation after it is ours, one before it came out of somebody's code."""
 
 
-class Owner(Protocol):
+class Caller(Protocol):
     """Whoever has an execution made."""
 
     def facts(self) -> Mapping[str, Property]:
@@ -54,7 +54,7 @@ class Owner(Protocol):
         ...
 
 
-class Streak(NamedTuple):
+class FailureStreak(NamedTuple):
     """What is remembered of an outage, from its first failure to the next success."""
 
     policy: Policy

@@ -30,10 +30,10 @@ from leadsman.resilience.breaker import (
     Outcome,
     Permit,
 )
-from leadsman.resilience.environment import Owner, Rules, Snapshot, Streak, World
+from leadsman.resilience.environment import Caller, Environment, FailureStreak, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
 from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
-from leadsman.resilience.sharing import NO_TIES, Ties
+from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
 from leadsman.tasks import forget_cancellations
 from leadsman.timing.durations import human
 
@@ -54,7 +54,7 @@ def _known_as(policy: Policy) -> str:
     return _ADDRESS.sub("", repr(policy))
 
 
-class Turns:
+class BusLock:
     """A bus that its users share: one call at a time, in the order they asked."""
 
     __slots__ = ("_holder", "_lock")
@@ -98,12 +98,12 @@ class Execution:
         self,
         name: str,
         call: Call,
-        rules: Rules,
-        world: World,
+        rules: GuardSpec,
+        world: Environment,
         *,
-        turns: Turns | None = None,
-        owner: Owner | None = None,
-        ties: Ties = NO_TIES,
+        turns: BusLock | None = None,
+        owner: Caller | None = None,
+        ties: SharedGuards = NO_SHARED_GUARDS,
     ) -> None:
         self.name = name
         self.rules = rules
@@ -131,10 +131,10 @@ class Execution:
             self._guarded = self._in_turn
         if rules.breaker is not None and rules.breaker.slow is not None:
             self._guarded = self._watched
-        self._streak: Streak | None = None
+        self._streak: FailureStreak | None = None
         self._circuit: Circuit = CLOSED
         self._ties = ties
-        self._calm = ties is NO_TIES
+        self._calm = ties is NO_SHARED_GUARDS
         self._slow = False
         if ties.shared is not None:
             ties.shared.members.append(self)
@@ -230,7 +230,7 @@ class Execution:
         """Whether its polls reach the device at the moment, but for the circuit."""
         return not self.held and now >= self.deferred_until
 
-    def _thawed_streak(self, found: Mapping[str, Any] | None, away: float) -> Streak | None:
+    def _thawed_streak(self, found: Mapping[str, Any] | None, away: float) -> FailureStreak | None:
         if found is None:
             return None
         policy, elapsed = self.rules.policy, float(found["elapsed"]) + away
@@ -240,7 +240,7 @@ class Execution:
             policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
         began = self._world.clock.monotonic() - elapsed
         waits, cycle, wall = int(found["waits"]), int(found["cycle"]), float(found["wall"])
-        return Streak(policy, state, waits, cycle, began, wall, resumed=True)
+        return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
 
     def isolate(self) -> None:
         """Admit nobody until `close` or `disable`: somebody works at the device."""
@@ -302,7 +302,7 @@ class Execution:
             while True:
                 self._calm = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
-                    self._streak = Streak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
+                    self._streak = FailureStreak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
                 policies, error = scope.taken(error), sifted(error)
                 verdict = self._judge(error, policies)
                 if isinstance(verdict, GiveUp):
@@ -332,7 +332,9 @@ class Execution:
         """Whether somebody isolated the circuit."""
         return isinstance(self._circuit, Isolated)
 
-    def _asked(self, streak: Streak, failure: Failure, policies: tuple[Policy, ...]) -> tuple[Streak, Verdict]:
+    def _asked(
+        self, streak: FailureStreak, failure: Failure, policies: tuple[Policy, ...]
+    ) -> tuple[FailureStreak, Verdict]:
         """What the policies say that govern this failure, those that came with it first, and what is remembered after it."""
         laid_over = (policy for names, policy in reversed(self._world.overlay) if names is None or self.name in names)
         state, others, verdict = scope.step(
@@ -428,7 +430,7 @@ class Execution:
             self.deferred_until = -math.inf
             slow, self._slow = self._slow, False
             self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
-            self._calm = self._circuit is CLOSED and self._ties is NO_TIES
+            self._calm = self._circuit is CLOSED and self._ties is NO_SHARED_GUARDS
 
     def _outcome(self, error: BaseException) -> Outcome:
         rule = self.rules.breaker

@@ -37,7 +37,7 @@ def _compiled(
     return inner if isinstance(retries, Until) else CountBox(retries, inner)
 
 
-def of_words(
+def from_options(
     retries: int | Until = 0,
     kinds: Iterable[type[Exception]] = DEFAULT_RETRY_ON,
     backoff: BackoffStrategy = DEFAULT_BACKOFF,
@@ -51,5 +51,5 @@ def of_words(
         return _compiled.__wrapped__(retries, tuple(kinds), backoff, budget, within)
 
 
-ONCE = of_words()
+ONCE = from_options()
 """No retries."""

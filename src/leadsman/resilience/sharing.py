@@ -14,7 +14,7 @@ from leadsman.resilience import breaker
 from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Open, Outcome, Permit
 
 
-class Tokens:
+class RetryTokenBucket:
     """A budget of retries for all handlers of one adapter: a retry takes a token, a first call that succeeds brings one back.
 
     Args:
@@ -55,7 +55,7 @@ class Member(Protocol):
         ...
 
 
-class Shared:
+class SharedCircuit:
     """One circuit for several handlers."""
 
     __slots__ = ("_failed", "_refused", "circuit", "members", "rule")
@@ -118,12 +118,12 @@ class Shared:
             member.moved(circuit)
 
 
-class Ties(NamedTuple):
+class SharedGuards(NamedTuple):
     """What one handler has in common with others."""
 
-    shared: Shared | None = None
-    tokens: Tokens | None = None
+    shared: SharedCircuit | None = None
+    tokens: RetryTokenBucket | None = None
 
 
-NO_TIES = Ties()
+NO_SHARED_GUARDS = SharedGuards()
 """Nothing: what most handlers have in common."""

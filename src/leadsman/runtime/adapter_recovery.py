@@ -11,11 +11,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from leadsman.adapters.adapter import Slot
+from leadsman.adapters.adapter import ManagedAdapter
 from leadsman.errors import TransientError
 from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
-from leadsman.registration.injection import Needs
-from leadsman.resilience.environment import World
+from leadsman.registration.injection import Dependencies
+from leadsman.resilience.environment import Environment
 
 FIRST, MOST = 3, 48
 """Failed polls in a row before the first rung, and between two rungs at the most."""
@@ -27,12 +27,12 @@ LastResort = Callable[[str, int], Awaitable[object]]
 logger = logging.getLogger("leadsman")
 
 
-class Ladder:
+class EscalationLadder:
     """One adapter's count and rung."""
 
     __slots__ = ("climbing", "failures", "next_at", "rung", "slot")
 
-    def __init__(self, slot: Slot) -> None:
+    def __init__(self, slot: ManagedAdapter) -> None:
         self.slot = slot
         self.failures = 0
         self.next_at = FIRST
@@ -40,14 +40,18 @@ class Ladder:
         self.climbing: asyncio.Task[None] | None = None
 
 
-class Wedged:
+class AdapterRecovery:
     """Observes polls, and reopens adapters."""
 
     def __init__(
-        self, slots: Sequence[Slot], needs: Mapping[str, Needs], last_resort: LastResort | None, world: World
+        self,
+        slots: Sequence[ManagedAdapter],
+        needs: Mapping[str, Dependencies],
+        last_resort: LastResort | None,
+        world: Environment,
     ) -> None:
-        ladders = {id(slot): Ladder(slot) for slot in slots}
-        self._ladders: dict[str, list[Ladder]] = {}
+        ladders = {id(slot): EscalationLadder(slot) for slot in slots}
+        self._ladders: dict[str, list[EscalationLadder]] = {}
         for entity, asked in needs.items():
             self._ladders[entity] = [ladders[id(offer)] for _, offer in asked if id(offer) in ladders]
         self._last_resort = last_resort
@@ -64,13 +68,13 @@ class Wedged:
                 if isinstance(event.error, (OSError, TransientError, *ladder.slot.transient_errors)):
                     self._failed(ladder)
 
-    def _failed(self, ladder: Ladder) -> None:
+    def _failed(self, ladder: EscalationLadder) -> None:
         ladder.failures += 1
         if ladder.failures >= ladder.next_at and (ladder.climbing is None or ladder.climbing.done()):
             ladder.next_at = ladder.failures + min(ladder.failures, MOST)
             ladder.climbing = asyncio.get_running_loop().create_task(self._climb(ladder))
 
-    async def _climb(self, ladder: Ladder) -> None:
+    async def _climb(self, ladder: EscalationLadder) -> None:
         slot, failures = ladder.slot, ladder.failures
         if await slot.probe():
             return
@@ -83,7 +87,7 @@ class Wedged:
         elif slot.reopen(remake=rung == "reset"):
             _tell(failures, "%s: %d failed polls in a row; it is %s", slot.label, failures, _WORDS[rung])
 
-    async def _ask(self, slot: Slot, failures: int) -> None:
+    async def _ask(self, slot: ManagedAdapter, failures: int) -> None:
         assert self._last_resort is not None  # else there is no such rung
         _tell(failures, "%s: %d failed polls in a row; the last resort is called", slot.label, failures)
         try:

@@ -4,47 +4,47 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
-from leadsman.adapters.adapter import Slot
+from leadsman.adapters.adapter import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
-from leadsman.registration.injection import Handler, Needs, bound, closed_coroutine
+from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.execution import Turns
-from leadsman.resilience.sharing import NO_TIES, Shared, Ties, Tokens
+from leadsman.resilience.execution import BusLock
+from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
 from leadsman.threads import Worker
 
 
-class Lanes:
+class SharedResources:
     """The threads and the buses of one app: whoever names the same adapter or group shares one."""
 
     def __init__(self) -> None:
         self._workers: dict[int, Worker] = {}
-        self._turns: dict[str, Turns] = {}
-        self._shared: dict[str, Shared] = {}
-        self._tokens: dict[int, Tokens] = {}
+        self._turns: dict[str, BusLock] = {}
+        self._shared: dict[str, SharedCircuit] = {}
+        self._tokens: dict[int, RetryTokenBucket] = {}
 
-    def worker(self, needs: Needs) -> Worker:
+    def worker(self, needs: Dependencies) -> Worker:
         """One thread per adapter, and one for the plain handlers without any."""
-        slot = next((offer for _, offer in needs if isinstance(offer, Slot)), None)
+        slot = next((offer for _, offer in needs if isinstance(offer, ManagedAdapter)), None)
         worker = self._workers.get(id(slot))
         if worker is None:
             worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
         return worker
 
-    def turns(self, group: str | None) -> Turns | None:
+    def turns(self, group: str | None) -> BusLock | None:
         """The bus of a group; None without one."""
         if group is None:
             return None
-        return self._turns.setdefault(group, Turns())
+        return self._turns.setdefault(group, BusLock())
 
-    def ties(self, rule: CircuitBreaker | None, needs: Needs) -> Ties:
+    def ties(self, rule: CircuitBreaker | None, needs: Dependencies) -> SharedGuards:
         """What a handler has in common with others: the circuit that its breaker names, the tokens of its adapter."""
         shared = tokens = None
         if rule is not None and rule.shared is not None:
-            shared = self._shared.setdefault(rule.shared, Shared(rule))
+            shared = self._shared.setdefault(rule.shared, SharedCircuit(rule))
         for _, offer in needs:
-            if isinstance(offer, Slot) and (capacity := offer.retry_tokens) is not None:
-                tokens = self._tokens.setdefault(id(offer), Tokens(capacity))
-        return NO_TIES if shared is None and tokens is None else Ties(shared, tokens)
+            if isinstance(offer, ManagedAdapter) and (capacity := offer.retry_tokens) is not None:
+                tokens = self._tokens.setdefault(id(offer), RetryTokenBucket(capacity))
+        return NO_SHARED_GUARDS if shared is None and tokens is None else SharedGuards(shared, tokens)
 
     def stop(self) -> None:
         """Let the threads end after the calls they have."""
@@ -57,11 +57,11 @@ class PlainCall:
 
     __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
 
-    def __init__(self, handler: Handler, needs: Needs, lanes: Lanes) -> None:
+    def __init__(self, handler: Handler, needs: Dependencies, lanes: SharedResources) -> None:
         self._handler = handler
         self._needs = needs
         self._worker = lanes.worker(needs)
-        self._shares = any(isinstance(offer, Slot) for _, offer in needs)
+        self._shares = any(isinstance(offer, ManagedAdapter) for _, offer in needs)
         self._loop = asyncio.get_running_loop()
         self._blocked: Future[Any] | None = None
 

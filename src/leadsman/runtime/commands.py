@@ -19,18 +19,18 @@ from leadsman.mqtt.topics import encode
 from leadsman.reading import fields_of
 from leadsman.registration.command import Command, decode, validated
 from leadsman.registration.injection import bound
-from leadsman.resilience.environment import Rules
+from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested, sifted
-from leadsman.runtime.calls import Lanes, PlainCall
+from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.poller import Poller
-from leadsman.runtime.publisher import Mail, Outlet, outlet_of
+from leadsman.runtime.publisher import PublisherContext, StatePublisher, outlet_of
 from leadsman.tasks import forget_cancellations
-from leadsman.text import clean, explained, told
+from leadsman.text import clean, describe, explained
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.runtime.sources import Feed
+    from leadsman.runtime.sources import SourceRunner
 
 MOST_TOLD = 100
 """Devices whose retained commands are told, each once: they come again at every reconnect."""
@@ -40,7 +40,9 @@ LARGEST_CORRELATION = 1024
 logger = logging.getLogger("leadsman")
 
 
-def answer_to(received: Received, mail: Mail, status: str, data: Any, error: str | None, transaction: Any) -> Message:
+def answer_to(
+    received: Received, mail: PublisherContext, status: str, data: Any, error: str | None, transaction: Any
+) -> Message:
     """The answer to a request, on the topic that it names.
 
     Raises:
@@ -58,7 +60,9 @@ def answer_to(received: Received, mail: Mail, status: str, data: Any, error: str
     return Message(topic, encode(document), correlation=correlation)
 
 
-def answer_anyway(received: Received, mail: Mail, data: Any, error: str | None, transaction: Any) -> Message:
+def answer_anyway(
+    received: Received, mail: PublisherContext, data: Any, error: str | None, transaction: Any
+) -> Message:
     """The answer to a request, on the topic that it names. Where it names none, or one that an answer may not go to: at the
     topic of the request with ``/response`` behind it."""
     own = received._replace(response_topic=f"{received.topic}/response")
@@ -70,7 +74,7 @@ def answer_anyway(received: Received, mail: Mail, data: Any, error: str | None, 
             "A request at %s is answered at %s: %s",
             clean(received.topic),
             clean(own.response_topic or ""),
-            told(refused),
+            describe(refused),
         )
         return answer_to(own._replace(correlation=None), mail, status, data, error, transaction)
 
@@ -81,7 +85,7 @@ class _Waiting(NamedTuple):
     transaction: Any
 
 
-class Line:
+class CommandQueue:
     """The commands of one device: one under way, the others waiting."""
 
     __slots__ = (
@@ -98,7 +102,7 @@ class Line:
         "waiting",
     )
 
-    def __init__(self, command: Command, dispatcher: "Dispatcher", lanes: Lanes) -> None:
+    def __init__(self, command: Command, dispatcher: "Dispatcher", lanes: SharedResources) -> None:
         self.command = command
         self.waiting: deque[_Waiting] = deque()
         self.task: asyncio.Task[None] | None = None
@@ -110,7 +114,7 @@ class Line:
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
         world = dispatcher.mail.world._replace(events=Events())  # what became of it is told by `made`
-        rules = Rules(timeout=command.timeout)
+        rules = GuardSpec(timeout=command.timeout)
         self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
 
     async def _made(self) -> Any:
@@ -194,23 +198,28 @@ class Dispatcher:
     """Takes commands and requests for a poll, and answers them."""
 
     def __init__(
-        self, mail: Mail, poller: Poller, feeds: "Mapping[str, Feed]", lines: dict[str, Line], lanes: Lanes
+        self,
+        mail: PublisherContext,
+        poller: Poller,
+        feeds: "Mapping[str, SourceRunner]",
+        lines: dict[str, CommandQueue],
+        lanes: SharedResources,
     ) -> None:
         self.mail = mail
         self.lines = lines
         self._poller = poller
         self._feeds = feeds
         self._lanes = lanes
-        self._outlets: dict[str, Outlet] = {}
+        self._outlets: dict[str, StatePublisher] = {}
         self._retained: set[str] = set()
         self.loop = asyncio.get_running_loop()
 
-    def add(self, command: Command) -> Line:
+    def add(self, command: Command) -> CommandQueue:
         """Listen to a command."""
         device = self._poller.polls.get(command.name) or self._feeds.get(command.name)
         own = outlet_of(command.name, None, STANDARD, self.mail)
         self._outlets[command.name] = own if device is None else device.outlet
-        line = self.lines[command.name] = Line(command, self, self._lanes)
+        line = self.lines[command.name] = CommandQueue(command, self, self._lanes)
         return line
 
     async def stop(self, grace: float) -> int:
@@ -267,7 +276,13 @@ class Dispatcher:
         return None
 
     def made(
-        self, line: Line, received: Received, transaction: Any, result: Any, error: BaseException | None, began: float
+        self,
+        line: CommandQueue,
+        received: Received,
+        transaction: Any,
+        result: Any,
+        error: BaseException | None,
+        began: float,
     ) -> None:
         """A command ended: tell its outcome, and publish what it returned."""
         clock, device = self.mail.world.clock, line.command.name
@@ -314,7 +329,7 @@ class Dispatcher:
         try:
             self.mail.send(answer_to(received, self.mail, status, data, error, transaction))
         except PayloadError as refused:
-            logger.warning("A request at %s gets no answer: %s", clean(received.topic), told(refused))
+            logger.warning("A request at %s gets no answer: %s", clean(received.topic), describe(refused))
 
     def _ignored(self, device: str) -> None:
         if device in self._retained or len(self._retained) >= MOST_TOLD:

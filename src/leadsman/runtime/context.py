@@ -10,9 +10,9 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.reading import plain
-from leadsman.registration.injection import ContextOffer, Needs
+from leadsman.registration.injection import ContextOffer, Dependencies
 from leadsman.runtime.directory import StateDirectory
-from leadsman.runtime.publisher import Mail
+from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
 from leadsman.timing.durations import Duration, seconds
 from leadsman.timing.schedule import zone_of
@@ -26,7 +26,7 @@ class Context:
 
     __slots__ = ("_attempts", "_loop", "_mail", "_stores", "logger", "name")
 
-    def __init__(self, name: str, attempts: Callable[[], int], mail: Mail, stores: Stores) -> None:
+    def __init__(self, name: str, attempts: Callable[[], int], mail: PublisherContext, stores: Stores) -> None:
         self.name = name
         """Of the device."""
         self.logger: logging.LoggerAdapter[logging.Logger] = _Named(logging.getLogger("leadsman.app"), {"device": name})
@@ -113,12 +113,12 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(self, directory: StateDirectory, mail: Mail) -> None:
+    def __init__(self, directory: StateDirectory, mail: PublisherContext) -> None:
         self._mail = mail
         self._stores = Stores(directory.path, directory)
         self._writer = Writer(self._stores, mail.world.timers)
 
-    def give(self, needs: Needs, name: str, attempts: Callable[[], int]) -> None:
+    def give(self, needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
         """Make the context of a handler that asks for one."""
         for _, offer in needs:
             if isinstance(offer, ContextOffer):

@@ -14,21 +14,21 @@ from leadsman.registration.command import decode
 from leadsman.resilience.execution import Execution
 from leadsman.runtime.commands import answer_anyway
 from leadsman.runtime.poller import Poller
-from leadsman.runtime.publisher import Mail
+from leadsman.runtime.publisher import PublisherContext
 from leadsman.text import clean, explained, suggestion
 
 if TYPE_CHECKING:
-    from leadsman.runtime.sources import Feed
+    from leadsman.runtime.sources import SourceRunner
 
 _LONGEST_NAME = 100
 """Characters of who asks that are kept."""
 ACTIONS = ("isolate", "close", "disable")
 
 
-class Control:
+class OperatorRequests:
     """Takes these requests for one running app."""
 
-    def __init__(self, mail: Mail, poller: Poller, feeds: "Mapping[str, Feed]") -> None:
+    def __init__(self, mail: PublisherContext, poller: Poller, feeds: "Mapping[str, SourceRunner]") -> None:
         self._mail = mail
         self._poller = poller
         self._feeds = feeds

@@ -20,23 +20,23 @@ from typing import Any, NamedTuple
 from leadsman.events import (
     AttemptFailed,
     CircuitMoved,
+    DeviceHeld,
+    DeviceReleased,
     Event,
-    Held,
     PollDeferred,
     PollFailed,
     ReadingTaken,
-    Released,
 )
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.outage import Outage
-from leadsman.monitoring.reports import Outages
-from leadsman.monitoring.trace import Row, Trace
-from leadsman.resilience.environment import World
+from leadsman.monitoring.reports import OutageReporter
+from leadsman.monitoring.trace import Trace, TraceRow
+from leadsman.resilience.environment import Environment
 from leadsman.resilience.execution import Execution
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
-from leadsman.text import told
+from leadsman.text import describe
 from leadsman.threads import Worker
 
 FILE = "resilience.db"
@@ -50,7 +50,7 @@ SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
 LEAST, LARGEST = -1e10, 1e11
 """Numbers that make sense in the file: as epoch seconds, the years 1653 to 5138."""
-_CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, Held, Released)
+_CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, DeviceHeld, DeviceReleased)
 
 logger = logging.getLogger("leadsman")
 
@@ -77,7 +77,7 @@ class Pace:
         self._at = now
 
 
-class Memory:
+class ResilienceStore:
     """Keeps the file of one running app. An alarm in the heap.
 
     Args:
@@ -93,7 +93,7 @@ class Memory:
         directory: StateDirectory,
         poller: Poller,
         feeds: Mapping[str, Execution],
-        world: World,
+        world: Environment,
         traces: Sequence[Trace],
     ) -> None:
         self._directory = directory
@@ -118,7 +118,7 @@ class Memory:
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
-    async def restore(self, ledger: Ledger, outages: Outages, stopping: asyncio.Event) -> dict[str, float]:
+    async def restore(self, ledger: Ledger, outages: OutageReporter, stopping: asyncio.Event) -> dict[str, float]:
         """Remember what the file holds. Never raises; takes `PATIENCE` at the most, or until `stopping`.
 
         Returns:
@@ -135,7 +135,10 @@ class Memory:
                 pending[name] = self._restore(name, known, away, ledger, outages, now)
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
                 logger.warning(
-                    "%s: what %s holds of it makes no sense (%s); it begins without", name, self._file.path, told(error)
+                    "%s: what %s holds of it makes no sense (%s); it begins without",
+                    name,
+                    self._file.path,
+                    describe(error),
                 )
                 self._change(name)  # what makes sense takes its place
         return pending
@@ -163,7 +166,9 @@ class Memory:
         finally:
             stop.cancel()
 
-    def _restore(self, name: str, known: "_Known", away: float, ledger: Ledger, outages: Outages, now: float) -> float:
+    def _restore(
+        self, name: str, known: "_Known", away: float, ledger: Ledger, outages: OutageReporter, now: float
+    ) -> float:
         pending = self._executions[name].thaw(known.execution, away)
         ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
         if known.streak_wall is not None:
@@ -208,7 +213,7 @@ class Memory:
                 since, began = self._first.get(event.entity, (event.wall, event.at))
                 before = self._health.get(event.entity, {"since": since, "failures": 0, "began": began})
                 failures = before["failures"] + 1
-                kind = {"type": type(event.error).__name__, "message": told(event.error)}
+                kind = {"type": type(event.error).__name__, "message": describe(event.error)}
                 self._health[event.entity] = before | kind | {"failures": failures}
             self._change(event.entity, urgent=_by_a_person(event))
 
@@ -272,7 +277,7 @@ class Memory:
         except (sqlite3.Error, OSError) as error:
             return error
 
-    def _written(self, documents: Mapping[str, str], rows: Sequence[Row], wall: float) -> Exception | None:
+    def _written(self, documents: Mapping[str, str], rows: Sequence[TraceRow], wall: float) -> Exception | None:
         """In the thread."""
         try:
             if self._directory.may_write():
@@ -338,6 +343,6 @@ def _check(value: Any) -> None:
 
 def _by_a_person(event: Event) -> bool:
     """Whether it stays until a person does something about it: then it must not wait for long."""
-    return isinstance(event, Held | Released) or (
+    return isinstance(event, DeviceHeld | DeviceReleased) or (
         isinstance(event, CircuitMoved) and event.state in ("isolated", "disabled")
     )

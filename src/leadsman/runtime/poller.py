@@ -14,7 +14,16 @@ from typing import Any
 
 from leadsman.adapters.adapter import names_of
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
-from leadsman.events import AppFault, Held, PollDeferred, PollFailed, PollMissed, PollSkipped, ReadingTaken, Released
+from leadsman.events import (
+    AppFault,
+    DeviceHeld,
+    DeviceReleased,
+    PollDeferred,
+    PollFailed,
+    PollMissed,
+    PollSkipped,
+    ReadingTaken,
+)
 from leadsman.reading import fields_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry
@@ -22,8 +31,8 @@ from leadsman.resilience import scope
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
-from leadsman.runtime.calls import Lanes, PlainCall
-from leadsman.runtime.publisher import Mail, Outlet, outlet_of
+from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.publisher import PublisherContext, StatePublisher, outlet_of
 from leadsman.tasks import forget_cancellations
 from leadsman.timing.durations import human
 from leadsman.timing.schedule import Wait, look, next_after, next_on_grid
@@ -41,7 +50,7 @@ Answer = Callable[[dict[str, Any] | BaseException | None], None]
 """Takes what came of a poll that somebody asked for: the fields, None for nothing to tell, or the error."""
 
 
-class Poll:
+class PollRunner:
     """One handler at run time. An alarm in the heap: it rings when the handler is due."""
 
     __slots__ = (
@@ -57,7 +66,7 @@ class Poll:
         "wait",
     )
 
-    def __init__(self, telemetry: Telemetry, poller: "Poller", outlet: Outlet) -> None:
+    def __init__(self, telemetry: Telemetry, poller: "Poller", outlet: StatePublisher) -> None:
         self.telemetry = telemetry
         self.outlet = outlet
         self.due = math.inf
@@ -177,15 +186,17 @@ class Poller:
         give_up: ends the app, because a device that must work does not.
     """
 
-    def __init__(self, mail: Mail, lanes: Lanes, give_up: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self, mail: PublisherContext, lanes: SharedResources, give_up: Callable[[str, BaseException], None]
+    ) -> None:
         self._give_up = give_up
         self.mail = mail
         self.lanes = lanes
         self.world = mail.world
-        self.polls: dict[str, Poll] = {}
+        self.polls: dict[str, PollRunner] = {}
         self._loop = asyncio.get_running_loop()
         self._asked: dict[str, list[Answer]] = {}
-        self._taken: list[tuple[Poll, ReadingTaken, Any]] = []
+        self._taken: list[tuple[PollRunner, ReadingTaken, Any]] = []
 
     def ends(self, error: BaseException) -> bool:
         """Whether `error` came because the app ends, and not out of a handler by itself."""
@@ -193,10 +204,10 @@ class Poller:
             return self.world.stopping.is_set()
         return isinstance(error, GeneratorExit) and not self._loop.is_running()
 
-    def add(self, telemetry: Telemetry) -> Poll:
+    def add(self, telemetry: Telemetry) -> PollRunner:
         """Make a handler ready to be polled."""
         outlet = outlet_of(telemetry.name, telemetry.publish, telemetry.delivery, self.mail)
-        poll = self.polls[telemetry.name] = Poll(telemetry, self, outlet)
+        poll = self.polls[telemetry.name] = PollRunner(telemetry, self, outlet)
         return poll
 
     def start(self, pending: Mapping[str, float]) -> None:
@@ -269,7 +280,7 @@ class Poller:
                 answer(DeviceUnavailable("the app stopped before the poll had ended"))
         return len(pending)
 
-    def on_due(self, poll: Poll, now: float) -> None:
+    def on_due(self, poll: PollRunner, now: float) -> None:
         """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
         if not self._advance(poll, now) or poll.execution.held:
             return
@@ -282,7 +293,7 @@ class Poller:
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
 
-    def succeeded(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+    def succeeded(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
         """Tell that a poll succeeded. Its reading is published once all handlers of this tick were called, so that
         publishing makes nobody late."""
         self.world.events.emit(event)
@@ -301,7 +312,7 @@ class Poller:
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
                 self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
 
-    def _answer(self, poll: Poll, event: ReadingTaken, result: Any) -> None:
+    def _answer(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
         """Publish what was asked for, whatever the publish rule says, and tell whoever asked."""
         fields = None
         if result is not None:
@@ -310,12 +321,12 @@ class Poller:
         for answer in self._asked.pop(event.entity):
             answer(fields)
 
-    def ended(self, poll: Poll, error: BaseException) -> None:
+    def ended(self, poll: PollRunner, error: BaseException) -> None:
         """Answer whoever asked for a poll that gave no reading."""
         for answer in self._asked.pop(poll.telemetry.name, ()):
             answer(error)
 
-    def deferred(self, poll: Poll, request: RetryRequested) -> None:
+    def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
         """Tell a poll that ended with the wish to be asked later. It is no failure."""
         self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
         clock = self.world.clock
@@ -323,7 +334,7 @@ class Poller:
         event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
         self.world.events.emit(event)
 
-    def failed(self, poll: Poll, error: BaseException) -> None:
+    def failed(self, poll: PollRunner, error: BaseException) -> None:
         """Tell a poll that failed for good."""
         self.ended(poll, error)
         clock = self.world.clock
@@ -332,7 +343,7 @@ class Poller:
         self.world.events.emit(PollFailed(name, now, wall, error, attempts))
         if poll.telemetry.on_failure == "hold":
             poll.held = True
-            self.world.events.emit(Held(name, now, wall))
+            self.world.events.emit(DeviceHeld(name, now, wall))
         elif poll.telemetry.on_failure == "stop":
             self._give_up(name, error)
 
@@ -344,12 +355,12 @@ class Poller:
         poll.held = False
         poll.execution.close()
         now = clock.monotonic()
-        self.world.events.emit(Released(name, now, clock.wall(), by))
+        self.world.events.emit(DeviceReleased(name, now, clock.wall(), by))
         if not poll.busy and poll.execution.admit():
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         return True
 
-    def _advance(self, poll: Poll, now: float) -> bool:
+    def _advance(self, poll: PollRunner, now: float) -> bool:
         """Put the next poll into the heap. Whether this one is really due: cron looks at the wall clock first."""
         timers, interval = self.world.timers, poll.telemetry.interval
         if interval is None:
@@ -361,14 +372,14 @@ class Poller:
         timers.add(due, poll)
         return True
 
-    def _start_cron(self, poll: Poll, at_start: bool) -> None:
+    def _start_cron(self, poll: PollRunner, at_start: bool) -> None:
         cron, now, wall = poll.telemetry.cron, self.world.timers.origin, self.world.clock.wall()
         assert cron is not None  # asked by `start`
         poll.wait = Wait(wall if at_start else cron.after(wall), wall, self.world.clock.monotonic())
         poll.due = poll.wait.slot
         self.world.timers.add(now if at_start else self._next_look(poll, now, wall), poll)
 
-    def _advance_cron(self, poll: Poll, now: float) -> bool:
+    def _advance_cron(self, poll: PollRunner, now: float) -> bool:
         cron, wait, wall = poll.telemetry.cron, poll.wait, self.world.clock.wall()
         assert cron is not None  # asked by `_advance`
         assert wait is not None  # made by `_start_cron`
@@ -379,18 +390,18 @@ class Poller:
         self.world.timers.add(self._next_look(poll, now, wall), poll)
         return due
 
-    def _next_look(self, poll: Poll, now: float, wall: float) -> float:
+    def _next_look(self, poll: PollRunner, now: float, wall: float) -> float:
         """At the slot, or before it together with all others that wait: the loop wakes up once for all of them."""
         origin = self.world.timers.origin
         check = origin + (math.floor((now - origin) / CLOCK_CHECK + 1e-6) + 1) * CLOCK_CHECK
         return min(now + poll.due - wall, check)
 
-    def _horizon(self, poll: Poll, now: float) -> float:
+    def _horizon(self, poll: PollRunner, now: float) -> float:
         if poll.telemetry.overrun:
             return math.inf
         if poll.telemetry.cron is None:
             return poll.due
         return now + poll.due - self.world.clock.wall()
 
-    def _missed(self, poll: Poll, now: float, count: int) -> None:
+    def _missed(self, poll: PollRunner, now: float, count: int) -> None:
         self.world.events.emit(PollMissed(poll.telemetry.name, now, self.world.clock.wall(), count))

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.publish import PublishRule, Told
-from leadsman.resilience.environment import World
+from leadsman.publish import LastPublished, PublishRule
+from leadsman.resilience.environment import Environment
 from leadsman.text import clean, counted
 from leadsman.timing.clock import rfc3339
 
 Send = Callable[[Message], None]
 
 
-class Mail(NamedTuple):
+class PublisherContext(NamedTuple):
     """What outlets share: the world, where things go, and `send`, which takes a message and returns at once."""
 
-    world: World
+    world: Environment
     topics: Topics
     send: Send
 
@@ -26,18 +26,18 @@ class Mail(NamedTuple):
 logger = logging.getLogger("leadsman")
 
 
-class Outlet:
+class StatePublisher:
     """The state topic of one device."""
 
     __slots__ = ("_delivery", "_left_out", "_mail", "_name", "_rule", "_told", "_topic")
 
-    def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, mail: Mail) -> None:
+    def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, mail: PublisherContext) -> None:
         self._name = name
         self._rule = rule
         self._delivery = delivery
         self._mail = mail
         self._topic = mail.topics.state(name)
-        self._told: Told | None = None
+        self._told: LastPublished | None = None
         self._left_out: tuple[str, ...] = ()
 
     def tell(
@@ -52,7 +52,7 @@ class Outlet:
             if not always and self._told is not None and not self._wanted(self._rule, self._told, fields, now):
                 self._told = self._told._replace(since=self._told.since + 1)
                 return
-            self._told = Told(fields, now)
+            self._told = LastPublished(fields, now)
         delivery = self._delivery
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
@@ -62,7 +62,7 @@ class Outlet:
             Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
         )
 
-    def _wanted(self, rule: PublishRule, told: Told, fields: dict[str, Any], now: float) -> bool:
+    def _wanted(self, rule: PublishRule, told: LastPublished, fields: dict[str, Any], now: float) -> bool:
         try:
             return rule.wants(told, fields, now)
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
@@ -71,7 +71,7 @@ class Outlet:
             return True
 
 
-class LoggedOutlet(Outlet):
+class LoggedOutlet(StatePublisher):
     """An outlet that tells the log of each reading."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class LoggedOutlet(Outlet):
     def tell(
         self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
     ) -> None:
-        """See `Outlet`."""
+        """See `StatePublisher`."""
         super().tell(fields, left_out, now, wall, always=always)
         published = self._rule is None or (self._told is not None and self._told.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
@@ -89,6 +89,6 @@ class LoggedOutlet(Outlet):
         )
 
 
-def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: Mail) -> Outlet:
+def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: PublisherContext) -> StatePublisher:
     """The outlet of a device: one that tells the log only where the log shows such lines, so that others pay nothing."""
-    return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else Outlet)(name, rule, delivery, mail)
+    return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else StatePublisher)(name, rule, delivery, mail)

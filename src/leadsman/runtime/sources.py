@@ -17,8 +17,8 @@ from leadsman.registration.source import Source
 from leadsman.resilience import scope
 from leadsman.resilience.execution import GRACE, Execution
 from leadsman.resilience.failure import Property
-from leadsman.runtime.calls import Lanes
-from leadsman.runtime.publisher import Mail, outlet_of
+from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.publisher import PublisherContext, outlet_of
 from leadsman.tasks import Outcome, begin, end
 from leadsman.timing.durations import human
 
@@ -29,14 +29,14 @@ _SILENCE, _ISOLATED = "it was silent", "its circuit was isolated"
 """Why a run was cancelled."""
 
 
-class Feed:
+class SourceRunner:
     """One source. An alarm in the heap: it rings when the source may have fallen silent."""
 
     __slots__ = (
         "_cancelled", "_mail", "_run", "_slot", "_started", "_stubborn", "execution", "failures", "heard_at", "outlet", "restarts", "source",
     )  # fmt: skip
 
-    def __init__(self, source: Source, mail: Mail, lanes: Lanes) -> None:
+    def __init__(self, source: Source, mail: PublisherContext, lanes: SharedResources) -> None:
         self.source = source
         self.outlet = outlet_of(source.name, source.publish, source.delivery, mail)
         self.execution = Execution(

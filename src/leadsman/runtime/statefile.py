@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
-from leadsman.monitoring.trace import Row
-from leadsman.text import told
+from leadsman.monitoring.trace import TraceRow
+from leadsman.text import describe
 
 ROWS = 10_000
 """Rows of the trace that are kept."""
@@ -64,7 +64,7 @@ class StateFile:
         self._identity: tuple[int, int] | None = None
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
-        self._rows: deque[Row] = deque(maxlen=ROWS_IN_MEMORY)
+        self._rows: deque[TraceRow] = deque(maxlen=ROWS_IN_MEMORY)
         self._tracebacks: dict[str, str] = {}
         self._kept_aside = False
         self._untrimmed = TRIM
@@ -80,7 +80,7 @@ class StateFile:
             return {}
         return {name: Saved(wall, document) for name, wall, document in rows}
 
-    def write(self, handlers: Mapping[str, str], rows: Sequence[Row], wall: float) -> None:
+    def write(self, handlers: Mapping[str, str], rows: Sequence[TraceRow], wall: float) -> None:
         """Write these handlers and add these rows of the trace, or nothing of them.
 
         What an earlier call could not write is written with it.
@@ -103,7 +103,7 @@ class StateFile:
 
     def trace(self) -> Iterable[dict[str, Any]]:
         """The rows of the trace, oldest first, numbered over all lives of the app."""
-        empty, tracebacks = Row(0, 0.0, "", "")._asdict(), dict[str, Any]()
+        empty, tracebacks = TraceRow(0, 0.0, "", "")._asdict(), dict[str, Any]()
         for number, document in self._select("trace", "SELECT number, document FROM trace ORDER BY number"):
             row = json.loads(document)
             if row.pop("repeated", False):
@@ -194,14 +194,14 @@ class StateFile:
             Path(f"{self.path}-wal").replace(f"{aside}-wal")  # SQLite finds it there
         self._kept_aside = True
         self._begin_again()
-        logger.warning("%s is broken (%s); kept as %s, beginning a new one", self.path, told(error), aside.name)
+        logger.warning("%s is broken (%s); kept as %s, beginning a new one", self.path, describe(error), aside.name)
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
         self._tracebacks = {}
 
 
-def _encoded(rows: Iterable[Row], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
+def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
     """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the handler's row
     before; `tracebacks` holds those, by handler, and is kept up."""
     encoded = []

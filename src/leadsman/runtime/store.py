@@ -19,7 +19,7 @@ from urllib.parse import quote
 from leadsman.errors import InvalidType
 from leadsman.reading import plain
 from leadsman.runtime.directory import Report, StateDirectory
-from leadsman.text import told
+from leadsman.text import describe
 from leadsman.threads import Worker
 from leadsman.timing.timers import Timers
 
@@ -43,7 +43,7 @@ def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Pa
 
 def _log(file: Path, error: Exception | None) -> None:
     if error is not None:
-        logger.warning("%s cannot be written: %s; it is kept in memory only", file, told(error))
+        logger.warning("%s cannot be written: %s; it is kept in memory only", file, describe(error))
 
 
 class Store(MutableMapping[str, Any]):
@@ -226,7 +226,7 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[dict[str, Any], bytes]:
     except FileNotFoundError:
         return {}, EMPTY
     except (ValueError, RecursionError) as error:
-        reason = told(error)
+        reason = describe(error)
     kept = ""
     if keep_aside:
         aside = path.with_suffix(".broken")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from leadsman.errors import SettingsError
 from leadsman.settings.faults import BROKER_KEYS, Origins, Place, origin, unknown_broker_key, unknown_keys, validated
 from leadsman.settings.model import inside, is_model, knows
-from leadsman.settings.rows import Row, retry_rows, rows_of, shown
+from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
 from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, gathered, read_text, settings_file
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Loaded(NamedTuple):
     settings: "BaseModel | None"
     broker: dict[str, Entry]
     """The entries of the section ``mqtt``, by key."""
-    rows: tuple[Row, ...]
+    rows: tuple[SettingRow, ...]
     retry: Mapping[str, Any] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[tuple[str, ...], str] = {}
@@ -67,7 +67,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         settings, wrong = validated(place, model, tree, origins)
         faults += wrong
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
-    rows = [Row(f"{BROKER}.{key}", shown(key, each.value), each.origin) for key, each in broker_entries.items()]
+    rows = [SettingRow(f"{BROKER}.{key}", shown(key, each.value), each.origin) for key, each in broker_entries.items()]
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)

@@ -15,7 +15,7 @@ _PATH = re.compile(r"(?i)_(file|path)$")
 """A setting of such a name says where a secret is, and is none itself."""
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One value, as a person is shown it."""
 
     path: str
@@ -40,7 +40,7 @@ def shown(name: str, value: Any) -> str:
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
-def rows_of(value: Any, origins: Mapping[tuple[str, ...], Entry], path: tuple[str, ...] = ()) -> list[Row]:
+def rows_of(value: Any, origins: Mapping[tuple[str, ...], Entry], path: tuple[str, ...] = ()) -> list[SettingRow]:
     """The rows of settings. What has no origin is a default."""
     inner: Any = None
     if is_model(type(value)):
@@ -53,12 +53,12 @@ def rows_of(value: Any, origins: Mapping[tuple[str, ...], Entry], path: tuple[st
         return [row for key, each in inner.items() for row in rows_of(each, origins, (*path, str(key)))]
     lengths = range(len(path), 0, -1)
     entry = next((origins[path[:length]] for length in lengths if path[:length] in origins), None)
-    return [Row(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.origin)]
+    return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.origin)]
 
 
-def retry_rows(section: Mapping[str, Any], origins: Mapping[tuple[str, ...], str]) -> list[Row]:
+def retry_rows(section: Mapping[str, Any], origins: Mapping[tuple[str, ...], str]) -> list[SettingRow]:
     """The rows of the section ``retry``."""
-    return [Row(".".join(path), _retry_value(section, path[1:]), origin) for path, origin in origins.items()]
+    return [SettingRow(".".join(path), _retry_value(section, path[1:]), origin) for path, origin in origins.items()]
 
 
 def _retry_value(section: Mapping[str, Any], path: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
-from leadsman.mqtt.connection import Connection, Greeting, Hooks, Received, Terms
+from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import V5
 from leadsman.mqtt.topics import topic_matches
@@ -17,7 +17,7 @@ WILL_DELAY = 10.0
 """Seconds, as the real client asks for."""
 
 
-_TERMS = Terms()
+_TERMS = ConnAck()
 
 
 class Delivered(NamedTuple):
@@ -51,10 +51,10 @@ class MemoryBroker:
         terms: what CONNACK says.
     """
 
-    def __init__(self, terms: Terms = _TERMS) -> None:
+    def __init__(self, terms: ConnAck = _TERMS) -> None:
         self.log: list[Delivered] = []
         self.retained: dict[str, Delivered] = {}
-        self.connects: list[tuple[float, Greeting]] = []
+        self.connects: list[tuple[float, Connect]] = []
         self.only_v311: str | None = None
         self.only_v5 = False
         self.refusals: dict[str, int] = {}
@@ -69,7 +69,7 @@ class MemoryBroker:
         self._clients: dict[str, _MemoryConnection] = {}
         self._held: list[Callable[[], None]] = []
 
-    async def connect(self, greeting: Greeting, hooks: Hooks) -> Connection:
+    async def connect(self, greeting: Connect, hooks: ConnectionListener) -> Connection:
         """Make a connection; see `leadsman.mqtt.connection.Connect`."""
         loop = asyncio.get_running_loop()
         self.connects.append((loop.time(), greeting))
@@ -195,7 +195,9 @@ class MemoryBroker:
 
 
 class _MemoryConnection:
-    def __init__(self, broker: MemoryBroker, greeting: Greeting, hooks: Hooks, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, broker: MemoryBroker, greeting: Connect, hooks: ConnectionListener, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.terms = broker.terms
         self.greeting = greeting
         self.hooks = hooks

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
 from typing import Any
 
-from leadsman.adapters.caldav.calendar import Asked, CalDav
+from leadsman.adapters.caldav.calendar import CalDav, CalendarBackend
 from leadsman.errors import PermanentError
 from leadsman.text import suggestion
 
@@ -27,7 +27,7 @@ class CalDavTwin(CalDav):
         """Answer with this error from now on; None answers again."""
         self._store.error = error
 
-    def _made(self) -> Asked:
+    def _made(self) -> CalendarBackend:
         return self._store
 
 

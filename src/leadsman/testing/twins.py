@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.adapters.ble.radio import Advertisement, Backend, BleRadio, Heard, Link, checked_address
-from leadsman.adapters.serial.port import Line, SerialPort
+from leadsman.adapters.ble.radio import Advertisement, Backend, BleRadio, GattConnection, Heard, checked_address
+from leadsman.adapters.serial.port import SerialConnection, SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
 ADVERTISING_INTERVAL = 0.2
@@ -61,7 +61,7 @@ class SerialTwin(SerialPort):
         """It is back."""
         self._there = True
 
-    async def _open(self, line: Line) -> None:
+    async def _open(self, line: SerialConnection) -> None:
         if not self._there:
             raise DeviceUnavailable(f"{self.url} cannot be opened: it is not there; is it plugged in?")
         line.connection_made(_Wire(line, self._device))
@@ -70,7 +70,7 @@ class SerialTwin(SerialPort):
                 self._talking.cancel()
             self._talking = asyncio.create_task(self._talk(self._says, line))
 
-    async def _talk(self, says: Callable[[], tuple[float, bytes]], line: Line) -> None:
+    async def _talk(self, says: Callable[[], tuple[float, bytes]], line: SerialConnection) -> None:
         while line.lost is None:
             wait, data = says()
             await asyncio.sleep(wait)
@@ -81,7 +81,7 @@ class SerialTwin(SerialPort):
 class _Wire(asyncio.Transport):
     """Between a line and a device in memory."""
 
-    def __init__(self, line: Line, device: Callable[[bytes], bytes]) -> None:
+    def __init__(self, line: SerialConnection, device: Callable[[bytes], bytes]) -> None:
         super().__init__()
         self._line = line
         self._device = device
@@ -248,6 +248,6 @@ class _TwinBackend:
             self._task.cancel()
             self._task = None
 
-    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> Link:
-        link: Link = await handle.connect(lost)
+    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> GattConnection:
+        link: GattConnection = await handle.connect(lost)
         return link

@@ -28,7 +28,7 @@ class Advertisement(NamedTuple):
     service_data: Mapping[str, bytes]
 
 
-class Wanted:
+class AdvertisementFilter:
     """Which advertisements somebody wants, and how often."""
 
     def __init__(

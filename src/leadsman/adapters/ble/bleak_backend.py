@@ -16,7 +16,7 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
-from leadsman.text import told
+from leadsman.text import describe
 
 try:
     from bleak import BleakClient, BleakScanner
@@ -123,7 +123,7 @@ def _translated(what: str) -> Iterator[None]:
 
 
 def _ours(error: Exception, what: str) -> DeviceError:
-    words = f"{what}: {told(error)}" if str(error) else f"{what}: {type(error).__name__}"
+    words = f"{what}: {describe(error)}" if str(error) else f"{what}: {type(error).__name__}"
     match error:
         case TimeoutError():
             return DeviceTimeout(f"{what} took too long")

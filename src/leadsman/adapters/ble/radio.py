@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol, Self, TypeVar
 
-from leadsman.adapters.ble.advertisement import MOST_KNOWN, Address, Advertisement, Wanted, checked_address
+from leadsman.adapters.ble.advertisement import MOST_KNOWN, Address, Advertisement, AdvertisementFilter, checked_address
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.extras import check_found
 from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
@@ -53,7 +53,7 @@ Heard = Callable[[Advertisement, Any], None]
 """Told of an advertisement, with whatever the backend needs to connect."""
 
 
-class Link(Protocol):
+class GattConnection(Protocol):
     """A connection, as a backend gives it. Raises `DeviceError` of all kinds."""
 
     async def read(self, uuid: str) -> bytes:
@@ -88,7 +88,7 @@ class Backend(Protocol):
         """Stop."""
         ...
 
-    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> Link:
+    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> GattConnection:
         """Connect to a device that was heard; `lost` is told when the connection ends by itself."""
         ...
 
@@ -239,7 +239,7 @@ class BleRadio:
             DeviceUnavailable: the adapter cannot scan. The source begins anew.
             InvalidValue, InvalidType: a condition makes no sense.
         """
-        wanted = Wanted(
+        wanted = AdvertisementFilter(
             None if address is None else checked_address(address),
             name,
             None if service is None else uuid_of(service),
@@ -269,7 +269,7 @@ class BleRadio:
                 except TimeoutError:
                     await self._wake()
 
-    async def _dial(self, address: str, lost: asyncio.Event) -> Link:
+    async def _dial(self, address: str, lost: asyncio.Event) -> GattConnection:
         handle = await self._located(address)
         async with self._dialling:  # BlueZ makes one connection after the other
             try:
@@ -282,7 +282,7 @@ class BleRadio:
                 self._known.pop(address, None)  # the next attempt listens for it first
                 raise
 
-    async def _hang_up(self, address: str, link: Link) -> None:
+    async def _hang_up(self, address: str, link: GattConnection) -> None:
         try:
             async with asyncio.timeout(DISCONNECT_TIMEOUT):
                 await link.disconnect()
@@ -374,7 +374,7 @@ class BleRadio:
 class BleDevice:
     """A device that is connected. Comes from `BleRadio.session`."""
 
-    def __init__(self, address: str, link: Link, lost: asyncio.Event, timeout: float) -> None:
+    def __init__(self, address: str, link: GattConnection, lost: asyncio.Event, timeout: float) -> None:
         self.address = address
         self._link = link
         self._lost = lost

@@ -1,6 +1,6 @@
 """Calendars over CalDAV."""
 
 from leadsman.adapters.caldav.calendar import CalDav
-from leadsman.adapters.caldav.recurrence import Event
+from leadsman.adapters.caldav.recurrence import CalendarEvent
 
-__all__ = ["CalDav", "Event"]
+__all__ = ["CalDav", "CalendarEvent"]

@@ -22,7 +22,7 @@ from leadsman.timing.durations import Duration, human, positive_seconds
 
 try:
     from leadsman.adapters.caldav.client import Access, Client, shown
-    from leadsman.adapters.caldav.recurrence import Event, occurrences
+    from leadsman.adapters.caldav.recurrence import CalendarEvent, occurrences
 except ModuleNotFoundError as error:
     raise missing("calendars", "caldav", "caldav") from error
 
@@ -31,10 +31,10 @@ MOST_DAYS = 3660
 
 _T = TypeVar("_T")
 
-__all__ = ["Asked", "CalDav", "Event"]
+__all__ = ["CalDav", "CalendarBackend", "CalendarEvent"]
 
 
-class Asked(Protocol):
+class CalendarBackend(Protocol):
     """Who answers: a server, or a twin in memory. Blocks."""
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
@@ -106,7 +106,7 @@ class CalDav:
         self._known: dict[str | None, _Known] = {}
         self._told_of: set[int] = set()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
-        self._asked: Asked = self._made()
+        self._asked: CalendarBackend = self._made()
 
     async def __aenter__(self) -> Self:
         """The server is asked first when a handler asks."""
@@ -145,7 +145,7 @@ class CalDav:
 
     async def events(
         self, calendar: str | None = None, *, days: int = 14, start: date | None = None, zone: str | None = None
-    ) -> list[Event]:
+    ) -> list[CalendarEvent]:
         """What takes place, in order; each occurrence of what recurs is one.
 
         Args:
@@ -208,7 +208,7 @@ class CalDav:
 
         return get_localzone()
 
-    def _made(self) -> Asked:
+    def _made(self) -> CalendarBackend:
         return Client(self._access)
 
 

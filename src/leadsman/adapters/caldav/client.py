@@ -17,7 +17,7 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.resilience.failure import RetryRequested
-from leadsman.text import clean, suggestion, told
+from leadsman.text import clean, describe, suggestion
 
 try:
     import niquests
@@ -164,7 +164,7 @@ def _text_of(thing: Any) -> str:
 
 
 def _ours(error: Exception, what: str) -> LeadsmanError:
-    words = f"{what}: {told(error)}"
+    words = f"{what}: {describe(error)}"
     match error:
         case errors.RateLimitError():
             seconds = error.retry_after_seconds
@@ -176,7 +176,7 @@ def _ours(error: Exception, what: str) -> LeadsmanError:
         case errors.NotFoundError():
             return PermanentError(f"{what}: there is nothing at this address; check url and calendar")
         case niquests.exceptions.SSLError():
-            return PermanentError(f"{what}: {told(error)}; give the authority's certificate as ca=")
+            return PermanentError(f"{what}: {describe(error)}; give the authority's certificate as ca=")
         case niquests.exceptions.Timeout():
             return DeviceTimeout(f"{what}: no answer in time")
         case niquests.exceptions.RequestException() | OSError():
@@ -185,7 +185,7 @@ def _ours(error: Exception, what: str) -> LeadsmanError:
             return GarbledData(f"{what}: what came is {_WEB_PAGE}")
         case errors.DAVError():
             return DeviceUnavailable(words)
-    return GarbledData(f"{what}: {type(error).__name__}: {told(error)}")
+    return GarbledData(f"{what}: {type(error).__name__}: {describe(error)}")
 
 
 def shown(url: str) -> str:

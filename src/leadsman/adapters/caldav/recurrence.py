@@ -16,7 +16,7 @@ import icalendar
 import recurring_ical_events
 
 from leadsman.errors import GarbledData
-from leadsman.text import clean, told
+from leadsman.text import clean, describe
 
 MOST = 5000
 """Occurrences of one event within the window; a rule for more is a mistake or an attack."""
@@ -50,7 +50,7 @@ _FINER = {
 logger = logging.getLogger("leadsman")
 
 
-class Event(NamedTuple):
+class CalendarEvent(NamedTuple):
     """One occurrence of an event."""
 
     summary: str
@@ -67,7 +67,7 @@ class Event(NamedTuple):
 
 def occurrences(
     texts: Iterable[str], start: date, end: date, zone: tzinfo, told_of: set[int] | None = None
-) -> list[Event]:
+) -> list[CalendarEvent]:
     """All that takes place from `start` up to, but not on, `end`, in order.
 
     Args:
@@ -79,7 +79,7 @@ def occurrences(
     Raises:
         GarbledData: none of the texts makes sense.
     """
-    found: list[Event] = []
+    found: list[CalendarEvent] = []
     broken, total, deadline = 0, 0, time.monotonic() + LONGEST
     for text in texts:
         if time.monotonic() > deadline:
@@ -95,13 +95,13 @@ def occurrences(
                 continue
             if told_of is not None and len(told_of) < MOST:
                 told_of.add(hash(text))
-            logger.warning("an event is left out: %s: %s", type(error).__name__, told(error))
+            logger.warning("an event is left out: %s: %s", type(error).__name__, describe(error))
     if broken and broken == total:
         raise GarbledData(f"none of {total} events makes sense")
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
 
 
-def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[Event]:
+def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[CalendarEvent]:
     calendar: Any = icalendar.Calendar.from_ical(text)
     days = (end - start).days
     for component in calendar.walk("VEVENT"):
@@ -165,7 +165,7 @@ def _never(rule: Any) -> bool:
     )
 
 
-def _event(component: Any) -> Event | None:
+def _event(component: Any) -> CalendarEvent | None:
     start = component.get("DTSTART")
     if start is None or str(component.get("STATUS", "")).upper() == "CANCELLED":
         return None
@@ -175,7 +175,7 @@ def _event(component: Any) -> Event | None:
     all_day = not isinstance(begin, datetime)
     if finish is None and all_day:
         finish = begin + timedelta(days=1)
-    return Event(
+    return CalendarEvent(
         clean(str(component.get("SUMMARY", ""))).strip(),
         begin,
         finish,

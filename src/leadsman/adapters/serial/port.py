@@ -96,7 +96,7 @@ class SerialPort:
         self._timeout = positive_seconds(timeout, "timeout")
         self._lock = asyncio.Lock()
         self._worker = Worker(f"serial {self.url}")
-        self._line: Line | None = None
+        self._line: SerialConnection | None = None
 
     async def __aenter__(self) -> Self:
         """Say which port would be the better name. Opening waits for the first call."""
@@ -200,11 +200,11 @@ class SerialPort:
         """`timeout` in seconds; for None that of the port."""
         return self._timeout if timeout is None else positive_seconds(timeout, "timeout")
 
-    async def _opened(self) -> "Line":
+    async def _opened(self) -> "SerialConnection":
         if self._line is not None and self._line.lost is None:
             return self._line
         await self._closed()
-        line = Line(self._framer)
+        line = SerialConnection(self._framer)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await self._open(line)
@@ -217,7 +217,7 @@ class SerialPort:
         self._line = line
         return line
 
-    async def _open(self, line: "Line") -> None:
+    async def _open(self, line: "SerialConnection") -> None:
         loop = asyncio.get_running_loop()
         if self.url.startswith("socket://"):
             parts = urlsplit(self.url)
@@ -245,7 +245,7 @@ class SerialPort:
                 async with asyncio.timeout(1.0):
                     await line.ended.wait()
 
-    async def next_of(self, line: "Line", timeout: float) -> bytes:
+    async def next_of(self, line: "SerialConnection", timeout: float) -> bytes:
         """The next message of an opened line; for `Session`."""
         noise = line.stream.discarded
         try:
@@ -265,7 +265,7 @@ class SerialPort:
 class Session:
     """A port that nobody else uses meanwhile. Comes from `SerialPort.session`."""
 
-    def __init__(self, port: SerialPort, line: "Line") -> None:
+    def __init__(self, port: SerialPort, line: "SerialConnection") -> None:
         self._port = port
         self._line = line
 
@@ -295,7 +295,7 @@ class Session:
         return b"".join(found)
 
 
-class Line(asyncio.Protocol):
+class SerialConnection(asyncio.Protocol):
     """One opened port."""
 
     def __init__(self, framer: Framer) -> None:
