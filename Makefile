@@ -29,6 +29,7 @@ check: ## formatting, lint, types, those of the examples on the pages, the rule 
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/pictures.py --check
+	@$(BIN)/python scripts/diagrams.py --check
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
 	@scripts/debian-packages mosquitto

@@ -162,3 +162,16 @@ def test_each_entry_of_the_reference_is_in_its_list_of_contents():
 def test_the_pictures_are_what_the_policies_say():
     for name, text in script("pictures").pictures().items():
         assert (Path("docs/pictures") / name).read_text() == text, "run: python scripts/pictures.py"
+
+
+def test_the_diagrams_are_what_the_code_does():
+    for name, text in script("diagrams").diagrams().items():
+        assert (Path("docs/pictures") / name).read_text() == text, "run: python scripts/diagrams.py"
+
+
+def test_the_circuit_is_drawn_with_all_its_moves():
+    moves = set(script("diagrams").moves())
+
+    assert ("closed", "cycle failed", "open") in moves
+    assert ("half_open", "probe succeeded", "closed") in moves
+    assert {after for before, what, after in moves if what == "a person isolates it"} == {"isolated"}

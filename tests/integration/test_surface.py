@@ -255,7 +255,7 @@ def test_a_side_job_that_returns_something_is_told_so(harness):
 
 
 def test_words_about_topics_are_not_for_side_jobs():
-    with pytest.raises(InvalidType, match="'publish' is no word"):
+    with pytest.raises(InvalidType, match="'publish' is no option"):
         App("app").add_periodic("cleanup", Scripted(None), interval=5, publish=None)
 
 

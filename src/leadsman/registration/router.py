@@ -31,7 +31,7 @@ class Device:
         options: the options, as the decorator takes them.
     """
 
-    __slots__ = ("settings", "options")
+    __slots__ = ("options", "settings")
 
     def __init__(self, settings: Any = None, **options: Any) -> None:
         self.settings = settings

@@ -1,0 +1,235 @@
+"""Draw the pictures of the explanation pages from the code: ``python scripts/diagrams.py``; with ``--check``, see that they are
+up to date.
+
+The circuit's arrows are found by asking the breaker: every state is given every input. The waits of the connection come from
+its machine, the layers from the import contracts, and the road of a reading from the modules that exist.
+"""
+
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from leadsman.mqtt import session
+from leadsman.resilience import breaker
+from leadsman.resilience.breaker import Circuit, CircuitBreaker, Closed, Disabled, HalfOpen, Isolated, Open, Outcome
+
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "docs" / "pictures"
+WIDTH = 640
+INK, LINE, FILL, PAPER = "#1b2631", "#5b8db8", "#d6e4f0", "#fbfcfd"
+
+Step = Callable[[session.ConnectionState], tuple[session.ConnectionState, float]]
+
+ROAD = (
+    ("timing/timers.py", "rings what is due"),
+    ("runtime/poller.py", "starts the poll, sets the next one"),
+    ("resilience/execution.py", "timeout, turn, retry, circuit"),
+    ("runtime/calls.py", "a thread for a plain def"),
+    ("reading.py", "the result becomes fields"),
+    ("runtime/publisher.py", "the publish rule decides"),
+    ("mqtt/outbox.py", "keeps it until it is acknowledged"),
+    ("mqtt/link.py", "sends it"),
+    ("mqtt/client.py", "speaks MQTT"),
+)
+
+PLACES = {
+    "closed": (110, 70),
+    "open": (410, 70),
+    "half_open": (410, 220),
+    "isolated": (110, 290),
+    "disabled": (110, 345),
+}
+RULE = CircuitBreaker(threshold=1, recovery=0)
+STATES: tuple[Circuit, ...] = (
+    Closed(),
+    Open(1, 1, 0.0, 1, 0, 0.0),
+    HalfOpen(2, 1, 0.0, 1),
+    Isolated(1, 0, 0.0),
+    Disabled(1),
+)
+
+
+def moves() -> Iterator[tuple[str, str, str]]:
+    """Each state with each input: the name of the state, what happens, and the name of the state after it."""
+    for state in STATES:
+        before = breaker.name_of(state)
+        asked, permit = breaker.admit(RULE, state, 1.0, 10.0)
+        yield before, "a poll is due", breaker.name_of(asked)
+        if permit is not None:
+            for outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+                after = breaker.settle(RULE, asked, permit, outcome, 2.0)
+                kind = "probe" if permit.probe else "cycle"
+                yield breaker.name_of(asked), f"{kind} {outcome.value}", breaker.name_of(after)
+        yield before, "a person isolates it", breaker.name_of(breaker.isolated(state, 1.0))
+        yield before, "a person disables it", breaker.name_of(breaker.disabled(state))
+        yield before, "a person closes it", breaker.name_of(breaker.closed(state))
+
+
+def circuit() -> str:
+    """The states of a circuit, with an arrow for each input that moves it. What a person does stands in a line below."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for before, what, after in moves():
+        if before != after and not what.startswith("a person"):
+            labels = arrows.setdefault((before, after), [])
+            if what not in labels:
+                labels.append(what)
+    parts = []
+    for (before, after), labels in arrows.items():
+        (x1, y1), (x2, y2) = PLACES[before], PLACES[after]
+        shift = 14 if (after, before) in arrows else 0
+        parts.append(_arrow(x1, y1, x2, y2, shift, ", ".join(labels)))
+    for name, (x, y) in PLACES.items():
+        parts.append(_box(x, y, name.replace("_", "-")))
+    for name, meaning in (
+        ("isolated", "a person isolates it: no poll runs"),
+        ("disabled", "a person disables it: every poll runs"),
+    ):
+        x, y = PLACES[name]
+        parts.append(_text(x + 75, y + 5, meaning, "start"))
+    parts.append(_text(WIDTH / 2, 392, "A person may isolate, disable or close the circuit in every state.", "middle"))
+    return _picture("The states of a circuit", 410, parts)
+
+
+def connection() -> str:
+    """How long the link waits before it connects again: unreachable for the first minute and after it, and refused."""
+    early = session.failed(session.ConnectionState(), 0.0, 1.0)
+    late = session.ConnectionState(outage_since=0.0)
+    rows = (
+        ("unreachable: the first minute", [early[1]] * 7),
+        ("unreachable: after it", _series(lambda state: session.failed(state, 2 * session.FIRST_MINUTE, 1.0), late)),
+        (
+            "refused: password, certificate",
+            _series(lambda state: session.by_hand(state, 1.0), session.ConnectionState()),
+        ),
+    )
+    parts, y = [], 100
+    for title, waits in rows:
+        parts.append(_text(14, y, title, "start"))
+        for column, wait in enumerate(waits):
+            x, height = 230 + column * 56, max(2.0, wait)
+            parts.append(f'<rect x="{x}" y="{y - height:.1f}" width="40" height="{height:.1f}" fill="{LINE}"/>')
+            parts.append(_text(x + 20, y + 14, f"{wait:.3g} s", "middle", 10))
+        y += 90
+    parts.append(
+        _text(
+            14,
+            y - 50,
+            "The longest waits. Chance makes them shorter, so that many apps do not return at the same moment.",
+            "start",
+        )
+    )
+    return _picture("Waits before the next connection", y - 35, parts)
+
+
+def _series(step: Step, state: session.ConnectionState) -> list[float]:
+    waits = []
+    for _ in range(7):
+        state, wait = step(state)
+        waits.append(wait)
+    return waits
+
+
+def house() -> str:
+    """The layers of the import contract, from the doors above to the values below."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["name"] == "Imports go down")
+    parts = []
+    for row, layer in enumerate(layers):
+        y = 40 + row * 30
+        rooms = [room.strip() for room in layer.split("|")]
+        width = (WIDTH - 28 - 6 * (len(rooms) - 1)) / len(rooms)
+        for column, room in enumerate(rooms):
+            x = 14 + column * (width + 6)
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="24" rx="4" fill="{FILL}" stroke="{LINE}"/>'
+            )
+            parts.append(_text(x + width / 2, y + 16, room, "middle"))
+    return _picture("The house: imports go down", 50 + len(layers) * 30, parts)
+
+
+def road() -> str:
+    """The modules that a reading passes, each of which must exist."""
+    parts = []
+    for row, (module, does) in enumerate(ROAD):
+        if not (ROOT / "src" / "leadsman" / module).exists():
+            raise SystemExit(f"the road of a reading names {module}, which does not exist")
+        y = 40 + row * 34
+        parts.append(f'<rect x="14" y="{y}" width="230" height="24" rx="4" fill="{FILL}" stroke="{LINE}"/>')
+        parts.append(_text(24, y + 16, module, "start"))
+        parts.append(_text(258, y + 16, does, "start"))
+        if row:
+            parts.append(f'<path d="M129 {y - 10}v8" stroke="{LINE}" stroke-width="2" marker-end="url(#tip)"/>')
+    return _picture("The road of a reading", 50 + len(ROAD) * 34, parts)
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, label: str) -> str:
+    across, down = x2 - x1, y2 - y1
+    length = (across**2 + down**2) ** 0.5
+    ux, uy = across / length, down / length
+    sx, sy = -uy * shift, ux * shift
+    gap_start, gap_end = (70 if abs(ux) > 0.5 else 22), (76 if abs(ux) > 0.5 else 28)
+    a, b = x1 + ux * gap_start + sx, y1 + uy * gap_start + sy
+    c, d = x2 - ux * gap_end + sx, y2 - uy * gap_end + sy
+    lx, ly = (a + c) / 2, (b + d) / 2
+    vertical = abs(ux) < 0.5
+    anchor = ("start" if sx > 0 or not shift else "end") if vertical else "middle"
+    if abs(ux) > 0.5 and abs(uy) > 0.1:  # a slanting arrow: its label stands below it
+        anchor, lx, ly = "end", lx - 8, ly + 18
+    lx += (6 if anchor == "start" else -6) if vertical else 0
+    ly += 4 if vertical else (-6 if sy <= 0 else 14)
+    return (
+        f'<path d="M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}" stroke="{LINE}" stroke-width="2" marker-end="url(#tip)"/>'
+        + _text(lx, ly, label, anchor)
+    )
+
+
+def _box(x: float, y: float, label: str) -> str:
+    return f'<rect x="{x - 65}" y="{y - 18}" width="130" height="36" rx="6" fill="{FILL}" stroke="{LINE}"/>' + _text(
+        x, y + 5, label, "middle", 13
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str, size: int = 11) -> str:
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{INK}">{escaped}</text>'
+
+
+def _picture(title: str, height: float, parts: list[str]) -> str:
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" font-family="sans-serif">\n'
+        f"<title>{title}</title>\n"
+        f'<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+        f'<path d="M0 0L8 4L0 8z" fill="{LINE}"/></marker></defs>\n'
+        f'<rect width="{WIDTH}" height="{height:g}" rx="6" fill="{PAPER}" stroke="#d5d8dc"/>\n'
+        + _text(14, 24, title, "start", 13)
+        + "\n"
+        + "\n".join(parts)
+        + "\n</svg>\n"
+    )
+
+
+def diagrams() -> dict[str, str]:
+    """All of them, by file name."""
+    return {
+        "circuit.svg": circuit(),
+        "connection.svg": connection(),
+        "house.svg": house(),
+        "road-of-a-reading.svg": road(),
+    }
+
+
+if __name__ == "__main__":
+    made = diagrams()
+    if "--check" in sys.argv:
+        old = [
+            name for name, text in made.items() if not (TARGET / name).exists() or (TARGET / name).read_text() != text
+        ]
+        if old:
+            raise SystemExit(
+                f"docs/pictures is not what the code says ({', '.join(old)}); run: python scripts/diagrams.py"
+            )
+    else:
+        for name, text in made.items():
+            (TARGET / name).write_text(text)
+        sys.stdout.write(f"wrote {len(made)} pictures to {TARGET}\n")
