@@ -14,7 +14,7 @@ from hyx.circuitbreaker import consecutive_breaker
 from hyx.retry import retry
 
 from leadsman import CircuitBreaker
-from leadsman.events import Events
+from leadsman.event_bus import EventBus
 from leadsman.resilience.environment import Environment, GuardSpec
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Failure
@@ -34,7 +34,7 @@ async def nothing() -> None:
 def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
     loop = asyncio.get_running_loop()
-    clock, events = system_clock(loop), Events()
+    clock, events = system_clock(loop), EventBus()
     rules = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
     execution = Execution("d", nothing, rules, Environment(Timers(loop, clock, events), clock, events))
 

@@ -1,11 +1,8 @@
-"""What happened, told once.
+"""What happened, as plain records. `leadsman.event_bus` carries them to their observers.
 
-Events are plain records; whoever wants to know is an `Observer`. All carry `at` (monotonic seconds) and `wall` (epoch
-seconds). An observer must be quick and must not raise; one that does is logged, and stops there.
+All carry `at` (monotonic seconds) and `wall` (epoch seconds).
 """
 
-import logging
-from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -281,25 +278,3 @@ Event = (
     | StateWritten
     | AppFault
 )
-Observer = Callable[[Event], None]
-
-
-class Events:
-    """Tells each event to every observer, in the order they came."""
-
-    __slots__ = ("_observers",)
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers: list[Observer] = list(observers)
-
-    def subscribe(self, observer: Observer) -> None:
-        """Tell `observer` everything from now on."""
-        self._observers.append(observer)
-
-    def emit(self, event: Event) -> None:
-        """Tell everybody. Never raises: an observer's fault is logged and stops here."""
-        for observer in self._observers:
-            try:
-                observer(event)
-            except Exception:
-                logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)

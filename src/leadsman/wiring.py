@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.adapters.adapter import REOPENING, ManagedAdapter
 from leadsman.errors import ConfigurationError, Stopped
+from leadsman.event_bus import EventBus, Phase
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
@@ -18,7 +19,6 @@ from leadsman.events import (
     AttemptFailed,
     CircuitRequested,
     Event,
-    Events,
     LinkUp,
     PollFailed,
     StateFailed,
@@ -127,7 +127,7 @@ async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
 async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: contextlib.ExitStack) -> int:
     """As `serve`. What is to be let go in any case, also when it is cancelled, is put into `held`."""
     loop = asyncio.get_running_loop()
-    clock, topics, events = system_clock(loop), plan.topics, Events()
+    clock, topics, events = system_clock(loop), plan.topics, EventBus()
     if plan.catalogue is not None:
         from leadsman.resilience.catalogue import CATALOGUE
 
@@ -214,27 +214,21 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
     heartbeat = Heartbeat(
         topics, plan.version, plan.heartbeat, ledger, link, clock, look=look, jobs=jobs, dry_run=plan.dry_run
     )
-    for observer in (
-        ledger,
-        heartbeat.observe,
-        outages.observe,
-        Log(plan.name, topics.prefix, bound, timers).observe,
-        trace,
-        register,
-    ):
-        events.subscribe(observer)
+    events.subscribe(ledger, Phase.LEDGER)
+    for report in (heartbeat.observe, outages.observe, Log(plan.name, topics.prefix, bound, timers).observe, register):
+        events.subscribe(report, Phase.REPORT)
+    events.subscribe(trace, Phase.TRACE)
     if memory is not None:
-        events.subscribe(memory.observe)
+        events.subscribe(memory.observe, Phase.SAVE)
     if memory is not None or contexts is not None:
         storage().announce()
     if logger.isEnabledFor(logging.DEBUG):
-        events.subscribe(on_reading)
+        events.subscribe(on_reading, Phase.REPORT)
     if plan.slots:
         from leadsman.runtime.adapter_recovery import AdapterRecovery
 
-        events.subscribe(
-            AdapterRecovery(plan.slots, {each.name: each.needs for each in read}, plan.last_resort, world).observe
-        )
+        needs = {each.name: each.needs for each in read}
+        events.subscribe(AdapterRecovery(plan.slots, needs, plan.last_resort, world).observe, Phase.ACT)
 
     def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
         return loop.create_task(_kept(where, run, world))

@@ -76,7 +76,7 @@ class Heartbeat:
         """Files of the app's state that cannot be written at the moment, and why."""
 
     def observe(self, event: Event) -> None:
-        """Notice a new connection, and what an event did to a device's status. Comes after the ledger."""
+        """Notice a new connection, and what an event did to a device's status. Observes in `Phase.REPORT`."""
         if isinstance(event, LinkUp):
             self._announce()
             return

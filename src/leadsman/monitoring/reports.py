@@ -125,7 +125,7 @@ class OutageReporter:
         self._awake.add(entity)
 
     def observe(self, event: Event) -> None:
-        """Take one event. Comes after the ledger."""
+        """Take one event. Observes in `Phase.REPORT`, after the ledger."""
         if type(event) is ReadingTaken and event.entity not in self._awake:
             return  # nearly every event there is
         if isinstance(event, AppFault | StateFailed):

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
+from leadsman.event_bus import EventBus
 from leadsman.events import (
-    Events,
     LinkDown,
     LinkSettled,
     LinkUp,
@@ -68,7 +68,7 @@ class Link:
     """Runs until cancelled; `put` may be called at any time, connected or not."""
 
     def __init__(
-        self, identity: ClientIdentity, connect: Connector, outbox: Outbox, clock: Clock, events: Events
+        self, identity: ClientIdentity, connect: Connector, outbox: Outbox, clock: Clock, events: EventBus
     ) -> None:
         self.outbox = outbox
         self.subscriptions = Subscriptions(clock, events)

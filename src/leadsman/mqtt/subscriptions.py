@@ -7,7 +7,8 @@ first on the next connections, before any message; when two of them break, the f
 from collections.abc import Callable
 
 from leadsman.errors import BrokerError, SubscriptionRefused
-from leadsman.events import AppFault, Events, SubscriptionFailed
+from leadsman.event_bus import EventBus
+from leadsman.events import AppFault, SubscriptionFailed
 from leadsman.mqtt.connection import Connection, Received
 from leadsman.mqtt.diagnosis import subscription
 from leadsman.mqtt.topics import topic_matches
@@ -23,7 +24,7 @@ REST = 600.0
 class Subscriptions:
     """Topic filters with their listeners. Fill `listeners` before the first connection."""
 
-    def __init__(self, clock: Clock, events: Events) -> None:
+    def __init__(self, clock: Clock, events: EventBus) -> None:
         self.listeners: dict[str, Callable[[Received], None]] = {}
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""

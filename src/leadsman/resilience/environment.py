@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from leadsman.errors import Abandoned
-from leadsman.events import Events
+from leadsman.event_bus import EventBus
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
 from leadsman.resilience.from_options import ONCE
@@ -32,7 +32,7 @@ class Environment(NamedTuple):
 
     timers: Timers
     clock: Clock
-    events: Events
+    events: EventBus
     overlay: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
     stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
     """Set when the app ends: a cancellation after it is ours, one before it came out of somebody's code."""

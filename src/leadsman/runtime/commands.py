@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError, PollRefused
-from leadsman.events import AppFault, CommandDone, Events
+from leadsman.event_bus import EventBus
+from leadsman.events import AppFault, CommandDone
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
 from leadsman.mqtt.topics import encode
@@ -113,7 +114,7 @@ class CommandQueue:
         self._made_for: _Waiting | None = None
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
-        world = dispatcher.mail.world._replace(events=Events())  # what became of it is told by `made`
+        world = dispatcher.mail.world._replace(events=EventBus())  # what became of it is told by `made`
         rules = GuardSpec(timeout=command.timeout)
         self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
 

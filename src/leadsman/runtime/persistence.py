@@ -195,7 +195,7 @@ class ResilienceStore:
         return pending
 
     def observe(self, event: Event) -> None:
-        """Notice what changes. Comes after the trace."""
+        """Notice what changes. Observes in `Phase.SAVE`, after the trace."""
         if type(event) is ReadingTaken:
             self._successes[event.entity] = event.wall
             if event.entity in self._failing:

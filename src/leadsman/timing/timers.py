@@ -14,7 +14,8 @@ from contextvars import copy_context
 from heapq import heappop, heappush
 from typing import Protocol
 
-from leadsman.events import AppFault, Events
+from leadsman.event_bus import EventBus
+from leadsman.events import AppFault
 from leadsman.timing.clock import Clock
 
 FINE = 0.005
@@ -37,7 +38,7 @@ class Timers:
 
     __slots__ = ("_clock", "_context", "_events", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, events: Events) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, events: EventBus) -> None:
         self._loop = loop
         self._clock = clock
         self._events = events

@@ -1,0 +1,67 @@
+"""The bus that carries events to their observers, in the order in which they happened.
+
+An observer may cause another event: a heartbeat that is published can push a message out of the outbox. That event waits until
+every observer has had the first one. So no observer hears of an effect before its cause.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+
+from leadsman.events import Event
+
+Observer = Callable[[Event], None]
+"""Takes an event. It must be quick and must not raise; one that raises is logged, and the others still get the event."""
+
+
+class Phase(IntEnum):
+    """The order of the observers of one event. Within a phase they are called in the order of their subscriptions."""
+
+    LEDGER = 0
+    """What is known of the devices. All others may ask it."""
+    REPORT = 1
+    """The heartbeat, the error topics and the log."""
+    TRACE = 2
+    """The list of failures, with what was decided."""
+    SAVE = 3
+    """The state that survives a restart, the trace included."""
+    ACT = 4
+    """What changes something because of the event, such as the recovery of an adapter."""
+
+
+class EventBus:
+    """Carries each event to every observer."""
+
+    __slots__ = ("_emitting", "_observers", "_phases", "_waiting")
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers: list[Observer] = list(observers)
+        self._phases: list[Phase] = [Phase.REPORT] * len(observers)
+        self._waiting: deque[Event] = deque()
+        self._emitting = False
+
+    def subscribe(self, observer: Observer, phase: Phase = Phase.REPORT) -> None:
+        """Call `observer` with every event from now on, after the observers of earlier phases."""
+        place = sum(each <= phase for each in self._phases)
+        self._observers.insert(place, observer)
+        self._phases.insert(place, phase)
+
+    def emit(self, event: Event) -> None:
+        """Call all observers; while they are called, further events wait. Never raises."""
+        self._waiting.append(event)
+        if self._emitting:
+            return
+        self._emitting = True
+        try:
+            while self._waiting:
+                self._carry(self._waiting.popleft())
+        finally:
+            self._emitting = False
+
+    def _carry(self, event: Event) -> None:
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                logging.getLogger("leadsman").exception("An observer failed at %s", type(event).__name__)

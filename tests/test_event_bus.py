@@ -1,0 +1,65 @@
+"""Events reach their observers in the order in which they happened."""
+
+import logging
+
+from leadsman.event_bus import EventBus, Phase
+from leadsman.events import LinkSettled, MessageDropped, PollMissed
+
+CAUSE, EFFECT = PollMissed("d", 1.0, 2.0, 1), MessageDropped(1.0, 2.0, "a/d/state", "full", 1)
+
+
+def test_no_observer_hears_an_effect_before_its_cause():
+    heard = []
+    bus = EventBus()
+    bus.subscribe(lambda event: bus.emit(EFFECT) if event is CAUSE else None)
+    bus.subscribe(heard.append)
+
+    bus.emit(CAUSE)
+
+    assert heard == [CAUSE, EFFECT]
+
+
+def test_effects_of_effects_come_in_the_order_in_which_they_happened():
+    first, second, third = (LinkSettled(at, 0.0) for at in (1.0, 2.0, 3.0))
+    follows = {first: [second, third], second: [CAUSE]}
+    heard = []
+    bus = EventBus()
+
+    @bus.subscribe
+    def chain(event):
+        for each in follows.get(event, ()):
+            bus.emit(each)
+
+    bus.subscribe(heard.append)
+    bus.emit(first)
+
+    assert heard == [first, second, third, CAUSE]
+
+
+def test_observers_are_called_by_phase_however_they_subscribed():
+    heard = []
+    bus = EventBus()
+    for phase in (Phase.ACT, Phase.REPORT, Phase.LEDGER, Phase.SAVE, Phase.TRACE):
+        bus.subscribe(lambda event, phase=phase: heard.append(phase), phase)
+    bus.subscribe(lambda event: heard.append("later in its phase"), Phase.LEDGER)
+
+    bus.emit(CAUSE)
+
+    assert heard == [Phase.LEDGER, "later in its phase", Phase.REPORT, Phase.TRACE, Phase.SAVE, Phase.ACT]
+
+
+def test_an_observer_that_breaks_is_logged_and_the_others_hear_what_follows(caplog):
+    heard = []
+    bus = EventBus()
+
+    @bus.subscribe
+    def broken(event):
+        raise ZeroDivisionError
+
+    bus.subscribe(heard.append)
+    with caplog.at_level(logging.ERROR, "leadsman"):
+        bus.emit(CAUSE)
+        bus.emit(EFFECT)
+
+    assert heard == [CAUSE, EFFECT]
+    assert "An observer failed at PollMissed" in caplog.text
