@@ -24,9 +24,11 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
+from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import Heartbeat
-from leadsman.monitoring.reports import Lines, Log, OutageReporter, fields, on_reading
+from leadsman.monitoring.log_lines import Lines, fields
+from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.link import ClientIdentity, Link

@@ -4,8 +4,10 @@ import json
 import logging
 
 from leadsman.events import MessageDropped, StateFailed, StateWritten
+from leadsman.monitoring.event_log import Log
 from leadsman.monitoring.health import Ledger
-from leadsman.monitoring.reports import MOST_LINES, Lines, Log, OutageReporter
+from leadsman.monitoring.log_lines import MOST_LINES, Lines
+from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.mqtt.topics import Topics
 
 FULL = OSError(28, "No space left on device")

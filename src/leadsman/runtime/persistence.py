@@ -29,7 +29,7 @@ from leadsman.events import (
 )
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.outage import Outage
-from leadsman.monitoring.reports import OutageReporter
+from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.resilience.environment import Environment
 from leadsman.resilience.execution import Execution

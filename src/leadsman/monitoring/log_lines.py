@@ -1,0 +1,39 @@
+"""What lines of the log have in common: fields for logs that are JSON, and a bound on lines about one device."""
+
+import math
+from typing import Any
+
+from leadsman.text import counted
+
+MOST_LINES = 6
+"""Lines in the log about one device in a minute; the next one says how many were left out."""
+MINUTE = 60.0
+
+
+def fields(event: str, device: str | None = None, **more: Any) -> dict[str, Any]:
+    """What a line of the log is about, for logs that are JSON: the ``extra`` of a call of the logger."""
+    about = {"event": event, "device": device, **more}
+    return {"fields": {name: value for name, value in about.items() if value is not None}}
+
+
+class Lines:
+    """Bounds how many lines one device may have in a minute, and counts the rest."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[str, tuple[float, int, int]] = {}
+
+    def left_out(self, entity: str, at: float) -> int | None:
+        """How many lines about `entity` were left out before this one; None: leave this one out too."""
+        began, lines, left_out = self._minutes.get(entity, (-math.inf, 0, 0))
+        if at - began >= MINUTE:
+            began, lines = at, 0
+        if lines >= MOST_LINES:
+            self._minutes[entity] = (began, lines, left_out + 1)
+            return None
+        self._minutes[entity] = (began, lines + 1, 0)
+        return left_out
+
+
+def left_out_before(lines: int) -> str:
+    """The end of a line before which so many others were left out."""
+    return f" ({counted(lines, 'line')} about it left out before this one)" if lines else ""

@@ -1,0 +1,184 @@
+"""Reports outages at the error topics and in the log. Both come from the same notices of `leadsman.monitoring.outage`."""
+
+import logging
+from collections.abc import Callable
+
+from leadsman.errors import LeadsmanError
+from leadsman.events import (
+    AppFault,
+    Event,
+    ReadingTaken,
+    StateFailed,
+)
+from leadsman.monitoring import flakiness
+from leadsman.monitoring import outage as outages
+from leadsman.monitoring.flakiness import Flaky
+from leadsman.monitoring.health import Health, Ledger
+from leadsman.monitoring.log_lines import Lines, fields, left_out_before
+from leadsman.monitoring.outage import Notice, Outage
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.resilience.policy import REASONS
+from leadsman.text import clean, counted, describe
+from leadsman.timing.clock import rfc3339
+from leadsman.timing.durations import human
+
+logger = logging.getLogger("leadsman")
+
+
+class OutageReporter:
+    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``.
+
+    Args:
+        topics: where.
+        send: takes a message and returns at once.
+        ledger: what is known of the devices; it has seen each event before.
+        lines: bounds the lines of a device.
+        transient: errors that the adapters of a device declare as worth another attempt.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        send: Callable[[Message], None],
+        ledger: Ledger,
+        lines: Lines,
+        transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
+    ) -> None:
+        self._topics = topics
+        self._send = send
+        self._ledger = ledger
+        self._lines = lines
+        self._transient = transient
+        self._outages: dict[str, Outage] = {}
+        self._flaky: dict[str, Flaky] = {}
+        self._retried: dict[str, int] = {}
+        self._awake: set[str] = set()
+        """Entities of which a success is worth a look."""
+
+    def restore(self, entity: str, outage: Outage) -> None:
+        """Go on with an outage that began before a restart: it has been told."""
+        self._outages[entity] = outage
+        self._awake.add(entity)
+
+    def observe(self, event: Event) -> None:
+        """Take one event. Observes in `Phase.REPORT`, after the ledger."""
+        if type(event) is ReadingTaken and event.entity not in self._awake:
+            return  # nearly every event there is
+        if isinstance(event, AppFault | StateFailed):
+            self._fault(event)
+            return
+        entity: str | None = getattr(event, "entity", None)
+        if entity is None:
+            return
+        before, health = self._outages.get(entity), self._ledger.entities[entity]
+        after, notice = outages.step(before, event, never_read=health.success_wall is None)
+        if after is not None:
+            self._outages[entity] = after
+            self._awake.add(entity)
+        elif before is not None:
+            del self._outages[entity]
+        if notice is not None:
+            self._tell(notice, event.at)
+        if type(event) is ReadingTaken:
+            self._look_for_retries(event, health, before)
+
+    def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
+        """See whether too many polls of a device succeed only after retries."""
+        entity = event.entity
+        retried = health.retried_polls > self._retried.get(entity, 0)
+        self._retried[entity] = health.retried_polls
+        flaky, word = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
+        if flaky is None:
+            self._flaky.pop(entity, None)
+            self._awake.discard(entity)
+        else:
+            self._flaky[entity] = flaky
+            self._awake.add(entity)
+        if word is None or flaky is None:
+            return
+        share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
+        about = fields(word, entity, retries=health.retries)
+        if word == "flaky":
+            last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
+            logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)
+        else:
+            logger.info("%s: no longer flaky: %s", entity, share, extra=about)
+
+    def _fault(self, event: AppFault | StateFailed) -> None:
+        where = event.where if isinstance(event, AppFault) else f"the state file {clean(event.file)}"
+        payload = {"event": "fault", "where": where, "type": type(event.error).__name__}
+        self._send(
+            Message(self._topics.error, encode(payload | {"message": describe(event.error), "at": rfc3339(event.wall)}))
+        )
+
+    def _tell(self, notice: Notice, at: float) -> None:
+        place, frames = self._place(notice)
+        if place:
+            notice = notice._replace(message=f"{notice.message} ({place})")
+        payload = {
+            "event": notice.kind,
+            "type": notice.type,
+            "message": notice.message,
+            "failures": notice.failures,
+            "since": rfc3339(notice.since),
+            "outage_seconds": round(notice.seconds, 3),
+        }
+        if _ended(notice):
+            payload["reason"] = notice.reason
+        if notice.retry_in is not None:
+            payload["retry_in"] = round(notice.retry_in, 3)
+        if notice.kind not in (outages.UNREAD, outages.READ):
+            self._send(Message(self._topics.device_error(notice.entity), encode(payload)))
+        left_out = self._lines.left_out(notice.entity, at)
+        if left_out is None:
+            return
+        about = fields(
+            notice.kind,
+            notice.entity,
+            error_type=notice.type,
+            outage_id=f"{notice.entity}/{payload['since']}",
+            failures=notice.failures,
+            outage_seconds=payload["outage_seconds"],
+            reason=payload.get("reason"),
+        )
+        level = logging.INFO if notice.kind in (outages.RECOVERED, outages.READ) else logging.WARNING
+        line = f"{notice.entity}: {_sentence(notice)}{left_out_before(left_out)}"
+        logger.log(level, "%s", "\n".join([line, *frames]), extra=about)
+
+    def _place(self, notice: Notice) -> tuple[str | None, list[str]]:
+        """Where in the user's code a bug is, and the frames that led there; nothing for what may happen to a device."""
+        error = notice.error
+        expected: tuple[type[BaseException], ...] = (OSError, LeadsmanError, *self._transient(notice.entity))
+        repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
+        if error is None or repeated or isinstance(error, expected):
+            return None, []
+        from leadsman.places import frames_of, place_of
+
+        return place_of(error), frames_of(error) if notice.new else []
+
+
+def _ended(notice: Notice) -> str:
+    """Why the poll ended, where it is worth a word: one that has no retries to make says nothing."""
+    return "" if notice.reason == "count" and notice.attempts <= 1 else REASONS.get(notice.reason, "")
+
+
+def _sentence(notice: Notice) -> str:
+    lasted = human(round(notice.seconds))
+    skipped = f", {counted(notice.skipped, 'poll')} skipped by the open circuit" if notice.skipped else ""
+    more = [] if notice.attempts <= 1 else [counted(notice.attempts, "call")]
+    more += [_ended(notice)] if _ended(notice) else []
+    more += [] if notice.retry_in is None else [f"again in {human(round(notice.retry_in, 1))}"]
+    calls = f" ({', '.join(more)})" if more else ""
+    match notice.kind:
+        case outages.UNREAD:
+            return f"the first call failed: {notice.type}: {notice.message}{calls}"
+        case outages.READ:
+            return f"read for the first time, {lasted} after the first call failed"
+        case outages.ONSET:
+            return f"failing: {notice.type}: {notice.message}{calls}"
+        case outages.REMINDER:
+            polls = f"{counted(notice.failures, 'poll')}{skipped}, " if notice.failures else ""
+            return f"still failing after {lasted}: {polls}last {notice.type}: {notice.message}{calls}"
+    failed = f" and {counted(notice.failures, 'failed poll')}" if notice.failures else ", within one poll"
+    return f"recovered after {lasted}{failed}{skipped}"
