@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leadsman._version import __version__
@@ -17,14 +16,15 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotIn
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_client_id, check_name, check_prefix
-from leadsman.registration.injection import ContextOffer, Dependency, Provided, is_async, name_of, place_of
-from leadsman.registration.router import Device, Registrar, Registration, expanded
-from leadsman.registration.telemetry import Telemetry, decided, register
+from leadsman.registration.injection import Dependency, Provided, is_async, name_of
+from leadsman.registration.registry import Registry, ask_user
+from leadsman.registration.router import Registrar, Registration
+from leadsman.registration.telemetry import Telemetry, decided
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy
 from leadsman.resilience.policy import policy as checked_policy
-from leadsman.text import describe, suggestion
+from leadsman.text import suggestion
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, positive_seconds
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.resilience.environment import GuardSpec
     from leadsman.resilience.predicate import Predicate
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.load import Loaded
@@ -52,8 +51,8 @@ DRY_RUN = "dry-run"
 """What the topics of a dry run begin with, and its client id ends with."""
 
 _CHANGED_BY_LOADING = (
-    "topics", "client_id", "dry_run", "telemetries", "sources", "commands", "loaded_from",
-    "_broker", "_adapters", "_slots", "_held", "_loaded", "_waiting", "_catalogue", "_registrations", "_without_devices",
+    "topics", "client_id", "dry_run", "loaded_from", "_registry",
+    "_broker", "_adapters", "_slots", "_held", "_loaded", "_waiting", "_catalogue", "_registrations",
 )  # fmt: skip
 """Attributes of an `App` that `App.unloaded` puts back."""
 
@@ -103,12 +102,7 @@ class App(Registrar):
         self.name = check_name(name)
         self.version = _text(version, "version")
         self.topics = Topics(name if prefix is None else prefix)
-        self.telemetries: dict[str, Telemetry] = {}
-        """What is polled, side jobs too, by name. Devices that come of the settings are here once these are loaded."""
-        self.sources: dict[str, Source] = {}
-        """What pushes readings, by device name."""
-        self.commands: dict[str, Command] = {}
-        """What takes commands, by device name."""
+        self._registry = Registry()
         self._broker = mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt)
         self._fixed_broker = mqtt is not None
         self._adapters = adapters if callable(adapters) else None
@@ -124,7 +118,6 @@ class App(Registrar):
         self.loaded_from: Where | None = None
         """Where the settings were read; None while they are not loaded."""
         self._waiting: list[Registration] = []
-        self._without_devices: list[str] = []
         self._registrations: list[Registration] = []
         self._declared = adapters, self._broker, self.topics, self.client_id
         self._unloaded = False
@@ -142,6 +135,21 @@ class App(Registrar):
         self._catalogue: Catalogue | None = None
         self._overlay: PolicyOverride = []
         self._settings_file: str | None = None
+
+    @property
+    def telemetries(self) -> dict[str, Telemetry]:
+        """What is polled, side jobs included, by name. Devices that come from the settings are here once these are loaded."""
+        return self._registry.telemetries
+
+    @property
+    def sources(self) -> "dict[str, Source]":
+        """What sends readings by itself, by device name."""
+        return self._registry.sources
+
+    @property
+    def commands(self) -> "dict[str, Command]":
+        """What takes commands, by device name."""
+        return self._registry.commands
 
     @property
     def settings(self) -> Any:
@@ -200,11 +208,11 @@ class App(Registrar):
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)
         if self._adapters is not None:
-            self._slots = slots_of(_asked("adapters", self._adapters, loaded.settings))
+            self._slots = slots_of(ask_user("adapters", self._adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
         self._loaded, self.loaded_from = loaded, where
         for registration in waiting:
-            self._expand(registration, loaded.settings)
+            self._expand(registration)
         self._catalogue = self._catalogue or self._named(loaded, *self.telemetries.values())
         if self._catalogue is not None:
             for name, telemetry in self.telemetries.items():
@@ -212,6 +220,8 @@ class App(Registrar):
 
     def _check(self, loaded: "Loaded") -> None:
         """Take the broker and the named policies. Raises `ConfigurationError` of all faults, of the settings too."""
+        from leadsman.mqtt.from_settings import broker_of
+
         faults: list[ConfigurationError] = []
         if loaded.faults:
             faults.append(SettingsError("\n".join(loaded.faults)))
@@ -234,11 +244,13 @@ class App(Registrar):
 
     def _take_names(self, section: "Mapping[str, Entry]") -> None:
         """Take the prefix and the client id that are configured: two processes of one app differ in both."""
+        from leadsman.mqtt.from_settings import checked
+
         if (given := section.get("topic_prefix")) is not None:
-            self.topics = Topics(_checked(given, check_prefix))
+            self.topics = Topics(checked(given, check_prefix))
             self.client_id = self.topics.prefix + self._instance
         if (given := section.get("client_id")) is not None:
-            self.client_id = _checked(given, check_client_id)
+            self.client_id = checked(given, check_client_id)
 
     @contextmanager
     def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
@@ -266,11 +278,11 @@ class App(Registrar):
     def _begin_again(self, adapters: Adapters | Callable[[Any], Adapters]) -> None:
         self._adapters = adapters if callable(adapters) else None
         self._slots = () if callable(adapters) else slots_of(adapters)
-        self.telemetries, self.sources, self.commands = {}, {}, {}
+        self._registry = Registry()
         self._held, self._catalogue = _held(self._model), None
         self._loaded, self.loaded_from, self.dry_run = None, None, False
         registrations, self._registrations = self._registrations, []
-        self._waiting, self._without_devices = [], []
+        self._waiting = []
         for registration in registrations:
             self.register(registration)
 
@@ -322,7 +334,7 @@ class App(Registrar):
             raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
         self.load()
         settings = None if self._loaded is None else self._loaded.settings
-        left = list(slots_of(_asked("twins", twins, settings) if callable(twins) else twins))
+        left = list(slots_of(ask_user("twins", twins, settings) if callable(twins) else twins))
         for slot in self._slots:
             twin = next((each for each in left if each.name == slot.name and each.fits(type(slot.adapter))), None)
             if twin is None:
@@ -427,11 +439,11 @@ class App(Registrar):
             return None
         if registered:
             return "all its devices are disabled; set enabled to true for one of them"
-        if not self._without_devices:
+        if not self._registry.without_devices:
             return "it registers nothing; decorate a function with @app.telemetry"
         empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
         if not empty:
-            return f"the settings name no device for {', '.join(self._without_devices)}"
+            return f"the settings name no device for {', '.join(self._registry.without_devices)}"
         from leadsman.settings.faults import Place, to_write
 
         place, path = Place(self.name, "leadsman.toml"), tuple(empty[0].split("."))
@@ -449,7 +461,7 @@ class App(Registrar):
         if self._loaded is None and (callable(registration.names) or self._adapters is not None):
             self._waiting.append(registration)
         else:
-            self._expand(registration, None if self._loaded is None else self._loaded.settings)
+            self._expand(registration)
         self._registrations.append(registration)
 
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
@@ -594,61 +606,16 @@ class App(Registrar):
             )
         return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
 
-    def _check_shared(self, rules: "GuardSpec") -> None:
-        """Handlers that share a circuit must say the same of it."""
-        shared = None if rules.breaker is None else rules.breaker.shared
-        for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
-            if (
-                each.rules.breaker is not None
-                and each.rules.breaker.shared == shared
-                and each.rules.breaker != rules.breaker
-            ):
-                raise InvalidValue(
-                    f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
-                )
+    def _expand(self, registration: Registration) -> None:
+        settings = None if self._loaded is None else self._loaded.settings
+        offers: list[Dependency] = [*self._slots, *self._held]
+        self._registry.add(registration, settings, offers, None if self._loaded is None else self._decide)
 
-    def _expand(self, registration: Registration, settings: Any) -> None:
-        names = registration.names
-        if callable(names):
-            names = _asked(f"the names of {name_of(registration.handler)}", names, settings)
-            if not names:
-                self._without_devices.append(name_of(registration.handler))
-        try:
-            for name, device in expanded(names):
-                self._add(registration, name, device)
-        except ConfigurationError as error:
-            where = place_of(registration.handler)
-            if self._loaded is None or not where:  # before, the decorator's own line is in the traceback
-                raise
-            raise type(error)(f"{error} ({where})") from None
-
-    def _add(self, registration: Registration, name: Any, device: Device) -> None:
-        kind, handler = registration.kind, registration.handler
-        words: Any = {**registration.options, **device.options_of(kind)}
-        offers: list[Dependency] = [*self._slots, *self._held, ContextOffer()]
-        if device.settings is not None:
-            offers.insert(0, Provided(type(device.settings), device.settings))
-        taken: dict[str, Any] = self.telemetries | self.sources
-        if kind == "command":
-            from leadsman.registration.command import register_command  # only apps with commands pay for it
-
-            command = register_command(name, handler, words, offers)
-            taken = self.commands | {job: each for job, each in self.telemetries.items() if each.job}
-            self.commands[_free(name, kind, taken)] = command
-        elif kind == "source":
-            from leadsman.registration.source import register_source  # only apps with sources pay for it
-
-            source = register_source(name, handler, words, offers)
-            self._check_shared(source.rules)
-            self.sources[_free(name, kind, taken)] = source
-        else:
-            telemetry = register(name, handler, words, offers, job=kind == "periodic")
-            taken = taken | self.commands if telemetry.job else taken
-            self._check_shared(telemetry.rules)
-            if self._loaded is not None:
-                self._catalogue = self._catalogue or self._named(self._loaded, telemetry)
-                telemetry = telemetry if self._catalogue is None else decided(telemetry, self._catalogue)
-            self.telemetries[_free(name, kind, taken)] = telemetry
+    def _decide(self, telemetry: Telemetry) -> Telemetry:
+        """The telemetry with the policy that it names."""
+        assert self._loaded is not None  # asked by `_expand`
+        self._catalogue = self._catalogue or self._named(self._loaded, telemetry)
+        return telemetry if self._catalogue is None else decided(telemetry, self._catalogue)
 
 
 _only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", default=False)
@@ -662,12 +629,6 @@ def only_looked_at() -> Iterator[None]:
         yield
     finally:
         _only_looked_at.reset(token)
-
-
-def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:
-    if name in taken:
-        raise InvalidValue(f"{kind} {name!r} is registered already; every device has a name of its own")
-    return name
 
 
 def _settings(given: Any) -> "tuple[type[BaseModel] | None, BaseModel | None]":
@@ -691,50 +652,6 @@ def _fill(held: Sequence[Provided], settings: Any) -> None:
     for each in held:
         parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
         each.value = next(part for part in parts if each.fits(type(part)))
-
-
-def broker_of(entries: "Mapping[str, Entry]") -> Broker:
-    """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any.
-
-    Raises:
-        ConfigurationError: it names where the value is from.
-    """
-    section = {key: entry for key, entry in entries.items() if key not in ("topic_prefix", "client_id")}
-    url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
-    if url is not None and parts:
-        key, part = max(parts.items(), key=lambda item: item[1].rank)
-        if part.rank == url.rank:
-            raise InvalidValue(f"mqtt has a url (from {url.origin}) and {key} (from {part.origin}); one is enough")
-        for loser in ("url",) if part.rank > url.rank else tuple(parts):
-            section.pop(loser)
-    try:
-        return Broker.from_section({key: entry.value for key, entry in section.items()})
-    except ConfigurationError as error:
-        origins = ", ".join(sorted({entry.origin for entry in section.values()}))
-        raise type(error)(f"{error} (from {origins})") from None
-
-
-def _checked(entry: "Entry", check: Callable[[object], str]) -> str:
-    """The value of an entry of the section ``mqtt``. Raises what `check` raises, with where the value is from."""
-    try:
-        return check(entry.value)
-    except ConfigurationError as error:
-        raise type(error)(f"mqtt.{entry.path[-1]}: {error} (from {entry.origin})") from None
-
-
-def _asked(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
-    """What a function of the user's makes of the settings. Raises `InvalidValue` for whatever it raises."""
-    try:
-        return function(settings)
-    except ConfigurationError:
-        raise
-    except Exception as error:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        code = trace.tb_frame.f_code if trace is not None else function.__code__
-        where = f"{Path(code.co_filename).name} line {trace.tb_lineno if trace is not None else code.co_firstlineno}"
-        raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
 
 
 def _text(value: object, what: str) -> str:

@@ -48,7 +48,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 from leadsman.runtime.statefile import StateFile
 from leadsman.runtime.store import Store
-from leadsman.monitoring.trace import Row
+from leadsman.monitoring.trace import TraceRow
 
 directory, lives, last, last_stored = Path(sys.argv[1]), 100, 0, 0
 
@@ -56,7 +56,7 @@ def write(n):
     file, store = StateFile(directory / "resilience.db"), Store(directory / "d.json")
     while True:
         n += 1
-        file.write({"d": str(n)}, [Row(n, float(n), "d", "retry", traceback="x" * 500)], float(n))
+        file.write({"d": str(n)}, [TraceRow(n, float(n), "d", "retry", traceback="x" * 500)], float(n))
         store["n"] = n
         store.save()
 

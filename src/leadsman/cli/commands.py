@@ -9,10 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leadsman.app import App, broker_of
+from leadsman.app import App
 from leadsman.cli.target import UsageError, load_target
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.from_settings import broker_of
 from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where

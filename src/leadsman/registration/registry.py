@@ -1,0 +1,118 @@
+"""What an app has registered: telemetry, sources and commands, each by its name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.registration.injection import ContextOffer, Dependency, Provided, name_of, place_of
+from leadsman.registration.router import Device, Registration, expanded
+from leadsman.registration.telemetry import Telemetry, register
+from leadsman.text import describe
+
+if TYPE_CHECKING:
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.resilience.environment import GuardSpec
+
+Decide = Callable[[Telemetry], Telemetry]
+"""Puts the policy in place that a telemetry names, once the settings are loaded."""
+
+
+class Registry:
+    """Registrations by kind and name. Every device has a name of its own; a command may have that of the device it is for."""
+
+    def __init__(self) -> None:
+        self.telemetries: dict[str, Telemetry] = {}
+        """What is polled, side jobs included."""
+        self.sources: dict[str, Source] = {}
+        """What sends readings by itself."""
+        self.commands: dict[str, Command] = {}
+        """What takes commands."""
+        self.without_devices: list[str] = []
+        """Handlers whose names come from the settings, which name none."""
+
+    def add(
+        self, registration: Registration, settings: Any, offers: Sequence[Dependency], decide: Decide | None
+    ) -> None:
+        """Register a handler under each of its names.
+
+        Args:
+            registration: one call of a decorator.
+            settings: those of the app, for names that come from them; None where there are none, or none yet.
+            offers: what the handler may ask for, beside its context.
+            decide: puts policies in place; None while the settings are not loaded.
+
+        Raises:
+            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it says where the handler is.
+        """
+        names = registration.names
+        if callable(names):
+            names = ask_user(f"the names of {name_of(registration.handler)}", names, settings)
+            if not names:
+                self.without_devices.append(name_of(registration.handler))
+        try:
+            for name, device in expanded(names):
+                self._add(registration, name, device, offers, decide)
+        except ConfigurationError as error:
+            where = place_of(registration.handler)
+            if decide is None or not where:  # before, the line of the decorator is in the traceback
+                raise
+            raise type(error)(f"{error} ({where})") from None
+
+    def _add(
+        self, registration: Registration, name: Any, device: Device, given: Sequence[Dependency], decide: Decide | None
+    ) -> None:
+        kind, handler = registration.kind, registration.handler
+        options: Any = {**registration.options, **device.options_of(kind)}
+        own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
+        offers = [*own, *given, ContextOffer()]  # each name has a context of its own
+        taken: dict[str, Any] = self.telemetries | self.sources
+        if kind == "command":
+            from leadsman.registration.command import register_command  # only apps with commands pay for it
+
+            command = register_command(name, handler, options, offers)
+            jobs = {job: each for job, each in self.telemetries.items() if each.job}
+            self.commands[_free(name, kind, self.commands | jobs)] = command
+        elif kind == "source":
+            from leadsman.registration.source import register_source  # only apps with sources pay for it
+
+            source = register_source(name, handler, options, offers)
+            self._check_shared(source.rules)
+            self.sources[_free(name, kind, taken)] = source
+        else:
+            telemetry = register(name, handler, options, offers, job=kind == "periodic")
+            self._check_shared(telemetry.rules)
+            telemetry = telemetry if decide is None else decide(telemetry)
+            self.telemetries[_free(name, kind, taken | self.commands if telemetry.job else taken)] = telemetry
+
+    def _check_shared(self, rules: "GuardSpec") -> None:
+        """Handlers that share a circuit must specify it alike."""
+        shared = None if rules.breaker is None else rules.breaker.shared
+        for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
+            other = each.rules.breaker
+            if other is not None and other.shared == shared and other != rules.breaker:
+                raise InvalidValue(
+                    f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
+                )
+
+
+def ask_user(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
+    """Call a function of the user with the settings. Raises `InvalidValue` for whatever it raises, with the line."""
+    try:
+        return function(settings)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        code = trace.tb_frame.f_code if trace is not None else function.__code__
+        where = f"{Path(code.co_filename).name} line {trace.tb_lineno if trace is not None else code.co_firstlineno}"
+        raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
+
+
+def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:
+    if name in taken:
+        raise InvalidValue(f"{kind} {name!r} is registered already; every device has a name of its own")
+    return name
