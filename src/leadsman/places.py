@@ -34,7 +34,8 @@ def frames_of(error: BaseException) -> list[str]:
 
 def waiting_at(task: "asyncio.Task[Any]") -> str:
     """`` at plant.py:57``: where the user's code in a task waits; empty where that is not known, as in a thread."""
-    found, at = "", task.get_coro()
+    found = ""
+    at: Any = task.get_coro()  # a coroutine, then whatever it awaits
     while at is not None:
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
         if frame is not None and not _foreign(frame.f_code.co_filename):
