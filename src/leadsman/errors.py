@@ -1,43 +1,44 @@
-"""One tree of errors. The class answers two questions: whose fault, and is another attempt worth it?
+"""The exceptions of leadsman, in one tree. The class of an error says whose fault it is, and whether a retry makes
+sense.
 
-==========================  ==========================  ===================
-class                       whose fault                 another attempt?
-==========================  ==========================  ===================
-`ConfigurationError`        whoever wrote the app       no
-`ResultError`               whoever wrote the handler   at the next poll
-`PayloadError`              whoever sent a command      another command
-`TransientError`            the device or its wire      yes
-`PermanentError`            the device or its settings  at the next poll
-`Stopped`                   a device that must work     by whoever restarts
-`BrokerError`               the broker or its settings  made by the link
-==========================  ==========================  ===================
+==========================  ===========================  ====================
+class                       whose fault                  another attempt?
+==========================  ===========================  ====================
+`ConfigurationError`        the author of the app        no
+`ResultError`               the author of the handler    at the next poll
+`PayloadError`              the sender of the command    with another command
+`TransientError`            the device or its wire       yes
+`PermanentError`            the device or its settings   at the next poll
+`Stopped`                   a device that must work      after a restart
+`BrokerError`               the broker or its settings   the link reconnects
+==========================  ===========================  ====================
 """
 
 from collections.abc import Sequence
 
 
 class LeadsmanError(Exception):
-    """Everything that leadsman raises on purpose."""
+    """The base class of all errors that leadsman raises on purpose."""
 
 
 class ConfigurationError(LeadsmanError):
-    """An argument, a name or a setting is wrong; the message says what to write instead. Never worth a retry."""
+    """An argument, a name or a setting is wrong. The message says what to write instead. A retry never helps."""
 
 
 class InvalidValue(ConfigurationError, ValueError):
-    """Right type, impossible value."""
+    """The type is right, but the value is not allowed."""
 
 
 class InvalidType(ConfigurationError, TypeError):
-    """Wrong type."""
+    """The type is wrong."""
 
 
 class SettingsError(ConfigurationError):
-    """Settings cannot be read, or are wrong: every fault in a line of its own, with where the value is from."""
+    """Settings are wrong or cannot be read. The message has one line for each fault, with the origin of the value."""
 
 
 def raise_together(faults: Sequence[ConfigurationError]) -> None:
-    """Raise one error for all of them, one a line; nothing where there are none."""
+    """Raise one error for all faults, with one line each. An empty list raises nothing."""
     if len(faults) == 1:
         raise faults[0]
     if faults:
@@ -45,47 +46,48 @@ def raise_together(faults: Sequence[ConfigurationError]) -> None:
 
 
 class NotInstalled(ConfigurationError, ImportError):
-    """A library that an adapter needs is not installed; the message says what to type."""
+    """A library that an adapter needs is not installed. The message names the command that installs it."""
 
 
 class ResultError(LeadsmanError):
-    """A handler returned what cannot be published. Retrying the same call at once would not change it."""
+    """A handler returned a value that cannot be published. An immediate retry of the same call would not change it."""
 
 
 class PayloadError(LeadsmanError):
-    """A command's payload is not what its handler takes. Raised by a handler too, for what only it can know."""
+    """A command's payload does not match what its handler accepts. A handler may raise it too, for its own checks."""
 
 
 class PollRefused(LeadsmanError):
-    """A poll that somebody asked for is not made; the message says why, and whether to ask again."""
+    """A requested poll was refused. The message says why, and whether to request it again."""
 
 
 class DeviceError(LeadsmanError):
-    """The device, its wire or its settings. Raised by adapters, with the foreign error as its cause."""
+    """The device, its wire or its settings failed. Adapters raise it, with the original error as its cause."""
 
 
 class TransientError(DeviceError):
-    """Worth another attempt: a drop, a garbled frame, a device that is away for the moment."""
+    """A failure that a retry may fix: a lost connection, a garbled frame, a device that is away for the moment."""
 
 
 class PermanentError(DeviceError):
-    """Not worth another attempt in this cycle: a wrong password, a characteristic that does not exist."""
+    """A failure that a retry in this cycle will not fix: a wrong password, a characteristic that does not exist."""
 
 
 class DeviceTimeout(TransientError, TimeoutError):
-    """No answer in time."""
+    """The device did not answer in time."""
 
 
 class DeviceUnavailable(TransientError, ConnectionError):
-    """The device is not there: unplugged, switched off, busy, or its adapter is not open yet."""
+    """The device is not available: it is unplugged, switched off or busy, or its adapter is not open yet."""
 
 
 class GarbledData(TransientError):
-    """Bytes arrived, but they make no sense."""
+    """Bytes arrived, but they cannot be decoded."""
 
 
 class Abandoned(DeviceTimeout):
-    """A handler outlived its timeout and its cancellation; it is left to itself and not called again while it lives."""
+    """A handler did not end after its timeout and its cancellation. It is left alone, and is not called again while it
+    runs."""
 
 
 class Stopped(LeadsmanError):

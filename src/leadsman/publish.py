@@ -1,10 +1,12 @@
-"""Publish rules: whether a reading is worth telling.
+"""Publish rules. They decide whether a reading is published.
 
-A rule is a value without state. It compares a reading with what was last *told* (not last read, so that a slow drift
-adds up until it is worth telling), and each handler keeps its own `LastPublished`. The first reading is always told.
+A rule is a value without state. It compares a reading with the last *published* one, not with the last one read, so
+that a
+slow drift adds up until it is published. Each handler has its own `LastPublished`. The first reading is always
+published.
 
-``OnChange() | Every("10m")`` tells a change at once and everything else every ten minutes;
-``OnChange() & Every("1m")`` tells changes, at most one a minute.
+``OnChange() | Every("10m")`` publishes a change at once, and any reading every ten minutes;
+``OnChange() & Every("1m")`` publishes changes, but at most one a minute.
 """
 
 import math
@@ -21,7 +23,8 @@ _NOISE = 1e-12
 
 
 class LastPublished(NamedTuple):
-    """What was last told: the fields, when (monotonic seconds), and the readings since, not counting the present one."""
+    """The last publication: its fields, its time (monotonic seconds), and the number of readings since, not counting
+    the current one."""
 
     fields: Mapping[str, Any]
     at: float
@@ -29,13 +32,13 @@ class LastPublished(NamedTuple):
 
 
 class PublishRule(Value, ABC):
-    """What `OnChange` and `Every` have in common: they join with ``|`` and ``&``."""
+    """The base class of publish rules. Rules are combined with ``|`` and ``&``."""
 
     __slots__ = ()
 
     @abstractmethod
     def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
-        """Whether to tell `fields` at `now`, after `told`."""
+        """Whether to publish `fields` at `now` (monotonic seconds), given what was last published."""
 
     def __or__(self, other: "PublishRule") -> "AnyOf":
         return AnyOf(self, _rule(other))
@@ -56,7 +59,7 @@ class _Pair(PublishRule):
 
 
 class AnyOf(_Pair):
-    """Told when one of the two wants it."""
+    """Publishes when at least one of two rules wants it."""
 
     __slots__ = ()
 
@@ -65,7 +68,7 @@ class AnyOf(_Pair):
 
 
 class AllOf(_Pair):
-    """Told when both want it."""
+    """Publishes when both rules want it."""
 
     __slots__ = ()
 
@@ -74,12 +77,12 @@ class AllOf(_Pair):
 
 
 class OnChange(PublishRule):
-    """Told when a value differs from the one last told.
+    """Publishes when a value differs from the one last published.
 
     Args:
-        deadband: numbers must differ by *more* than this, in their own unit. Zero tells every difference. Text,
-            booleans and lists always compare exactly; a field that appears or goes is a change.
-        fields: deadbands for single fields, in place of `deadband`; nested ones with dots: ``{"air.co2": 50}``.
+        deadband: numbers must differ by *more* than this, in their own unit. Zero publishes every difference. Text,
+            booleans and lists are always compared exactly. A field that appears or disappears is a change.
+        fields: deadbands for single fields, which override `deadband`. Nested fields have dots: ``{"air.co2": 50}``.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -119,14 +122,14 @@ class OnChange(PublishRule):
 
 
 class Every(PublishRule):
-    """Told every so often, by time or by count: ``Every(seconds=300)``, ``Every("5m")``, ``Every(n=10)``.
+    """Publishes at intervals, by time or by count: ``Every(seconds=300)``, ``Every("5m")``, ``Every(n=10)``.
 
     Args:
-        seconds: told when at least this long has passed since it was last told.
-        n: every n-th reading is told, 1 or more. With both, whichever comes first.
+        seconds: publish when at least this much time has passed since the last publication.
+        n: publish every n-th reading, 1 or more. With both, whichever comes first.
 
     Raises:
-        InvalidValue, InvalidType: at construction; neither given is one.
+        InvalidValue, InvalidType: at construction, also when neither is given.
     """
 
     __slots__ = ("n", "seconds")
@@ -150,7 +153,7 @@ class Every(PublishRule):
 
 
 def checked(rule: object) -> PublishRule:
-    """See at registration that something is a publish rule.
+    """Check at registration that an object is a publish rule.
 
     Raises:
         InvalidType: a class, text, or anything else.

@@ -1,7 +1,8 @@
-"""A reading: what a handler returned, checked and made plain.
+"""Converts the result of a handler into a reading: a dictionary that JSON can represent.
 
-JSON has no NaN, no infinity, no bytes and no sets. What cannot be told faithfully is refused here with a name, not
-published as something else: a silent ``null`` is a wrong reading that nobody sees.
+JSON has no NaN, no infinity, no bytes and no sets. A value that JSON cannot represent raises an error that names the
+field. It
+is not published as something else: a silent ``null`` is a wrong reading that nobody notices.
 """
 
 import dataclasses
@@ -21,13 +22,15 @@ _DEPTH = 20
 
 
 def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Turn a handler's result into JSON-able fields, and name the fields left out for being NaN or infinite.
+    """Convert a handler's result to JSON-compatible fields. Fields that are NaN or infinite are left out, and their
+    names returned.
 
     Args:
-        result: a dict with text keys, a pydantic model or a dataclass; nested as deep as a reading needs.
+        result: a dict with text keys, a pydantic model or a dataclass; may be nested, at most 20 levels.
 
     Raises:
-        ResultError: not one of these, or a value that JSON cannot carry. The message names the field.
+        ResultError: the result has another type, or contains a value that JSON cannot represent. The message names the
+            field.
     """
     fields = result if type(result) is dict else _as_dict(result)
     plain = True

@@ -1,4 +1,4 @@
-"""What a field of a reading measures: unit, class, precision and icon, beside its type.
+"""Describes what a field of a reading measures: its unit, device class, precision and icon, written beside its type.
 
 ::
 
@@ -16,13 +16,14 @@ STATE_CLASSES = ("measurement", "measurement_angle", "total", "total_increasing"
 
 
 class Sensor(Value):
-    """What a field measures. The names are those of Home Assistant's MQTT sensors; the JSON Schema carries them.
+    """A description of what a field measures. The names are those of Home Assistant's MQTT sensors. The JSON Schema
+    contains them.
 
     Args:
         unit: such as ``"ppm"`` or ``"°C"``.
         device_class: such as ``"carbon_dioxide"``.
         state_class: ``"measurement"``, ``"measurement_angle"``, ``"total"`` or ``"total_increasing"``.
-        precision: decimals that are shown, 0 to 9; the value itself is not rounded.
+        precision: the number of decimals to show, 0 to 9. The value itself is not rounded.
         icon: such as ``"mdi:molecule-co2"``.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Threads for what blocks: plain handlers, opening ports, and `asyncio.to_thread`.
+"""Daemon threads for blocking calls: plain ``def`` handlers, opening ports, and `asyncio.to_thread`.
 
-All are daemons: a blocked thread must neither keep the process alive nor starve anybody else. A pool that is shared and
-bounded does both once enough calls hang, and the standard one is joined at exit.
+A blocked thread must neither keep the process alive nor delay other calls. A bounded, shared pool does both once enough
+calls hang, and Python's standard pool is joined at exit.
 """
 
 import contextvars
@@ -48,7 +48,7 @@ class Worker:
         self._stuck: list[threading.Thread] = []
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Have the thread make the call; the caller's context variables go along.
+        """Make the call in the thread, with the caller's context variables.
 
         Raises:
             DeviceUnavailable: too many earlier calls are still blocked.
@@ -66,13 +66,13 @@ class Worker:
         return future
 
     def give_up(self, future: Future[Any]) -> None:
-        """Stop waiting for a call that blocks: leave its thread to itself and let another one make the calls after it."""
+        """Stop waiting for a blocked call. Its thread is left alone, and another thread makes the calls after it."""
         if self._current is future and self._thread is not None and not future.done():
             self._stuck.append(self._thread)
             self._start()
 
     def stop(self) -> None:
-        """Let the thread end after the calls it has."""
+        """End the thread after the calls that are queued."""
         self._jobs.put(None)
 
     def _start(self) -> None:

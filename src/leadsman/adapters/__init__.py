@@ -1,1 +1,2 @@
-"""Adapters: one bus each. They move bytes, translate foreign errors, and know nothing of MQTT, policies or the app."""
+"""Adapters: each one speaks to one kind of bus. They move bytes and translate errors of libraries. They know
+nothing of MQTT, policies or the app."""

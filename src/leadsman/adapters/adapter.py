@@ -1,4 +1,4 @@
-"""What an adapter is, and how the app keeps it open."""
+"""The protocol of adapters, and `ManagedAdapter`, which keeps an adapter open while the app runs."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -14,42 +14,47 @@ from leadsman.text import describe
 from leadsman.timing.durations import human
 
 OPEN_TIMEOUT = 30.0
-"""Seconds that `__aenter__` may take, and closing and resetting before it is opened again."""
+"""The longest time in seconds for `__aenter__`; also for closing and resetting before an adapter is opened again."""
 PROBE_TIMEOUT = 10.0
-"""Seconds that `probe` may take."""
+"""The longest time in seconds for `probe`."""
 REOPENING = ExponentialBackoff(1.0, 60.0)
 
 
 @runtime_checkable
 class Adapter(Protocol):
-    """An async context manager that handlers are given by its type.
+    """An async context manager that handlers ask for by its type. An adapter may have these members as well:
 
-    It may have `transient_errors`, a tuple of exception classes that are worth another attempt; they join the default
-    of ``retry_on``. It may have ``async def probe()``, which returns when the adapter itself is well and raises when it is
-    not, and ``async def reset()``, which throws its client away between closing and opening; see `leadsman.runtime.adapter_recovery`.
-    It may have ``def check_installed()``, which raises `NotInstalled` where a library is missing that opening needs: the app
-    calls it before it starts. `health`, a mapping of names to numbers, text or None, is what it can say of itself, for introspection; looking must neither
-    wait nor change anything. `retry_tokens`, a number, bounds the retries of all its handlers together: each takes one, and a poll that succeeds with
-    its first call brings one back.
+    * `transient_errors`, a tuple of exception classes that are worth a retry; they are added to the default of
+      ``retry_on``.
+    * ``async def probe()``, which returns if the adapter itself works and raises if it does not.
+    * ``async def reset()``, which discards its client between closing and opening; see
+      `leadsman.runtime.adapter_recovery`.
+    * ``def check_installed()``, which raises `NotInstalled` if a library that opening needs is missing; the app calls
+      it before it starts.
+    * `health`, a mapping of names to numbers, text or None, for introspection. Reading it must neither wait nor change
+      anything.
+    * `retry_tokens`, a number that limits the retries of all its handlers together: each retry takes a token, and a
+      poll whose first call succeeds returns one.
     """
 
     async def __aenter__(self) -> Any:
-        """Open; what it returns is what handlers get. May raise anything; it is tried again."""
+        """Open the adapter and return the object that handlers get. It may raise any exception; opening is then
+        tried again."""
         ...
 
     async def __aexit__(self, *exc_info: object) -> bool | None:
-        """Close."""
+        """Close the adapter."""
         ...
 
 
 class ManagedAdapter:
-    """One adapter of an app, open or not."""
+    """One adapter of an app, whether it is open or not."""
 
     def __init__(self, name: str | None, adapter: Adapter) -> None:
         self.name = name
         self.adapter = adapter
         self.kind = type(adapter).__name__
-        """Its class, also where a twin takes its place."""
+        """The name of its class; also if a twin replaces it."""
         self.label = self.kind if name is None else f"{self.kind} {name!r}"
         self._opened: Any = None
         self._error: BaseException | None = None
@@ -57,16 +62,16 @@ class ManagedAdapter:
         self._renewal: asyncio.Event | None = None
         self._remake = False
         self.reopened = 0
-        """How often it was opened anew since the start."""
+        """How often it was reopened since the start."""
 
     @property
     def state(self) -> tuple[bool, str | None]:
-        """Whether it is open, and why not."""
+        """Whether it is open, and if not, why."""
         return self._entered, None if self._error is None else f"{type(self._error).__name__}: {describe(self._error)}"
 
     @property
     def health(self) -> dict[str, Any]:
-        """What the adapter says of itself; empty where it says nothing, or breaks."""
+        """The adapter's own `health`; empty if it has none or raises."""
         try:
             return {
                 str(name): plain(value, str(name)) for name, value in dict(getattr(self.adapter, "health", {})).items()
@@ -75,33 +80,33 @@ class ManagedAdapter:
             return {"fault": f"{type(error).__name__}: {describe(error)}"}
 
     def check_installed(self) -> None:
-        """Raise `NotInstalled` where the adapter says that a library is missing."""
+        """Raise `NotInstalled` if the adapter reports that a library is missing."""
         check = getattr(self.adapter, "check_installed", None)
         if callable(check):
             check()
 
     @property
     def transient_errors(self) -> tuple[type[Exception], ...]:
-        """What the adapter declares as worth another attempt."""
+        """The errors that the adapter declares as worth a retry."""
         return tuple(getattr(self.adapter, "transient_errors", ()))
 
     @property
     def retry_tokens(self) -> int | None:
-        """How many retries its handlers may make together before one of them has succeeded; None for any number."""
+        """How many retries its handlers may make together before one of them succeeds; None: no limit."""
         return getattr(self.adapter, "retry_tokens", None)
 
     def fits(self, wanted: type) -> bool:
-        """Whether the adapter is of a type, or follows a protocol that can be checked at run time."""
+        """Whether the adapter is an instance of a type, or implements a protocol that can be checked at run time."""
         try:
             return isinstance(self.adapter, wanted)
         except TypeError:
             return False
 
     def get(self) -> Any:
-        """What handlers are given.
+        """The object that handlers get.
 
         Raises:
-            DeviceUnavailable: not open yet; worth another attempt.
+            DeviceUnavailable: the adapter is not open yet. A retry may help.
         """
         if not self._entered:
             why = (
@@ -113,8 +118,8 @@ class ManagedAdapter:
         return self._opened
 
     def keep(self, world: Environment) -> Coroutine[Any, Any, None]:
-        """Open the adapter, from now on, and open it anew whenever `reopen` asks for it. What it returns runs until cancelled; an
-        adapter that hangs or fails holds up nobody else."""
+        """Keep the adapter open, and reopen it whenever `reopen` requests that. The returned coroutine runs until
+        it is cancelled. An adapter that hangs or fails delays no other adapter."""
         return self._keep(world, begin(self._enter))
 
     async def _keep(self, world: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
@@ -131,7 +136,8 @@ class ManagedAdapter:
             world.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
 
     def reopen(self, *, remake: bool) -> bool:
-        """Close it and open it again, with a `reset` in between if `remake` and it has one. Whether it is going to."""
+        """Close and reopen the adapter, and call its `reset` in between if `remake` is set and it has one. Returns
+        whether this will happen."""
         if not self._entered or self._renewal is None:
             return False
         self._remake = remake and callable(getattr(self.adapter, "reset", None))
@@ -139,7 +145,7 @@ class ManagedAdapter:
         return True
 
     async def probe(self) -> bool:
-        """Whether the adapter says it is well. One without `probe` cannot say so."""
+        """Whether `probe` reports that the adapter works. False for an adapter without `probe`."""
         ask = getattr(self.adapter, "probe", None)
         if not callable(ask) or not self._entered:
             return False

@@ -1,4 +1,4 @@
-"""Libraries that only some adapters need, and what to type where one is missing."""
+"""Optional libraries: checks whether they are installed, and makes the error that says how to install them."""
 
 from importlib.util import find_spec
 
@@ -11,10 +11,10 @@ def missing(what: str, library: str, extra: str) -> NotInstalled:
 
 
 def check_found(what: str, library: str, extra: str, *modules: str) -> None:
-    """See that one of `modules` can be imported, without importing it.
+    """Check that one of `modules` can be imported, without importing it.
 
     Raises:
-        NotInstalled: none of them can.
+        NotInstalled: none of them can be imported.
     """
     if not any(find_spec(module) for module in modules):
         raise missing(what, library, extra)

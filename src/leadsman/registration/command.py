@@ -1,7 +1,8 @@
-"""What `@app.command` records, and how a payload becomes what the handler asked for.
+"""The options of `@app.command`, and the conversion of a payload to the argument of its handler.
 
-A command is made once and never repeated: an attempt that failed may have moved the valve. So there is no retry and no
-breaker here. What came of it is told at ``{prefix}/{device}/set/result``, apart from the device's state.
+A command is executed once and never repeated, since an attempt that failed may have moved the valve. So commands have
+no retry
+and no breaker. The result is published at ``{prefix}/{device}/set/result``, separate from the device's state.
 """
 
 import json
@@ -18,26 +19,27 @@ from leadsman.text import clean, describe
 from leadsman.timing.durations import Duration, positive_seconds
 
 MOST_BYTES = 64 * 1024
-"""Of a payload; a command is not a file."""
+"""The largest payload in bytes. A command is not a file."""
 MOST_DEPTH = 20
-"""Lists and objects within each other."""
+"""The deepest nesting of lists and objects in a payload."""
 TIMEOUT = 30.0
-"""Seconds for a command to end, where it says nothing else."""
+"""The default timeout of a command in seconds."""
 QUEUE = 16
-"""Commands that may wait for the one under way, where it says nothing else."""
+"""The default number of commands that may wait behind the running one."""
 
 
 class CommandOptions(TypedDict, total=False):
     """The options of `@app.command`."""
 
     timeout: Duration | None
-    """Bound on one call. Default 30 s; None for none."""
+    """The longest time for one call. Default 30 s; None: no limit."""
     queue: int
-    """How many commands may wait behind the one under way, 1 or more. Default 16."""
+    """How many commands may wait behind the running one, 1 or more. Default 16."""
     when_full: Literal["reject", "drop-oldest"]
-    """What goes when one more comes: that one (default), or the one that has waited longest. Whoever sent it is told."""
+    """Which command is refused when the queue is full: the new one (``"reject"``, default), or the one that has
+    waited longest. Its sender gets an error."""
     group: str | None
-    """Wait for the turn of this group, as its polls do. Default None."""
+    """A group name. Commands take turns with the polls and commands of this group. Default None."""
     enabled: bool
     """False registers the command without listening to it. Default True."""
 
@@ -53,7 +55,7 @@ class Command(NamedTuple):
     """The parameter that gets the payload; None when the handler takes none."""
     annotation: Any
     validate: Callable[[Any], Any] | None
-    """Makes the annotated type of decoded JSON. Raises `PayloadError`."""
+    """Converts decoded JSON to the annotated type. Raises `PayloadError`."""
     timeout: float | None
     queue: int
     drop_oldest: bool
@@ -130,14 +132,14 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
 
 
 def decode(payload: bytes) -> tuple[Any, Any]:
-    """Read a payload as JSON.
+    """Decode a payload as JSON.
 
     Returns:
-        The value, and the ``transaction`` that an object carried, taken out of it; else None. A payload that is no JSON
-        is text, as ``mosquitto_pub -m on`` sends it.
+        The value, and the ``transaction`` of an object, which is removed from it, or None. A payload that is not JSON
+        is returned as text, as ``mosquitto_pub -m on`` sends it.
 
     Raises:
-        PayloadError: too large, too deep, no UTF-8, broken JSON, or what cannot be answered with.
+        PayloadError: the payload is too large, too deep, not UTF-8 or broken JSON, or its transaction cannot be echoed.
     """
     if len(payload) > MOST_BYTES:
         raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
@@ -164,12 +166,12 @@ def decode(payload: bytes) -> tuple[Any, Any]:
 
 
 def validated(command: Command, value: Any, text: bytes) -> dict[str, Any]:
-    """The argument that the handler gets for its payload, by name.
+    """Convert the payload to the handler's argument, by name.
 
-    Where JSON read a number or a truth out of what the handler wants as text, it gets the text as it was sent.
+    If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.
 
     Raises:
-        PayloadError: it is not what the handler's annotation says.
+        PayloadError: the payload does not match the handler's annotation.
     """
     if command.payload is None or command.validate is None:
         return {}

@@ -1,8 +1,11 @@
-"""What a handler asks for, by the types of its parameters: resolved and checked at registration, looked up at no cost later.
+"""Dependency injection: fills a handler's parameters by their types. Resolved and checked at registration, so that a
+call costs no lookup.
 
-``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` the one of
-that name, where there are several. The app's settings, a device's own settings and its `Context` are asked for in the
-same way. Whatever can be asked for is an `Dependency`.
+``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` gets the one
+of that
+name, where there are several. Handlers ask for the app's settings, a device's own settings and its `Context` in the
+same way.
+Everything that a handler can ask for is a `Dependency`.
 """
 
 import asyncio
@@ -24,25 +27,25 @@ class Dependency(Protocol):
 
     @property
     def name(self) -> str | None:
-        """Tells it from others of its type."""
+        """The name that distinguishes it from others of its type, or None."""
         ...
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         ...
 
     def fits(self, wanted: type) -> bool:
-        """Whether it is of a type."""
+        """Whether it is an instance of a type."""
         ...
 
     def get(self) -> Any:
-        """The thing itself. Raises `DeviceUnavailable` while it is not there."""
+        """The object itself. Raises `DeviceUnavailable` while it is not available."""
         ...
 
 
 class Provided:
-    """A thing of a known type that is put into `value` before the app runs."""
+    """An object of a known type that is stored in `value` before the app runs."""
 
     __slots__ = ("_kind", "value")
     name = None
@@ -57,7 +60,7 @@ class Provided:
         return self._kind.__name__
 
     def fits(self, wanted: type) -> bool:
-        """See `Dependency`. Nobody gets it by asking for `object` or `dict`."""
+        """See `Dependency`. A parameter annotated `object` or `dict` never matches."""
         return issubclass(self._kind, wanted) and wanted.__module__ != "builtins"
 
     def get(self) -> Any:
@@ -66,7 +69,7 @@ class Provided:
 
 
 class ContextOffer(Provided):
-    """The `Context` of one registration, made when the app runs. Who did not import its module cannot ask for it."""
+    """The `Context` of one registration, made when the app runs."""
 
     __slots__ = ()
 
@@ -87,17 +90,17 @@ Dependencies = tuple[tuple[str, Dependency], ...]
 
 
 class PayloadParameter(NamedTuple):
-    """A parameter that nothing fills: the payload of a command."""
+    """A parameter that no dependency fills: the payload of a command."""
 
     name: str
     annotation: Any
 
 
 def is_async(handler: object) -> bool:
-    """Whether a handler is ``async def``, also behind a partial or as the ``__call__`` of an object.
+    """Whether a handler is ``async def``, also if it is wrapped in a partial or is the ``__call__`` of an object.
 
     Raises:
-        InvalidType: not callable, or a generator.
+        InvalidType: it is not callable, or it is a generator.
     """
     if isinstance(handler, type):
         raise InvalidType(f"the handler is the class {handler.__name__}; give a function")
@@ -116,7 +119,7 @@ def is_async(handler: object) -> bool:
 
 
 def check_generator(handler: object) -> None:
-    """See that a handler is an async generator function.
+    """Check that a handler is an async generator function.
 
     Raises:
         InvalidType: it is something else.
@@ -131,10 +134,11 @@ def check_generator(handler: object) -> None:
 
 
 def check_result(handler: Handler) -> None:
-    """See that a handler is not annotated to return, or to yield, what is no reading. What nobody can read is let through.
+    """Check the annotated result of a handler: it must be a possible reading. An annotation that cannot be evaluated
+    is accepted.
 
     Raises:
-        InvalidType: it is a number, text or a list.
+        InvalidType: the annotation is a number, text or a list.
     """
     wanted = _result(handler)
     if isinstance(get_origin(wanted), type) and issubclass(get_origin(wanted), AsyncIterable):
@@ -186,7 +190,7 @@ def needs_and_spare(handler: Handler, offers: Sequence[Dependency]) -> tuple[Dep
 
 
 def name_of(handler: object) -> str:
-    """How messages and introspection name a handler: never by its `repr`, which may tell what was bound into it."""
+    """The name of a handler in messages and introspection. It is never its `repr`, which may show bound arguments."""
     inner: Any = handler
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -273,7 +277,8 @@ _NOTHING: dict[str, Any] = {}
 
 
 def bound(handler: Handler, needs: Dependencies, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
-    """The handler as a call without arguments. Raises `DeviceUnavailable` when called before its adapter is open."""
+    """Bind a handler to its dependencies and return a call without arguments. The call raises `DeviceUnavailable`
+    while an adapter is not open."""
     if not needs and not given:
         return handler
     if len(needs) == 1 and not given:
@@ -283,7 +288,8 @@ def bound(handler: Handler, needs: Dependencies, given: dict[str, Any] = _NOTHIN
 
 
 def closed_coroutine(result: object) -> bool:
-    """Whether a plain handler returned a coroutine by mistake; it is closed, so that nobody warns of it later."""
+    """Whether a plain handler returned a coroutine by mistake. The coroutine is closed, which prevents a later
+    warning."""
     if asyncio.iscoroutine(result):
         result.close()
         return True

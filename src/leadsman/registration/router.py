@@ -1,7 +1,8 @@
-"""The decorators, for apps and routers alike, and what they record.
+"""The decorators of `App` and `Router`, and the registrations that they record.
 
-A name may stand for many devices: a mapping of names, or a function that makes one of the app's settings. Each device
-of it has its own publish rule, breaker, counters and health.
+One registration may define many devices: its name is then a mapping of names, or a function that makes one from the
+app's
+settings. Each of these devices has its own publish rule, breaker, counters and health record.
 """
 
 import inspect
@@ -20,15 +21,15 @@ H = TypeVar("H", bound=Handler)
 
 
 class Device:
-    """One of many devices that a handler serves: its own settings, which the handler asks for by their type, and options
-    that differ from those of the decorator.
+    """One of many devices that a handler serves. It has settings of its own, which the handler asks for by type, and
+    options that override those of the decorator.
 
-    One list of devices may serve several decorators. `App.command` leaves options that only reading has, such as ``interval``,
-    to the decorator that reads the device.
+    One mapping of devices may be used with several decorators. `App.command` ignores options that only apply to
+    reading, such as ``interval``.
 
     Args:
-        settings: of this device; any object of a class of its own.
-        options: the options, as the decorator takes them.
+        settings: the settings of this device; an object of any class of your own.
+        options: options as the decorator takes them.
     """
 
     __slots__ = ("options", "settings")
@@ -38,7 +39,8 @@ class Device:
         self.options: Mapping[str, Any] = options
 
     def options_of(self, kind: str) -> Mapping[str, Any]:
-        """Those that are for a decorator of this `kind`; for a command, without those that only reading has."""
+        """The options that apply to a decorator of this `kind`. For a command, those that only apply to reading are
+        left out."""
         if kind != "command":
             return self.options
         from leadsman.registration.command import CommandOptions  # only apps with commands pay for it
@@ -51,11 +53,12 @@ class Device:
 
 Many = Mapping[str, Any] | Iterable[str]
 Names = str | Many | Callable[[Any], Many]
-"""A name; or names, each with a `Device` or its settings if it has any; or a function that makes such of the app's settings."""
+"""A name; or several names, each of which may be mapped to a `Device` or to its settings; or a function that makes
+such names from the app's settings."""
 
 
 class Registration(NamedTuple):
-    """What a decorator was told. `kind` is ``telemetry``, ``source``, ``command`` or ``periodic``."""
+    """One recorded call of a decorator. `kind` is ``telemetry``, ``source``, ``command`` or ``periodic``."""
 
     kind: str
     names: Names
@@ -64,19 +67,19 @@ class Registration(NamedTuple):
 
 
 class Registrar:
-    """What an `App` and a `Router` have in common: the decorators, and the same as methods."""
+    """The registration methods that `App` and `Router` share: each as a decorator and as a plain method."""
 
     def register(self, registration: Registration) -> None:
-        """Take one; raises `ConfigurationError` when it is wrong and that can be seen already."""
+        """Add one registration. Raises `ConfigurationError` if it is wrong and that can be seen already."""
         raise NotImplementedError
 
     def telemetry(self, name: Names, **options: Unpack[TelemetryOptions]) -> Callable[[H], H]:
-        """Register the decorated function to be polled; its result is published at ``{prefix}/{name}/state``.
+        """Register the decorated function to be polled. Its result is published at ``{prefix}/{name}/state``.
 
-        The options and their defaults are those of `leadsman.registration.telemetry.TelemetryOptions`. The function is ``async def``, or plain
-        ``def`` and then runs in a thread; its parameters are filled by their types with the app's adapters and
-        settings, the device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or
-        None when there is nothing to tell.
+        The options and their defaults are those of `TelemetryOptions`. The function is ``async def``, or a plain
+        ``def``, which runs in a thread. Its parameters are filled by type with the app's adapters and settings, the
+        device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or None if there
+        is nothing to publish.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
@@ -88,9 +91,10 @@ class Registrar:
         self.register(Registration("telemetry", name, handler, options))
 
     def source(self, name: Names, **options: "Unpack[SourceOptions]") -> Callable[[H], H]:
-        """Register the decorated async generator; every reading that it yields is published at ``{prefix}/{name}/state``.
+        """Register the decorated async generator. Each reading that it yields is published at
+        ``{prefix}/{name}/state``.
 
-        It is started again when it ends, fails or falls silent. The options are those of `leadsman.registration.source.SourceWords`.
+        The generator is restarted when it ends, fails or falls silent. The options are those of `SourceOptions`.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
@@ -104,9 +108,9 @@ class Registrar:
     def command(self, name: Names, **options: "Unpack[CommandOptions]") -> Callable[[H], H]:
         """Register the decorated function to be called, once, for every message at ``{prefix}/{name}/set``.
 
-        The parameter that nothing else fills gets the payload, as its annotation says. What the function returns is
-        published as the device's state; what became of the command is told at ``{prefix}/{name}/set/result``. The options
-        are those of `leadsman.registration.command.CommandWords`.
+        The one parameter that no dependency fills gets the payload, converted to its annotated type. The function's
+        result is published as the device's state. The result of the command is published at
+        ``{prefix}/{name}/set/result``. The options are those of `CommandOptions`.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
@@ -118,9 +122,9 @@ class Registrar:
         self.register(Registration("command", name, handler, options))
 
     def periodic(self, name: Names, **options: Unpack[TelemetryOptions]) -> Callable[[H], H]:
-        """Register the decorated function as a side job: polled like a device, but it publishes nothing.
+        """Register the decorated function as a side job: it is polled like a device, but publishes nothing.
 
-        The options are those of `leadsman.registration.telemetry.TelemetryOptions`, but for those about topics.
+        The options are those of `TelemetryOptions`, except those about topics.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
@@ -132,7 +136,8 @@ class Registrar:
         self.register(Registration("periodic", name, handler, options))
 
     def include(self, router: "Router", prefix: str | None = None) -> None:
-        """Take all that a router recorded; `prefix` and ``_`` go before its names. May be done again with another prefix."""
+        """Add all registrations of a router. `prefix` and ``_`` are put before its names. A router may be included
+        again with another prefix."""
         if not isinstance(router, Router):
             raise InvalidType(f"include takes a Router, not {router!r}")
         for registration in router.registrations:
@@ -152,16 +157,16 @@ class Registrar:
 
 
 class Router(Registrar):
-    """Records registrations for an app that includes it: for an app in several modules.
+    """Records registrations for an app that includes it. Use routers to split an app into several modules.
 
     Args:
-        prefix: goes before the names of its devices, with ``_`` in between.
+        prefix: put before the names of its devices, with ``_`` in between.
     """
 
     def __init__(self, prefix: str | None = None) -> None:
         self.prefix = prefix
         self.registrations: list[Registration] = []
-        """What was recorded."""
+        """The recorded registrations."""
 
     def register(self, registration: Registration) -> None:
         """Record one."""
@@ -171,10 +176,10 @@ class Router(Registrar):
 
 
 def expanded(names: Any) -> list[tuple[Any, Device]]:
-    """The devices that names stand for, once no function of the settings hides them.
+    """The devices that names stand for, after a function of the settings was called.
 
     Raises:
-        InvalidType: they are neither names nor a mapping of names.
+        InvalidType: the value is neither a name nor a mapping of names.
     """
     if isinstance(names, str):
         return [(names, Device())]
@@ -198,7 +203,8 @@ def _prefixed(prefix: str, names: Names) -> Names:
 
 
 def _is_handler(names: Any, options: Mapping[str, Any]) -> bool:
-    """Whether a decorator without brackets was given the handler itself, not a function that makes names of settings."""
+    """Whether a decorator was used without brackets, so that it got the handler and not a function that makes names
+    from settings."""
     if options or not callable(names):
         return False
     if not inspect.isfunction(names) or inspect.iscoroutinefunction(names) or inspect.isasyncgenfunction(names):

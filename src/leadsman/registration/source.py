@@ -1,4 +1,5 @@
-"""What `@app.source` records: an async generator whose readings come when the device sends them."""
+"""The options of `@app.source` and the registration made from them: an async generator that yields readings when
+the device sends them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict
@@ -16,7 +17,7 @@ from leadsman.resilience.from_options import from_options
 from leadsman.timing.durations import Duration, positive_seconds
 
 STALE_AFTER = 300.0
-"""Seconds without a reading after which a source is stale, where it says nothing else: it has no interval to go by."""
+"""Seconds without a reading after which a source is stale, by default. A source has no interval to derive it from."""
 
 
 class SourceOptions(TypedDict, total=False):
@@ -25,15 +26,15 @@ class SourceOptions(TypedDict, total=False):
     backoff: BackoffStrategy
     """How long to wait before the generator is started again. Default ``ExponentialBackoff()``."""
     circuit_breaker: CircuitBreaker | None
-    """Rest a device whose generator ends again and again without a reading. Default None."""
+    """Pause a device whose generator ends repeatedly without a reading. Default None."""
     publish: PublishRule | None
-    """Which readings are told. Default None: all of them."""
+    """Which readings are published. Default None: all of them."""
     delivery: Delivery
-    """How a reading travels. Default ``Delivery()``: QoS 1, retained."""
+    """The quality of service and the retain flag of readings. Default ``Delivery()``: QoS 1, retained."""
     stale_after: Duration
-    """Without a reading for this long the device is stale. Default 5 min."""
+    """The device is stale after this time without a reading. Default 5 min."""
     silence: Duration | None
-    """Without a reading for this long the generator is started again. Default: as `stale_after`; None for never."""
+    """The generator is restarted after this time without a reading. Default: as `stale_after`; None: never."""
     enabled: bool
     """False registers the generator without running it. Default True."""
 

@@ -1,7 +1,7 @@
-"""What `@app.telemetry` records: read once, checked once, frozen.
+"""The options of `@app.telemetry` and the registration made from them: checked once, then immutable.
 
-Every wrong word is told here, at registration, with what to write instead. Nothing wrong waits for the first failure
-in production. The options are listed once, in `TelemetryOptions`; the decorator and `add_telemetry` take the same ones.
+A wrong option raises an error at registration, with what to write instead. No mistake waits for the first failure in
+production. The options are listed once, in `TelemetryOptions`; the decorator and `add_telemetry` take the same ones.
 """
 
 import math
@@ -30,62 +30,69 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
 
 LONGEST_TIMEOUT = 60.0
-"""Seconds; the default timeout is the interval, but at most this: four attempts that hang must not take a morning."""
+"""Seconds. The default timeout is the interval, but at most this: four calls that hang must not take hours."""
 SHORTEST_INTERVAL = 0.01
-"""Seconds; below this a loop in the handler is the better tool."""
+"""Seconds. For shorter intervals, a loop in the handler is the better tool."""
 UNSET: Any = object()
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
-"""Options that make a policy."""
+"""Options that together define a policy."""
 JOBLESS = frozenset({"publish", "delivery", "throttle"})
-"""Options about topics, which a side job does not have."""
+"""Options about topics. They do not apply to side jobs."""
 
 
 Fallback = Callable[[BaseException], Awaitable[Any]]
-"""What may be done after a poll that failed for good, with its error; the reading to publish, or None."""
+"""A function that is called with the error after a poll that failed for good. It returns a reading to publish, or
+None."""
 
 
 class TelemetryOptions(TypedDict, total=False):
     """The options of `@app.telemetry`. Durations are seconds, text such as ``"5m"``, or `timedelta`."""
 
     interval: Duration
-    """Poll at this fixed rate, 10 ms or more. Either this or `schedule`."""
+    """Poll at this fixed interval, 10 ms or more. Give either this or `schedule`."""
     schedule: str | Cron
-    """Poll by cron, five fields; ``Cron(…, zone="Europe/Berlin")`` for a zone other than the host's."""
+    """Poll at the times of a cron expression with five fields. ``Cron(…, zone="Europe/Berlin")`` uses another time
+    zone than the host's."""
     retry: int | Until
-    """Retries after the first call of a poll: ``retry=3`` is at most four calls. `UNTIL_NEXT_POLL`: as many as the backoff
-    makes until the next poll. Default 0."""
+    """Retries after the first call of a poll: ``retry=3`` is at most four calls. `UNTIL_NEXT_POLL`: as many as the
+    backoff allows until the next poll. Default 0."""
     retry_on: type[Exception] | Sequence[type[Exception]]
-    """What is retried, in place of the default: `OSError`, `TransientError` and the adapters' `transient_errors`."""
+    """The errors that are retried, in place of the default: `OSError`, `TransientError` and the adapters'
+    `transient_errors`."""
     backoff: BackoffStrategy
     """How long to wait before a retry. Default ``ExponentialBackoff()``."""
     budget: Duration
-    """At most this long for all waits of an outage together; calls do not count. Default: no bound."""
+    """The longest sum of all waits of one outage; the time of the calls is not counted. Default: no limit."""
     within: Duration
-    """No retry later than this after the first failure of an outage, calls included. Default: no bound."""
+    """No retry starts later than this after the first failure of an outage; the time of the calls is counted.
+    Default: no limit."""
     policy: Policy | str
-    """A policy of the algebra, or the name of a family or of a policy in the settings, in place of `retry`, `retry_on`, `backoff`, `budget` and `within`. Default None."""
+    """A policy of the algebra, or the name of a family or of a policy in the settings. It replaces `retry`,
+    `retry_on`, `backoff`, `budget` and `within`. Default None."""
     circuit_breaker: CircuitBreaker | None
-    """Rest a device that fails poll after poll. Default None."""
+    """Pause the polls of a device that fails repeatedly. Default None."""
     overrun: Literal["next-poll", "finish"]
-    """Whether a retry that would start at or after the next poll is dropped (default), or delays that poll."""
+    """``"next-poll"`` (default) drops a retry that would start at or after the next poll; ``"finish"`` makes it and
+    delays that poll."""
     on_failure: Literal["continue", "hold", "stop"] | Fallback
-    """After a poll that failed for good. ``"continue"`` (default) polls on; ``"hold"`` keeps still until it is released; ``"stop"``
-    ends the app with exit code 69; an ``async def (error)`` is called, and what it returns is published as the state."""
+    """What happens after a poll that failed for good. ``"continue"`` (default) goes on polling. ``"hold"`` stops
+    polling the device until it is released. ``"stop"`` ends the app with exit code 69. An ``async def (error)`` is
+    called, and its result is published as the state."""
     timeout: Duration | None
-    """Bound on one call. Default the interval, at most 60 s; cron 60 s; None for none."""
+    """The longest time for one call. Default: the interval, at most 60 s; for cron 60 s. None: no limit."""
     publish: PublishRule | None
-    """Which readings are told. Default None: all of them."""
+    """Which readings are published. Default None: all of them."""
     delivery: Delivery
-    """How a reading travels. Default ``Delivery()``: QoS 1, retained."""
+    """The quality of service and the retain flag of readings. Default ``Delivery()``: QoS 1, retained."""
     group: str | None
-    """Handlers of one group poll on common ticks, one call at a time. Default None."""
+    """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
-    """Start within this time instead of at once, always at the same point of it. Default 0."""
+    """Delay the first poll by a fixed part of this time, the same one at every start. Default 0."""
     stale_after: Duration | None
-    """Without a successful poll for this long the device is stale. Default 3 intervals and the timeout; cron: twice
-    the largest gap."""
+    """The device is stale after this time without a successful poll. Default: three intervals and the timeout; for
+    cron, twice the largest gap."""
     throttle: Duration
-    """At the least this long between two polls that somebody asked for at ``{prefix}/{device}/get``. Default 1 s."""
+    """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
     enabled: bool
     """False registers the handler without polling it. Default True."""
 
@@ -110,15 +117,16 @@ class Telemetry(NamedTuple):
     throttle: float
     enabled: bool
     undecided: bool = False
-    """It says nothing about retries, so the policies of the settings may."""
+    """No option concerns retries, so the policies of the settings may apply."""
     policy_name: str | None = None
-    """Of the policy, where it has a name; of several, all names in the order in which they are asked."""
+    """The name of the policy, if it has one; of several policies, all names in the order in which they are asked."""
     job: bool = False
-    """A side job: it has a schedule and a health, and no topics of its own."""
+    """Whether this is a side job: it has a schedule and a health record, but no topics."""
 
     @property
     def offset(self) -> float:
-        """Seconds from the start of the app to the first poll. Members of a group have one, so that they stay on common ticks."""
+        """Seconds from the start of the app to the first poll. All members of a group have the same offset, and so
+        common times."""
         return 0.0 if self.cron is not None else spread_offset(self.group or self.name, self.spread)
 
 
@@ -169,7 +177,7 @@ def _register(
 
 
 def check_options(options: Mapping[str, Any], known: type, without: frozenset[str] = frozenset()) -> None:
-    """See that all options are in a list of options. Raises `InvalidType` with a suggestion."""
+    """Check that all options are known. Raises `InvalidType` with a suggestion."""
     names = [name for name in known.__annotations__ if name not in without]
     for option in options:
         if option not in names:
@@ -203,7 +211,7 @@ def publish_of(options: Any) -> PublishRule | None:
 
 
 def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
-    """What the options say about retries, as one policy."""
+    """Make one policy of the retry options."""
     if "policy" in options:
         for option in RETRYING:
             if option in options:
@@ -226,19 +234,20 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
 
 
 def _left_out(options: TelemetryOptions, retry: object) -> bool:
-    """Whether nothing is said of what is retried. An empty list is nothing beside ``retry=0``: both may come of settings."""
+    """Whether `retry_on` is not given. An empty list counts as not given beside ``retry=0``: both may come from
+    settings."""
     return "retry_on" not in options or ("retry" in options and retry == 0 and options["retry_on"] in ((), []))
 
 
 def lookup(name: str) -> Policy:
-    """A policy that is known by its name once the settings are loaded."""
+    """A placeholder for a named policy, until the settings are loaded."""
     from leadsman.resilience.catalogue import Lookup  # only apps with names for policies pay for it
 
     return Lookup(name)
 
 
 def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
-    """The registration with its policy, where that comes of the settings.
+    """Return the registration with its policy, if that comes from the settings.
 
     Raises:
         InvalidValue: no policy has that name.
@@ -263,7 +272,7 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
 
 
 def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
-    """What is retried unless told otherwise."""
+    """The errors that are retried by default."""
     slots = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
     declared = [kind for slot in slots for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")

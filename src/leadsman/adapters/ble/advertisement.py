@@ -1,4 +1,4 @@
-"""What Bluetooth devices say to everybody, which of it somebody wants, and their addresses. Pure."""
+"""Advertisements of Bluetooth devices: their content, filters for them, and device addresses. Pure."""
 
 import fnmatch
 import re
@@ -16,7 +16,7 @@ MOST_KNOWN = 512
 
 
 class Advertisement(NamedTuple):
-    """What a device said to everybody. UUIDs are whole and in lower case."""
+    """One advertisement of a device. UUIDs are complete and in lower case."""
 
     address: str
     name: str | None
@@ -29,7 +29,7 @@ class Advertisement(NamedTuple):
 
 
 class AdvertisementFilter:
-    """Which advertisements somebody wants, and how often."""
+    """Selects advertisements by their content, and limits their rate."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class AdvertisementFilter:
         self._last: dict[str, tuple[float, Advertisement]] = {}
 
     def accepts(self, advert: Advertisement, now: float) -> bool:
-        """Whether somebody wants this one; `now` is monotonic seconds."""
+        """Whether an advertisement passes the filter. `now` is monotonic seconds."""
         if self._address is not None and advert.address != self._address:
             return False
         if self._name is not None and not fnmatch.fnmatchcase(advert.name or "", self._name):
@@ -77,10 +77,11 @@ class AdvertisementFilter:
 
 
 def checked_address(value: object) -> str:
-    """A Bluetooth address in upper case; on macOS, which hides them, the UUID that it gives a device.
+    """Check a Bluetooth address and return it in upper case. macOS hides addresses, so there it is the UUID that macOS
+    gives to a device.
 
     Raises:
-        InvalidType, InvalidValue: it is none.
+        InvalidType, InvalidValue: it is not an address.
     """
     if not isinstance(value, str):
         raise InvalidType(f"{value!r} is no Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")

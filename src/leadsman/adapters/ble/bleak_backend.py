@@ -1,4 +1,5 @@
-"""The one file that knows bleak: scanning and connecting as `leadsman.adapters.ble.radio` asks, with errors that say what to do."""
+"""Scans and connects with bleak, for `leadsman.adapters.ble.radio`. Only this file imports bleak. Its errors say
+what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BTHome version 2: what sensors say in their advertisements (https://bthome.io/format), unencrypted.
+"""Decodes BTHome version 2, unencrypted: the measurements that sensors advertise (https://bthome.io/format).
 
 ::
 
@@ -87,14 +87,14 @@ _TEXT, _RAW = 0x53, 0x54
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """The measurements in one advertisement, in the units of the format: °C, %, hPa, lx, kg, kWh, W, V, ppm, …
+    """Decode the measurements in one advertisement, in the units of the format: °C, %, hPa, lx, kg, kWh, W, V, ppm, …
 
-    A kind that comes twice is numbered, ``temperature`` and ``temperature_2``. Kinds are in order of their numbers, so one that is
-    newer than this table ends the reading: what stands before it is kept.
+    If a kind occurs twice, its names are numbered: ``temperature`` and ``temperature_2``. Kinds are ordered by number.
+    A kind that this table does not know ends the reading; the measurements before it are kept.
 
     Raises:
-        GarbledData: no BTHome 2, or cut.
-        PermanentError: it is encrypted.
+        GarbledData: the data is not BTHome 2, or is incomplete.
+        PermanentError: the data is encrypted.
     """
     if not data or data[0] >> 5 != 2:
         raise GarbledData(f"no BTHome 2: {data[:32].hex(' ') or 'nothing'}")

@@ -17,10 +17,10 @@ _BASE = "-0000-1000-8000-00805f9b34fb"
 
 
 def uuid_of(value: object) -> str:
-    """A UUID in full, in lower case: of ``"2a6e"``, of 0x2A6E, or of one that is whole already.
+    """Return a complete UUID in lower case, from ``"2a6e"``, from 0x2A6E, or from a complete one.
 
     Raises:
-        InvalidType, InvalidValue: it is none.
+        InvalidType, InvalidValue: the value is not a UUID.
     """
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0xFFFFFFFF:
         value = f"{value:08x}" if value > 0xFFFF else f"{value:04x}"
@@ -35,20 +35,22 @@ def uuid_of(value: object) -> str:
 
 
 def unpack(form: str, data: bytes, what: str = "the value") -> tuple[Any, ...]:
-    """`struct.unpack` of exactly these bytes. Raises `GarbledData` where there are more or fewer."""
+    """`struct.unpack`. Raises `GarbledData` if there are more or fewer bytes than the format needs."""
     if len(data) != struct.calcsize(form):
         raise GarbledData(f"{what} is {struct.calcsize(form)} bytes; {len(data)} came: {data[:32].hex(' ')}")
     return struct.unpack(form, data)
 
 
 def float32(data: bytes) -> float | None:
-    """An IEEE 11073 FLOAT: 24 bits of mantissa, 8 of a decimal exponent. None for NaN, NRes and reserved."""
+    """Decode an IEEE 11073 FLOAT: a mantissa of 24 bits and a decimal exponent of 8. None for NaN, NRes and
+    reserved values."""
     (raw,) = unpack("<I", data, "a FLOAT")
     return _decimal(raw & 0xFFFFFF, 24, raw >> 24, 8)
 
 
 def sfloat(data: bytes) -> float | None:
-    """An IEEE 11073 SFLOAT, medfloat16: 12 bits of mantissa, 4 of a decimal exponent. None for NaN, NRes and reserved."""
+    """Decode an IEEE 11073 SFLOAT, medfloat16: a mantissa of 12 bits and a decimal exponent of 4. None for NaN,
+    NRes and reserved values."""
     (raw,) = unpack("<H", data, "an SFLOAT")
     return _decimal(raw & 0xFFF, 12, raw >> 12, 4)
 
@@ -68,13 +70,13 @@ Decoder = Callable[[bytes], float | int | None]
 
 
 def scaled(size: int, places: int = 0, *, signed: bool = False, unknown: int | None = None) -> Decoder:
-    """A decoder of integers with a decimal exponent, the usual shape of a GATT value.
+    """Make a decoder for integers with a decimal exponent, the usual form of a GATT value.
 
     Args:
-        size: bytes.
-        places: behind the decimal point.
-        signed: whether it is in two's complement.
-        unknown: the bits that mean "not known", for which the decoder gives None.
+        size: the number of bytes.
+        places: the number of decimal places.
+        signed: whether the integer is in two's complement.
+        unknown: the bits that mean "not known"; the decoder returns None for them.
     """
 
     def decode(data: bytes) -> float | int | None:
@@ -94,7 +96,7 @@ class Characteristic(NamedTuple):
     name: str
     unit: str
     decode: Decoder
-    """None where the device does not know; raises `GarbledData` where the length is another."""
+    """Decodes the value: None if the device does not know it. Raises `GarbledData` if the length is wrong."""
 
 
 def _temperature_measurement(data: bytes) -> float | None:

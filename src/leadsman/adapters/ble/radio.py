@@ -1,14 +1,16 @@
-"""Bluetooth Low Energy: one radio for all devices, advertisements, and short sessions.
+"""The Bluetooth Low Energy adapter: one radio for all devices, with advertisements and short sessions.
 
-Over bleak, on Linux with BlueZ, and on macOS and Windows where bleak has it. What bleak leaves to its user is done here: one
-scanner for everybody, connections that take turns, a timeout around every step, errors that say what to do, and a watch for a
-``bluetoothd`` that died, which bleak does not notice.
+It uses bleak, on Linux with BlueZ, and on macOS and Windows as far as bleak supports them. It adds what bleak leaves
+to its
+users: one scanner for all handlers, connections that take turns, a timeout for every step, errors that say what to do,
+and
+detection of a ``bluetoothd`` that died, which bleak does not notice.
 
 ::
 
     radio = BleRadio()
 
-    async with radio.session("AA:BB:CC:DD:EE:FF") as device:        connect; and give the slot back
+    async with radio.session("AA:BB:CC:DD:EE:FF") as device:        connect; disconnect at the end
         temperature = STANDARD["2a6e"].decode(await device.read("2a6e"))
 
     async for advert in radio.advertisements(name="Sensor*", every="10s"):
@@ -78,7 +80,7 @@ class GattConnection(Protocol):
 
 
 class Backend(Protocol):
-    """What a radio stands on: bleak, or a twin in memory. Raises `DeviceError` of all kinds."""
+    """The layer below a radio: bleak, or a twin in memory. Its methods raise `DeviceError` and its subclasses."""
 
     async def start(self, heard: Heard) -> None:
         """Start to scan."""
@@ -94,16 +96,17 @@ class Backend(Protocol):
 
 
 class BleRadio:
-    """A Bluetooth adapter. One for all devices of an app.
+    """A Bluetooth adapter. An app needs one for all its devices.
 
     Args:
         adapter: such as ``hci1``; None takes the first one. Linux only.
-        connections: how many devices may be connected at once; cheap controllers take few.
-        passive: listen without asking devices for more; spares their batteries. Linux with ``bluetoothd --experimental``.
+        connections: how many devices may be connected at once; cheap controllers support few.
+        passive: scan without asking devices for more data, which saves their batteries. Linux with ``bluetoothd
+            --experimental``.
         find: how long to wait for a device's advertisement before connecting.
         connect: how long connecting may take.
         timeout: for one read or write.
-        silence: when nothing at all was heard for so long, the scanner is started anew.
+        silence: the scanner is restarted when nothing was received for this long.
         retry_tokens: see `leadsman.adapters.adapter.Adapter`.
 
     Raises:
@@ -111,7 +114,7 @@ class BleRadio:
     """
 
     transient_errors: tuple[type[Exception], ...] = ()
-    """All that it raises and that is worth another attempt is a `TransientError` already."""
+    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self,
@@ -150,24 +153,24 @@ class BleRadio:
         self._backend: Backend | None = None
 
     async def __aenter__(self) -> Self:
-        """Get ready. The scanner starts when somebody listens."""
+        """Prepare the radio. The scanner starts when the first handler needs it."""
         self._backend = self._made()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Stop scanning. It may be entered again."""
+        """Stop scanning. The radio may be entered again."""
         async with self._scanning:
             await self._quiet()
         self._known.clear()
 
     def check_installed(self) -> None:
-        """See that bleak is there. Raises `NotInstalled`."""
+        """Check that bleak is installed. Raises `NotInstalled`."""
         check_found("Bluetooth devices", "bleak", "ble", "bleak")
 
     @property
     def health(self) -> dict[str, Any]:
-        """For introspection: whether it scans, for how many listeners, how many sessions there are, and how many devices were heard
-        of late."""
+        """For introspection: whether it scans, and the numbers of listeners, of sessions and of devices received
+        recently."""
         sessions = sum(lock.locked() for lock in self._devices.values())
         return {
             "scanning": self._scans,
@@ -177,7 +180,7 @@ class BleRadio:
         }
 
     async def probe(self) -> None:
-        """See that the adapter can scan, by starting the scanner, anew if it runs. Raises `DeviceUnavailable`."""
+        """Check that the adapter can scan, by starting or restarting the scanner. Raises `DeviceUnavailable`."""
         async with self._scanning:
             await self._quiet()
             await self._loud()
@@ -185,7 +188,7 @@ class BleRadio:
                 await self._quiet()
 
     async def reset(self) -> None:
-        """Throw away the client of the Bluetooth service, and make a new one."""
+        """Discard the client of the Bluetooth service and make a new one."""
         async with self._scanning:
             await self._quiet()
             self._backend = self._made()
@@ -194,11 +197,11 @@ class BleRadio:
 
     @contextlib.asynccontextmanager
     async def session(self, address: str) -> "AsyncIterator[BleDevice]":
-        """Connect, and hang up in the end, whatever happens; that takes at most `DISCONNECT_TIMEOUT`.
+        """Connect to a device, and disconnect at the end in any case. Disconnecting takes at most `DISCONNECT_TIMEOUT`.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable: not heard, not connected, or gone. Worth another attempt.
-            InvalidValue: the address is none.
+            DeviceTimeout, DeviceUnavailable: the device was not found, not connected, or is gone. A retry may help.
+            InvalidValue: the address is invalid.
         """
         address = checked_address(address)
         async with self._devices.setdefault(address, asyncio.Lock()), self._slots:
@@ -211,7 +214,7 @@ class BleRadio:
                 await self._hang_up(address, link)
 
     async def read(self, address: str, *characteristics: str) -> list[bytes]:
-        """Connect, read these, hang up. Raises as `session` and `BleDevice.read`."""
+        """Connect, read these characteristics, and disconnect. Raises as `session` and `BleDevice.read`."""
         async with self.session(address) as device:
             return [await device.read(each) for each in characteristics]
 
@@ -225,19 +228,19 @@ class BleRadio:
         every: Duration | None = None,
         changed: bool = False,
     ) -> AsyncGenerator[Advertisement, None]:
-        """What devices say, as they say it; for `@app.source`. All conditions that are given must hold.
+        """Yield advertisements as they arrive; for `@app.source`. An advertisement must meet all given conditions.
 
         Args:
             address: of one device.
             name: a glob, such as ``Airthings*``.
-            service: a UUID that is announced, or has service data.
+            service: a UUID that is advertised, or has service data.
             manufacturer: a company identifier.
-            every: at most one of a device in this time.
-            changed: only what differs from the last one of the device, signal strength aside.
+            every: yield at most one advertisement of each device in this time.
+            changed: yield only advertisements that differ from the device's last one, apart from the signal strength.
 
         Raises:
-            DeviceUnavailable: the adapter cannot scan. The source begins anew.
-            InvalidValue, InvalidType: a condition makes no sense.
+            DeviceUnavailable: the adapter cannot scan. The source is restarted.
+            InvalidValue, InvalidType: a condition is invalid.
         """
         wanted = AdvertisementFilter(
             None if address is None else checked_address(address),
@@ -329,7 +332,7 @@ class BleRadio:
                     await self._quiet()
 
     async def _wake(self) -> None:
-        """Start the scanner anew, if nothing was heard from anybody: bluetoothd may have been restarted."""
+        """Restart the scanner if nothing was received from any device: bluetoothd may have been restarted."""
         async with self._scanning:
             if asyncio.get_running_loop().time() - self._heard_at >= min(self._silence, self._find):
                 await self._quiet()
@@ -372,7 +375,7 @@ class BleRadio:
 
 
 class BleDevice:
-    """A device that is connected. Comes from `BleRadio.session`."""
+    """A connected device, from `BleRadio.session`."""
 
     def __init__(self, address: str, link: GattConnection, lost: asyncio.Event, timeout: float) -> None:
         self.address = address
@@ -384,8 +387,8 @@ class BleDevice:
         """Read a characteristic.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable, TransientError: worth another attempt.
-            PermanentError: there is none, or it may not be read.
+            DeviceTimeout, DeviceUnavailable, TransientError: a retry may help.
+            PermanentError: the characteristic does not exist, or may not be read.
         """
         uuid = uuid_of(characteristic)
         return await self._step(lambda: self._link.read(uuid), timeout, f"reading {characteristic}")
@@ -393,19 +396,21 @@ class BleDevice:
     async def write(
         self, characteristic: str, data: bytes, *, response: bool | None = None, timeout: Duration | None = None
     ) -> None:
-        """Write a characteristic, with an acknowledgement if `response`; None takes what it offers. Raises as `read`."""
+        """Write a characteristic, with an acknowledgement if `response` is set. None takes what the characteristic
+        offers. Raises as `read`."""
         uuid = uuid_of(characteristic)
         await self._step(lambda: self._link.write(uuid, bytes(data), response), timeout, f"writing {characteristic}")
 
     async def notifications(self, characteristic: str, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
-        """What the device says by itself, all of it and in order. On BlueZ a `read` meanwhile comes here as well.
+        """Yield all notifications of a characteristic, in order. On BlueZ, the result of a `read` in the meantime is
+        yielded as well.
 
         Args:
-            silence: how long nothing may come: a Bluetooth service that dies does not say so.
+            silence: the longest time without a notification. A Bluetooth service that dies does not report it.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable: silence, or the device is gone. Worth another attempt.
-            GarbledData: it came faster than it was taken, `MOST_UNREAD` times.
+            DeviceTimeout, DeviceUnavailable: nothing arrived for that long, or the device is gone. A retry may help.
+            GarbledData: more than `MOST_UNREAD` notifications were waiting to be taken.
         """
         uuid, limit = uuid_of(characteristic), positive_seconds(silence, "silence")
         unread, news, missed = deque[bytes](), asyncio.Event(), False
@@ -443,14 +448,15 @@ class BleDevice:
                         await self._link.unsubscribe(uuid)
 
     async def next(self, characteristic: str, timeout: Duration = 10.0) -> bytes:
-        """Subscribe, wait for one notification, and unsubscribe: for devices that notify by themselves, or once somebody
-        subscribes. What answers a `write` may come before the subscription; use `notifications` around the write.
+        """Subscribe, wait for one notification, and unsubscribe: for devices that notify on their own, or when a
+        client subscribes. The answer to a `write` may arrive before the subscription; use `notifications` around the
+        write.
 
         Args:
-            timeout: how long to wait for it once subscribed.
+            timeout: how long to wait for the notification after subscribing.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable: nothing came, or the device is gone. Worth another attempt.
+            DeviceTimeout, DeviceUnavailable: nothing arrived, or the device is gone. A retry may help.
         """
         async with contextlib.aclosing(self.notifications(characteristic, timeout)) as notifications:
             return await anext(notifications)

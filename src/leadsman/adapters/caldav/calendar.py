@@ -1,8 +1,10 @@
-"""Calendars on a CalDAV server (RFC 4791): what takes place in the next days.
+"""The CalDAV adapter (RFC 4791): reads which events take place in the next days.
 
-The library caldav blocks, so it has a thread of its own. A server is asked for the whole window only when something changed:
-sync tokens (RFC 6578) say so, where it has them. Recurrences are expanded here, since servers get them wrong across a change of
-the clocks.
+The library caldav blocks, so it runs in a thread of its own. The whole window is requested only when something
+changed; servers
+with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a change to
+or from
+daylight saving time.
 """
 
 import asyncio
@@ -35,7 +37,7 @@ __all__ = ["CalDav", "CalendarBackend", "CalendarEvent"]
 
 
 class CalendarBackend(Protocol):
-    """Who answers: a server, or a twin in memory. Blocks."""
+    """The source of the calendars: a server, or a twin in memory. Its methods block."""
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """iCalendar text of all objects with an event in the window."""
@@ -63,16 +65,16 @@ class _Known(NamedTuple):
 
 
 class CalDav:
-    """A CalDAV server, as one user sees it.
+    """A CalDAV server, used with one account.
 
     Args:
-        url: of the server, the user's collection, or one calendar: ``https://cloud.example/remote.php/dav``.
+        url: of the server, of the user's collection, or of one calendar: ``https://cloud.example/remote.php/dav``.
         username, password: of the user; often an application password.
-        password_file: a file with the password instead, read anew at each connection.
-        token: a bearer token instead of both.
-        zone: an IANA name such as ``Europe/Berlin``, in which days begin; None is that of the host.
-        ca: a file with the authority's certificate, where it is not a public one.
-        timeout: for one reply of the server; a call has three times as long.
+        password_file: a file with the password instead, read at each connection.
+        token: a bearer token instead of username and password.
+        zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
+        ca: a file with the certificate of the authority, if it is not a public one.
+        timeout: for one reply of the server; a call may take three times as long.
         retry_tokens: see `leadsman.adapters.adapter.Adapter`.
 
     Raises:
@@ -80,7 +82,7 @@ class CalDav:
     """
 
     transient_errors: tuple[type[Exception], ...] = ()
-    """All that it raises and that is worth another attempt is a `TransientError` already."""
+    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self,
@@ -109,33 +111,34 @@ class CalDav:
         self._asked: CalendarBackend = self._made()
 
     async def __aenter__(self) -> Self:
-        """The server is asked first when a handler asks."""
+        """Enter the context. The first request is sent when a handler asks."""
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Hang up. It may be entered again."""
+        """Disconnect. The adapter may be entered again."""
         self._renew()
         self._worker.stop()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
         self._known.clear()
 
     async def probe(self) -> None:
-        """See that the server knows the user. Raises as `events`."""
+        """Check that the server accepts the user. Raises as `events`."""
         await self.calendars()
 
     async def reset(self) -> None:
-        """Forget the connection and all that is known."""
+        """Discard the connection and all cached answers."""
         self._known.clear()
         self._renew()
 
     @property
     def health(self) -> dict[str, Any]:
-        """For introspection: where the server is, how many calendars were read, and how many of them say whether they changed."""
+        """For introspection: the server's address, how many calendars were read, and how many of them report
+        changes."""
         tracked = sum(known.token is not None for known in self._known.values())
         return {"url": shown(self._access.url), "calendars": len(self._known), "with_sync_tokens": tracked}
 
     def today(self) -> date:
-        """The day that it is, in the adapter's zone."""
+        """The current date in the adapter's time zone."""
         return _day(self._local())
 
     async def calendars(self) -> list[str]:
@@ -146,18 +149,18 @@ class CalDav:
     async def events(
         self, calendar: str | None = None, *, days: int = 14, start: date | None = None, zone: str | None = None
     ) -> list[CalendarEvent]:
-        """What takes place, in order; each occurrence of what recurs is one.
+        """Return the events in a window of days, in order. Each occurrence of a recurring event is one entry.
 
         Args:
-            calendar: its name, or its path below the URL, with a slash; None where the URL is that of the calendar.
-            days: how many, 1 to `MOST_DAYS`.
-            start: the first of them; None is today.
-            zone: instead of the adapter's.
+            calendar: its name, or its path below the URL, with a slash; None if the URL is that of the calendar.
+            days: the number of days, 1 to `MOST_DAYS`.
+            start: the first day; None is today.
+            zone: a time zone that overrides the adapter's.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable, GarbledData: worth another attempt.
-            PermanentError: wrong password, or no such calendar.
-            RetryRequested: the server asks for a rest, and says for how long.
+            DeviceTimeout, DeviceUnavailable, GarbledData: a retry may help.
+            PermanentError: the password is wrong, or there is no such calendar.
+            RetryRequested: the server asks for a pause and says how long.
         """
         if type(days) is not int or not 1 <= days <= MOST_DAYS:
             raise InvalidValue(f"days is {days!r}; it is 1 to {MOST_DAYS}")

@@ -1,4 +1,5 @@
-"""The one file that knows the library caldav: it asks a server, blocking, and raises errors that say what to do."""
+"""Requests calendars from a server with the library caldav, which blocks. Only this file imports caldav. Its errors
+say what to do."""
 
 import contextlib
 from collections.abc import Iterator

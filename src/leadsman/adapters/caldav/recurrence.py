@@ -1,8 +1,10 @@
-"""When the events of a calendar take place: iCalendar text (RFC 5545) to occurrences within a window.
+"""Expands the events of a calendar: iCalendar text (RFC 5545) becomes the occurrences within a window.
 
-Recurrence rules, exceptions, overrides and time zones are icalendar's and recurring-ical-events' business. What is done here:
-a rule that would make thousands of occurrences is refused before it is tried, one event that makes no sense costs itself only,
-and days are kept apart from moments.
+Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module
+adds
+three things: a rule that would make thousands of occurrences is refused before it is expanded, an event that cannot be
+read
+only loses itself, and whole days are kept apart from points in time.
 """
 
 import contextlib
