@@ -1,6 +1,7 @@
-"""The testing kit: an app under virtual time, brokers in memory and for real, scripted faults, a serial device on a pty.
+"""The testing kit: runs an app in virtual time, with brokers in memory or real ones, scripted faults, and a serial
+device on a pty.
 
-Public, and what leadsman's own tests stand on. Nothing of it is imported when an app runs.
+It is public, and leadsman's own tests use it. A running app imports nothing of it.
 
 ::
 
@@ -11,7 +12,7 @@ Public, and what leadsman's own tests stand on. Nothing of it is imported when a
             harness.run("1m")
             assert harness.states("air") == [{"co2": 400}]
 
-Fixtures come with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
+Fixtures are loaded with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
 """
 
 from typing import TYPE_CHECKING, Any

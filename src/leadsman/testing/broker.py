@@ -1,4 +1,5 @@
-"""A broker in memory, for virtual time. It speaks to the link as a connection does, and can fail in every way a real one can."""
+"""A broker in memory for tests in virtual time. The link uses it like a real connection, and it can fail in every
+way a real one can."""
 
 import asyncio
 import json
@@ -32,23 +33,24 @@ class Delivered(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The payload, read as JSON."""
+        """The payload, decoded as JSON."""
         return json.loads(self.payload)
 
 
 class MemoryBroker:
-    """Keeps what it is sent in `log` and `retained`.
+    """A broker in memory. It keeps the messages it receives in `log` and `retained`.
 
     Attributes:
-        only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by hanging up.
+        only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by closing the
+            connection.
         only_v5: refuse MQTT 3.1.1 with a reason code.
-        refusals: PUBACK reason codes by topic; 0x80 and above refuse.
-        poison: topics, and topic filters, on which the broker closes the connection.
+        refusals: PUBACK reason codes by topic; 0x80 and above refuse the message.
+        poison: topics and topic filters on which the broker closes the connection.
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
-        lose_acknowledgements: take messages, and let their PUBACK get lost.
-        refuse_subscriptions: topic filters that nobody may subscribe to.
-        refuse_connect: a CONNACK reason code for whoever connects, or the error of the attempt, or None.
-        terms: what CONNACK says.
+        lose_acknowledgements: accept messages, but lose their PUBACK.
+        refuse_subscriptions: topic filters whose subscription is refused.
+        refuse_connect: a CONNACK reason code or an error for every connection attempt, or None.
+        terms: the contents of CONNACK.
     """
 
     def __init__(self, terms: ConnAck = _TERMS) -> None:
@@ -70,7 +72,7 @@ class MemoryBroker:
         self._held: list[Callable[[], None]] = []
 
     async def connect(self, greeting: Connect, hooks: ConnectionListener) -> Connection:
-        """Make a connection; see `leadsman.mqtt.connection.Connect`."""
+        """Make a connection; see `leadsman.mqtt.connection.Connector`."""
         loop = asyncio.get_running_loop()
         self.connects.append((loop.time(), greeting))
         if not self._up:
@@ -95,7 +97,7 @@ class MemoryBroker:
         return connection
 
     def stop(self, *, forget: bool = False) -> None:
-        """Die, as by kill -9. `forget` the retained messages too, as a broker without persistence does."""
+        """Die, as by kill -9. `forget` also drops the retained messages, as a broker without persistence does."""
         self._up = False
         self._held.clear()
         if forget:
@@ -105,22 +107,22 @@ class MemoryBroker:
         self._clients.clear()
 
     def start(self) -> None:
-        """Come back."""
+        """Start again."""
         self._up = True
 
     def freeze(self) -> None:
-        """Stop answering, with all connections open, as by SIGSTOP."""
+        """Stop answering, but keep all connections open, as by SIGSTOP."""
         self._frozen = True
 
     def thaw(self) -> None:
-        """Answer again, also what came meanwhile."""
+        """Answer again, including what arrived in the meantime."""
         self._frozen = False
         held, self._held = self._held, []
         for answer in held:
             answer()
 
     def cut(self) -> None:
-        """Close all connections; the broker itself lives on."""
+        """Close all connections. The broker itself keeps running."""
         for connection in list(self._clients.values()):
             connection.end("connection reset", will=True)
         self._clients.clear()
@@ -134,7 +136,7 @@ class MemoryBroker:
         response_topic: str | None = None,
         correlation: bytes | None = None,
     ) -> None:
-        """Publish to whoever is subscribed, as another client would; a dict goes as JSON."""
+        """Publish to all subscribers, as another client would. A dict is sent as JSON."""
         data = json.dumps(payload) if isinstance(payload, dict) else payload
         received = Received(
             topic, data.encode() if isinstance(data, str) else data, retain, response_topic, correlation
@@ -144,7 +146,7 @@ class MemoryBroker:
                 connection.loop.call_soon(connection.hooks.received, received)
 
     def messages(self, topic: str) -> list[Delivered]:
-        """What came on a topic, in order."""
+        """The messages received on a topic, in order."""
         return [delivered for delivered in self.log if delivered.topic == topic]
 
     def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:

@@ -1,4 +1,5 @@
-"""The twin of `CalDav`: calendars in memory. Apart from the other twins, since it needs what ``leadsman[caldav]`` installs."""
+"""The twin of `CalDav`, with calendars in memory. It is separate from the other twins, since it needs what
+``leadsman[caldav]`` installs."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date, tzinfo
@@ -13,18 +14,18 @@ class CalDavTwin(CalDav):
     """A `CalDav` with calendars in memory.
 
     Args:
-        calendars: iCalendar texts by the calendar's name; a text may hold several events.
-        options: as of `CalDav`, such as ``zone=``.
+        calendars: iCalendar texts by the calendar's name; a text may contain several events.
+        options: those of `CalDav`, such as ``zone=``.
     """
 
     def __init__(self, calendars: Mapping[str, Iterable[str]] | None = None, **options: Any) -> None:
         self.texts = {name: list(texts) for name, texts in (calendars or {}).items()}
-        """What the calendars hold; may be changed at any time."""
+        """The contents of the calendars. They may be changed at any time."""
         self._store = _Calendars(self.texts)
         super().__init__("https://twin.invalid/", **options)
 
     def fail(self, error: Exception | None) -> None:
-        """Answer with this error from now on; None answers again."""
+        """Raise this error from now on; None answers normally again."""
         self._store.error = error
 
     def _made(self) -> CalendarBackend:

@@ -1,4 +1,5 @@
-"""A broker inside the process: amqtt in a thread. It speaks MQTT 3.1.1 only, and is for demos and tests only."""
+"""An MQTT broker inside the process: amqtt in a thread. It only speaks MQTT 3.1.1, and is only meant for demos and
+tests."""
 
 import asyncio
 import contextlib
@@ -20,10 +21,10 @@ _ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonym
 
 @contextlib.contextmanager
 def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
-    """Run amqtt on a free port of the loopback, and give the port. Everybody is let in.
+    """Run amqtt on a free port of the loopback interface, and return the port. Every client is accepted.
 
     Args:
-        plugins: of amqtt, by name, with their options.
+        plugins: plugins of amqtt by name, with their options.
 
     Raises:
         LeadsmanError: amqtt is not installed, or did not start.

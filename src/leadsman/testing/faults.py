@@ -1,4 +1,4 @@
-"""Scripted faults: a handler that fails, hangs or stumbles as it is told."""
+"""Scripted handlers for tests: they fail, hang or answer according to a script."""
 
 import asyncio
 import math
@@ -22,24 +22,25 @@ class _Hang:
 
 
 def fail(times: int = 1, error: Exception | None = None) -> _Fail:
-    """Fail so many calls; with `OSError` unless another error is given."""
+    """A step that fails this many calls, with `OSError` unless another error is given."""
     return _Fail(times, error or OSError("scripted"))
 
 
 def hang(duration: Duration | None = None, *, stubborn: bool = False) -> _Hang:
-    """Do not answer for `duration`, or ever. A `stubborn` one swallows two cancellations, the timeout's and the shutdown's."""
+    """A step that does not answer for `duration`, or never. A `stubborn` one ignores two cancellations: the
+    timeout's and the shutdown's."""
     return _Hang(math.inf if duration is None else seconds(duration), stubborn=stubborn)
 
 
 def garbage(size: int, seed: int = 0) -> bytes:
-    """Bytes that are no protocol: the same for a seed."""
+    """Random bytes that follow no protocol. A seed always gives the same bytes."""
     return random.Random(seed).randbytes(size)
 
 
 class Scripted:
-    """A handler that follows a script, one step a call, and repeats the last step for ever.
+    """A handler that follows a script, one step per call, and repeats the last step for ever.
 
-    A step is what to return, an exception to raise, `fail` or `hang`. `calls` holds the virtual time of each call.
+    A step is a result to return, an exception to raise, `fail` or `hang`. `calls` holds the virtual time of each call.
     """
 
     def __init__(self, *steps: Any) -> None:
@@ -59,9 +60,9 @@ class Scripted:
 
 
 class Outages:
-    """A handler that answers `reading` except during outages: pairs of start and end, virtual seconds.
+    """A handler that returns `reading` except during outages, which are pairs of start and end in virtual seconds.
 
-    `calls` holds the time of each call, `answered` those that succeeded.
+    `calls` holds the time of each call, `answered` the times of those that succeeded.
     """
 
     def __init__(self, reading: Any, outages: Iterable[Sequence[Duration]], error: Exception | None = None) -> None:

@@ -1,4 +1,5 @@
-"""An app under virtual time, with a broker in memory: ten devices, one reading a minute, a whole day, in a second or two."""
+"""The test harness: runs an app in virtual time with a broker in memory. Ten devices with one reading a minute pass
+a whole day in a second or two."""
 
 import asyncio
 import contextvars
@@ -20,25 +21,25 @@ A = TypeVar("A")
 
 
 class Harness:
-    """Serves `app` from ``with`` on, and stops it at the end. Time passes only in `run`.
+    """Runs `app` inside a ``with`` block and stops it at the end. Time passes only in `run`.
 
-    Each harness begins with the app as its module declares it, and leaves it so: one app serves many harnesses, one after the
-    other, each with settings of its own. Neither the environment of the process nor a file is read, and nothing is written
-    but in the state directory.
+    Each harness starts with the app as its module declares it, and restores it at the end. So one app can be used by
+    many harnesses, one after the other, each with its own settings. Neither the environment of the process nor a file
+    is read, and only the state directory is written.
 
     Args:
-        app: what to run.
-        settings: of the app, by dotted path, such as ``{"boiler.port": "/dev/x"}``. None takes the defaults, or what the test
-            itself gave to `App.load`.
-        adapters: instead of those of the app; as ``App(adapters=…)`` takes them.
-        twins: True takes the app's twins instead of its adapters. Or twins of the test's own: adapters, or a function of the
-            settings that makes them; one for each adapter of the app.
-        dry_run: run it as ``leadsman run --dry-run`` does, see `App.rehearse`.
-        state_directory: what stores and ``keep_state=True`` are kept in. None makes one, and removes it at the end. Give the
-            same to two harnesses to test a restart.
+        app: the app to run.
+        settings: values by dotted path, such as ``{"boiler.port": "/dev/x"}``. None takes the defaults, or what the
+            test itself passed to `App.load`.
+        adapters: adapters that replace those of the app; the same forms as ``App(adapters=…)``.
+        twins: True replaces the app's adapters by its twins. Or twins of the test's own: adapters, or a function of
+            the settings that makes them; one for each adapter of the app.
+        dry_run: run the app as ``leadsman run --dry-run`` does; see `App.rehearse`.
+        state_directory: the directory for stores and for ``keep_state=True``. None makes one and removes it at the
+            end. Give the same directory to two harnesses to test a restart.
         environment: variables that the app sees instead of those of the process.
         wall: epoch seconds at the start.
-        patience: real seconds before a blocked thread no longer holds up the time.
+        patience: real seconds after which a blocked thread no longer stops the time.
     """
 
     def __init__(
@@ -58,9 +59,9 @@ class Harness:
         self.broker = MemoryBroker()
         self.loop = VirtualLoop(wall, patience)
         self.left_behind = 0
-        """After the end: calls that would not end."""
+        """After the end: the number of calls that did not end."""
         self.stopped_in = 0.0
-        """After the end: virtual seconds from the request to stop to the end."""
+        """After the end: the virtual seconds from the request to stop to the end."""
         self._environment = environment or {}
         loaded_from = app.loaded_from if settings is None and environment is None else None
         self._where = loaded_from or Where.nowhere(settings or {}, self._environment)
@@ -113,21 +114,22 @@ class Harness:
         return self.loop.time()
 
     def run(self, duration: Duration) -> None:
-        """Let virtual time pass, and let end what began at its last moment. Raises what the app raised, should it have ended."""
+        """Let virtual time pass, and let calls end that began at its last moment. If the app has ended with an
+        error, this raises it."""
         self.loop.run_until_complete(_passed(seconds(duration)))
         if self._serving is not None and self._serving.done():
             self._serving.result()
 
     def at(self, when: Duration, action: Callable[[], object]) -> None:
-        """Do something later, `when` seconds after the start of the app."""
+        """Call `action` at `when` seconds after the start of the app."""
         self.loop.call_at(seconds(when), action)
 
     def adapter(self, kind: type[A], name: str | None = None) -> A:
-        """The adapter, or the twin, that handlers get who ask for `kind`; see `App.adapter`."""
+        """Return the adapter, or its twin, that handlers get for `kind`; see `App.adapter`."""
         return self.app.adapter(kind, name)
 
     def stop(self) -> None:
-        """Stop the app and wait for its end; done by the end of ``with`` too."""
+        """Stop the app and wait for its end. The end of ``with`` does this too."""
         serving, self._serving = self._serving, None
         if serving is not None:
             self.loop.run_until_complete(asyncio.sleep(0))  # an app that has not begun cannot be asked to stop
@@ -140,7 +142,8 @@ class Harness:
             self.stopped_in = self.now - asked
 
     def kill(self) -> None:
-        """End the app without its last steps: no goodbye, and stores and state are not written. Handlers are cancelled."""
+        """End the app without its last steps: it says no goodbye, and does not write stores and state. Handlers are
+        cancelled."""
         serving, self._serving = self._serving, None
         if serving is not None:
             serving.cancel()
@@ -148,19 +151,19 @@ class Harness:
             self._app.close()
 
     def states(self, device: str) -> list[Any]:
-        """The readings of a device that reached the broker, as JSON, in order."""
+        """The readings of a device that reached the broker, decoded from JSON, in order."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.state(device))]
 
     def errors(self, device: str) -> list[Any]:
-        """What was told on the error topic of a device."""
+        """The messages on the error topic of a device, decoded from JSON."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.device_error(device))]
 
     def faults(self) -> list[Any]:
-        """What was told on the app's own error topic."""
+        """The messages on the app's own error topic, decoded from JSON."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.error)]
 
     def availability(self, device: str) -> list[str]:
-        """``online`` and ``offline`` of a device, in order, repetitions left out."""
+        """``online`` and ``offline`` of a device, in order, without repetitions."""
         said = [delivered.payload.decode() for delivered in self.broker.messages(self.app.topics.availability(device))]
         return [word for word, before in zip(said, [None, *said], strict=False) if word != before]
 
@@ -169,7 +172,7 @@ class Harness:
         return self.broker.retained[self.app.topics.status].json
 
     def statuses(self, device: str) -> list[str]:
-        """The status of a device in each document so far, repetitions left out."""
+        """The status of a device in each status document so far, without repetitions."""
         documents = [delivered.json for delivered in self.broker.messages(self.app.topics.status)]
         said = [
             document["devices"][device]["status"] for document in documents if device in document.get("devices", {})

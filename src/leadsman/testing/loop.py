@@ -1,10 +1,12 @@
-"""An event loop with virtual time: whenever nothing can run, the time jumps to the next thing due.
+"""An event loop with virtual time: when nothing can run, the time jumps to the next timer.
 
-The time lives in the loop, not in a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
-library are virtual too. A day of outages costs milliseconds.
+The time belongs to the loop, not to a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
+library
+are virtual too. A day of outages takes milliseconds.
 
-Threads are real. While a call made through leadsman's workers or `asyncio.to_thread` runs, the time stands still, unless
-the call makes no progress for `patience` real seconds: then it is taken for one that hangs, and the time goes on.
+Threads are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`, the time stands
+still,
+unless the call makes no progress for `patience` real seconds: then it is considered hung, and the time goes on.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector event loop whose `time` begins at zero and jumps.
 
     Args:
-        wall: what the wall clock says at the start, epoch seconds.
+        wall: the wall clock at the start, in epoch seconds.
         patience: real seconds to wait for a thread before the time goes on without it.
     """
 

@@ -1,4 +1,4 @@
-"""A real mosquitto on a port of its own, to be killed, frozen and restarted by its own process id."""
+"""A real mosquitto broker for tests, on a port of its own. It can be killed, frozen and restarted."""
 
 import getpass
 import os
@@ -26,12 +26,12 @@ max_queued_messages 0
 
 
 def executable() -> str | None:
-    """Where mosquitto is, also in ``/usr/sbin`` when the path leaves that out; None when it is not installed."""
+    """The path of mosquitto, also in ``/usr/sbin`` if the search path lacks it; None if it is not installed."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
 def free_port() -> int:
-    """A TCP port of the loopback that nobody uses."""
+    """A free TCP port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -39,12 +39,12 @@ def free_port() -> int:
 
 
 class Mosquitto:
-    """Starts with ``with``, ends with it.
+    """A mosquitto process that runs inside a ``with`` block.
 
     Args:
         conf: further lines of configuration.
-        anonymous: let everybody in; without, `conf` must say who may.
-        port: where to listen; None takes a free one.
+        anonymous: accept every client; if False, `conf` must say which clients are accepted.
+        port: the port to listen on; None takes a free one.
     """
 
     def __init__(self, conf: str = "", *, anonymous: bool = True, port: int | None = None) -> None:
@@ -105,11 +105,11 @@ class Mosquitto:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Let it hang, with its connections open."""
+        """Make it hang, with its connections open."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue after `freeze`."""
         self._signal(signal.SIGCONT)
 
     def _end(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""A boiler control behind an optical interface, simulated: it speaks P300 or KW, and holds bytes at addresses."""
+"""A simulated boiler control behind an optical interface. It speaks P300 or KW, and stores bytes at addresses."""
 
 from collections.abc import Mapping
 
@@ -6,10 +6,10 @@ from leadsman.adapters.serial.checksums import sum8
 
 
 class Boiler:
-    """Sans I/O: `receive` takes what was sent to it and gives what it answers.
+    """A simulated boiler without I/O: `receive` takes the bytes sent to it and returns its answer.
 
     Args:
-        memory: bytes by address; writing what is not there is refused.
+        memory: bytes by address; a write to an address that does not exist is refused.
         protocol: ``P300`` or ``KW``.
     """
 

@@ -1,6 +1,6 @@
-"""A serial device on a pseudo-terminal, at a path that stays: it can be unplugged and plugged in again.
+"""A simulated serial device on a pseudo-terminal with a stable path. It can be unplugged and plugged in again.
 
-Real serial libraries open it. What a pty does not have: modem lines, and the timing of a baud rate.
+Real serial libraries open it. A pty lacks modem lines, and the timing of a baud rate.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from typing import Self
 
 
 class PtyDevice:
-    """The device's side of a serial port. Starts plugged in with ``with``."""
+    """The device's side of a serial port. It starts plugged in at the beginning of ``with``."""
 
     def __init__(self, path: str | None = None) -> None:
         self._directory = None if path else tempfile.TemporaryDirectory(prefix="leadsman-tty-")
         self.path = path or str(Path(self._directory.name if self._directory else "", "ttyDevice"))
-        """What an app opens."""
+        """The path that an app opens."""
         self._master: int | None = None
 
     def __enter__(self) -> Self:
@@ -42,18 +42,19 @@ class PtyDevice:
         os.close(slave)
 
     def unplug(self) -> None:
-        """Disappear: whoever has it open reads an error, and the path is gone, as udev does it."""
+        """Disappear: programs that have it open get an error, and the path is removed, as udev does."""
         Path(self.path).unlink(missing_ok=True)
         if self._master is not None:
             os.close(self._master)
             self._master = None
 
     def send(self, data: bytes, timeout: float = 5.0) -> None:
-        """Send to the app. A terminal takes some 4 kB at a time: it waits at most `timeout` seconds for the rest.
+        """Send bytes to the app. A terminal accepts about 4 kB at a time; the call waits at most `timeout` seconds for
+        the rest.
 
         Raises:
-            TimeoutError: nobody reads.
-            OSError: unplugged.
+            TimeoutError: the app does not read.
+            OSError: the device is unplugged.
         """
         rest, deadline = memoryview(data), time.monotonic() + timeout
         while rest:
@@ -65,7 +66,7 @@ class PtyDevice:
                 time.sleep(0.0005)
 
     def receive(self, size: int = 65_536) -> bytes:
-        """What the app has sent; empty when nothing has come, or nobody has the port open."""
+        """The bytes that the app has sent; empty if there are none, or if the app does not have the port open."""
         with contextlib.suppress(BlockingIOError, OSError):
             return os.read(self._fd(), size)
         return b""

@@ -1,7 +1,8 @@
-"""Twins: adapters with the protocol of the real ones, and a scripted device behind them instead of hardware.
+"""Twins: adapters for tests and dry runs, with a scripted device in memory instead of hardware.
 
-They are subclasses, so that handlers get them by the same annotation: only the wire is replaced, and what the adapter does
-around it (locks, timeouts, framing, errors) is that of the real one. One suite of tests holds both.
+A twin is a subclass of the real adapter, so that handlers get it by the same annotation. Only the wire is replaced:
+locks,
+timeouts, framing and errors are those of the real adapter. One test suite covers both.
 """
 
 import asyncio
@@ -25,9 +26,10 @@ class SerialTwin(SerialPort):
     """A `SerialPort` with a device in memory.
 
     Args:
-        device: given what was sent to it; what it returns is what the port hears.
-        says: for a device that talks unasked: asked again and again for the seconds until it says something, and what.
-        options: as of `SerialPort`, such as ``framer=``.
+        device: a function that gets the bytes sent to the port; it returns the bytes that the port receives.
+        says: for a device that sends without requests: called repeatedly; returns the seconds until the next bytes,
+            and the bytes.
+        options: those of `SerialPort`, such as ``framer=``.
     """
 
     def __init__(
@@ -47,18 +49,18 @@ class SerialTwin(SerialPort):
         """A twin needs no library."""
 
     def send(self, data: bytes) -> None:
-        """The device says something unasked. Nobody hears it while the port is closed."""
+        """Let the device send bytes without a request. They are lost while the port is closed."""
         if self._line is not None and self._line.lost is None:
             self._line.data_received(data)
 
     def unplug(self) -> None:
-        """The device is away: who reads gets `DeviceUnavailable`, and so does who opens."""
+        """Unplug the device: reading and opening raise `DeviceUnavailable`."""
         self._there = False
         if self._line is not None and self._line.lost is None:
             self._line.connection_lost(OSError(5, "unplugged"))
 
     def plug(self) -> None:
-        """It is back."""
+        """Plug the device in again."""
         self._there = True
 
     async def _open(self, line: SerialConnection) -> None:
@@ -107,11 +109,13 @@ class TwinDevice:
 
     Args:
         address: such as ``AA:BB:CC:DD:EE:FF``.
-        values: what its characteristics hold, by UUID: bytes, a function that gives them, or an exception to be raised.
-        name: that it advertises.
-        manufacturer: data by company identifier.
-        service_data: data by UUID.
-        notifies: what it says at once to somebody who subscribes, by UUID: bytes, or a function that gives them.
+        values: the values of its characteristics, by UUID: bytes, a function that returns them, or an exception to
+            raise.
+        name: the name that it advertises.
+        manufacturer: advertised data by company identifier.
+        service_data: advertised data by UUID.
+        notifies: the notification that a client gets as soon as it subscribes, by UUID: bytes, or a function that
+            returns them.
     """
 
     def __init__(
@@ -131,18 +135,18 @@ class TwinDevice:
         self.service_data = {uuid_of(uuid): data for uuid, data in (service_data or {}).items()}
         self.notifies = {uuid_of(uuid): data for uuid, data in (notifies or {}).items()}
         self.silent = False
-        """Whether it is out of range: it neither advertises nor answers."""
+        """Whether it is out of range: it then neither advertises nor answers."""
         self.refuses: Exception | None = None
-        """What connecting ends with."""
+        """An exception that connecting raises, or None."""
         self.written: list[tuple[str, bytes]] = []
-        """What was written, in order."""
+        """The written values with their characteristics, in order."""
         self.connections = 0
-        """How often somebody connected."""
+        """The number of connections so far."""
         self._heard: dict[str, Callable[[bytes], None]] = {}
         self._lost: Callable[[], None] | None = None
 
     def notify(self, characteristic: str, data: bytes) -> None:
-        """Tell whoever has subscribed."""
+        """Send a notification to the subscriber."""
         heard = self._heard.get(uuid_of(characteristic))
         if heard is not None:
             heard(data)
@@ -155,7 +159,7 @@ class TwinDevice:
             lost()
 
     def advertisement(self) -> Advertisement:
-        """What it says to everybody."""
+        """The advertisement that it sends."""
         return Advertisement(
             self.address, self.name, -60, tuple(self.service_data), dict(self.manufacturer), dict(self.service_data)
         )
@@ -213,8 +217,8 @@ class BleTwin(BleRadio):
     """A `BleRadio` with devices in memory.
 
     Args:
-        devices: who is in the air.
-        options: as of `BleRadio`, such as ``find=``.
+        devices: the devices in range.
+        options: those of `BleRadio`, such as ``find=``.
     """
 
     def __init__(self, *devices: TwinDevice, **options: Any) -> None:

@@ -1,8 +1,10 @@
-"""Framers: where one message ends and the next begins, in a stream of bytes. Sans I/O.
+"""Framers: they find where one message ends and the next begins in a stream of bytes. They do no I/O.
 
-A framer is a value: it looks at a buffer and says what to do with its beginning. A `Stream` keeps the buffer of one
-port. Whatever comes in, memory stays bounded by the framer's `max_size`, and after garbage it finds the next message:
-what cannot be part of one is discarded and counted.
+A framer is a value: it looks at a buffer and decides what its beginning is. A `Stream` holds the buffer of one port.
+Memory is
+limited by the framer's `max_size`, whatever arrives. Bytes that cannot be part of a message are discarded and counted,
+so a
+framer finds the next message after garbage.
 """
 
 from collections.abc import Callable
@@ -12,30 +14,32 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.value import Value
 
 MAX_SIZE = 4096
-"""Bytes of a message unless told otherwise; a DSMR telegram, the largest common one, stays below it."""
+"""The default limit for a message in bytes. A DSMR telegram, the largest common one, is smaller."""
 
 Found = tuple[bytes | None, int]
-"""A message, or None where bytes are to be discarded; and the index behind them. An index equal to the start: wait for more."""
+"""A message, or None if bytes are to be discarded; and the index after them. An index equal to the start means:
+wait for more bytes."""
 
 
 class Framer(Protocol):
-    """What `SerialPort` asks of a framer. Users may write their own."""
+    """The interface of framers. You can write your own."""
 
     @property
     def max_size(self) -> int:
-        """No message is longer, in bytes."""
+        """The longest message in bytes."""
         ...
 
     def find(self, buffer: bytearray, start: int) -> Found:
-        """Look at ``buffer[start:]``: a message and the index behind it, or None and the index up to which to discard.
+        """Look at ``buffer[start:]``. Return a message and the index after it, or None and the index up to which to
+        discard.
 
-        Must not change the buffer, must not raise, and must move on once `max_size` bytes lie before it.
+        It must not change the buffer and must not raise. It must move on once `max_size` bytes are available.
         """
         ...
 
 
 class Stream:
-    """The bytes of one port on their way to messages."""
+    """Collects the bytes of one port into messages."""
 
     __slots__ = ("_buffer", "_framer", "discarded")
 
@@ -43,10 +47,10 @@ class Stream:
         self._framer = framer
         self._buffer = bytearray()
         self.discarded = 0
-        """Bytes that were no part of any message, since the start."""
+        """Bytes since the start that were not part of any message."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what came in; give the messages it completes."""
+        """Add received bytes and return the messages that they complete."""
         buffer, framer = self._buffer, self._framer
         buffer += data
         messages, at = [], 0
@@ -64,20 +68,20 @@ class Stream:
 
     @property
     def waiting(self) -> int:
-        """Bytes of a message that is not complete."""
+        """The number of bytes of an incomplete message."""
         return len(self._buffer)
 
     def reset(self) -> None:
-        """Forget the beginning of a message; what remains of it counts as discarded."""
+        """Discard an incomplete message. The rest of it counts as discarded when it arrives."""
         self.discarded += len(self._buffer)
         self._buffer.clear()
 
 
 class LineFramer(Value):
-    """Lines of text or bytes, given without their end; a carriage return before it goes too.
+    """Lines of text or bytes, returned without their end and without a carriage return before it.
 
     Args:
-        end: what ends a line.
+        end: the bytes that end a line.
         max_size: a longer line is discarded up to its end.
     """
 
@@ -104,13 +108,13 @@ class LineFramer(Value):
 
 
 class DelimiterFramer(Value):
-    """Messages between a beginning and an end, given with both: ``/…!`` of a smart meter, STX … ETX.
+    """Messages between two delimiters, returned with both: ``/…!`` of a smart meter, STX … ETX.
 
     Args:
         begin, end: the delimiters.
-        trailer: bytes behind the end that still belong to the message, such as a checksum.
-        check: whether a message is sound; one that is not is discarded up to the next beginning inside it.
-        max_size: of a message with its delimiters.
+        trailer: the number of bytes after the end that belong to the message, such as a checksum.
+        check: returns whether a message is valid. An invalid one is discarded up to the next beginning inside it.
+        max_size: the longest message, including its delimiters.
     """
 
     __slots__ = ("begin", "check", "end", "max_size", "trailer")
@@ -151,12 +155,13 @@ class DelimiterFramer(Value):
 
 
 class FixedFramer(Value):
-    """Messages of one length, given whole.
+    """Messages of a fixed length, returned complete.
 
     Args:
-        length: bytes of a message.
-        begin: what each begins with; without it there is no finding back after a byte is lost, so give it if there is one.
-        check: whether a message is sound; after one that is not, the search goes on one byte later.
+        length: the length of a message in bytes.
+        begin: the bytes that each message begins with. Give them if there are any: without them, the framer cannot
+            find the next message after a byte is lost.
+        check: returns whether a message is valid. After an invalid one, the search continues one byte later.
     """
 
     __slots__ = ("begin", "check", "length")
@@ -184,16 +189,16 @@ class FixedFramer(Value):
 
 
 class LengthPrefixedFramer(Value):
-    """Messages that say how long they are: beginning, length, that many bytes, trailer. Given whole.
+    """Messages that contain their length: beginning, length, that many bytes, trailer. Returned complete.
 
     Args:
-        begin: what each begins with; may be empty.
-        length_size: bytes of the length field, 1, 2 or 4.
+        begin: the bytes that each message begins with; may be empty.
+        length_size: the size of the length field in bytes: 1, 2 or 4.
         byteorder: of the length field.
-        extra: bytes behind those that the length counts, such as a checksum; negative where the length counts its own
-            field or the beginning as well.
-        check: whether a message is sound; after one that is not, the search goes on one byte later.
-        max_size: a length that would make a message longer is garbage.
+        extra: the number of bytes after those that the length counts, such as a checksum; negative if the length also
+            counts its own field or the beginning.
+        check: returns whether a message is valid. After an invalid one, the search continues one byte later.
+        max_size: the longest message. A length field that exceeds it is treated as garbage.
     """
 
     __slots__ = ("begin", "byteorder", "check", "extra", "length_size", "max_size")
@@ -242,7 +247,8 @@ class LengthPrefixedFramer(Value):
 
 
 def sync(buffer: bytearray, start: int, begin: bytes) -> int:
-    """Where the next beginning is, or may be once more bytes come; `start` when it is there, or there is none to look for."""
+    """The index of the next beginning, or where it may be once more bytes arrive; `start` if it is there, or if
+    `begin` is empty."""
     if not begin:
         return start
     at = buffer.find(begin, start)

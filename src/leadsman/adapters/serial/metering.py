@@ -1,4 +1,4 @@
-"""Framers for the buses of meters and boilers: DSMR P1, SML, M-Bus and Modbus RTU. Checksums are checked."""
+"""Framers for the buses of meters and boilers: DSMR P1, SML, M-Bus and Modbus RTU. They verify the checksums."""
 
 from leadsman.adapters.serial.checksums import crc16_arc, crc16_modbus, crc16_x25, sum8
 from leadsman.adapters.serial.framing import MAX_SIZE, Found, size_of, sync
@@ -9,12 +9,13 @@ _HEX = frozenset(b"0123456789ABCDEFabcdef")
 
 
 class P1Framer(Value):
-    """Telegrams of a smart meter's P1 port (DSMR 5.0.2, 6.2): from ``/`` to the line that begins with ``!``. Given whole.
+    """Telegrams of a smart meter's P1 port (DSMR 5.0.2, 6.2): from ``/`` to the line that begins with ``!``. Returned
+    complete.
 
-    With four hex digits behind the ``!`` the checksum must be right; DSMR 2 and 3 have none.
+    If four hex digits follow the ``!``, they are the checksum and must be correct; DSMR 2 and 3 have none.
 
     Args:
-        max_size: of a telegram; a longer one is discarded.
+        max_size: the longest telegram. A longer one is discarded.
     """
 
     __slots__ = ("max_size",)
@@ -47,11 +48,11 @@ class P1Framer(Value):
 
 
 class SmlFramer(Value):
-    """Files of the Smart Message Language (BSI TR-03109-1, SML transport protocol version 1): 1B1B1B1B 01010101 … 1B1B1B1B 1A.
-    Given without escapes and fill bytes; the CRC must be right.
+    """Files of the Smart Message Language (BSI TR-03109-1, SML transport protocol version 1): 1B1B1B1B 01010101 …
+    1B1B1B1B 1A. Returned without escapes and fill bytes. The CRC must be correct.
 
     Args:
-        max_size: of a file as it travels; a longer one is discarded.
+        max_size: the longest encoded file. A longer one is discarded.
     """
 
     __slots__ = ("max_size",)
@@ -101,7 +102,8 @@ class SmlFramer(Value):
 class MBusFramer(Value):
     """Frames of the wired M-Bus (EN 13757-2): long and control frames, short frames, and the single byte E5.
 
-    Given are C, A, CI and the data of a long frame, C and A of a short one, and ``b"\\xe5"``. The checksum must be right.
+    Returns C, A, CI and the data of a long frame, C and A of a short one, and ``b"\\xe5"``. The checksum must be
+    correct.
     """
 
     __slots__ = ()
@@ -134,9 +136,10 @@ class MBusFramer(Value):
 class ModbusRtuFramer(Value):
     """Answers of Modbus RTU devices (Modbus over serial line 1.02): address, function code and data, without the CRC.
 
-    The pause of 3.5 characters that separates frames cannot be seen through a buffered port, so the length comes from the
-    function code. Function codes that do not tell it (8, 43) are taken for garbage, and garbage that looks like the beginning
-    of an answer holds up what follows for at most 256 bytes; `SerialPort.request` begins with an empty buffer.
+    The pause of 3.5 characters that separates frames is not visible through a buffered port, so the length is derived
+    from the function code. Function codes that do not determine it (8, 43) are treated as garbage. Garbage that looks
+    like the beginning of an answer delays what follows for at most 256 bytes; `SerialPort.request` begins with an
+    empty buffer.
     """
 
     __slots__ = ()
@@ -172,10 +175,11 @@ def _modbus_size(function: int, count: int) -> int:
 
 
 def modbus_request(address: int, function: int, data: bytes) -> bytes:
-    """A request with its CRC: ``modbus_request(1, 3, struct.pack(">HH", register, count))`` reads holding registers.
+    """Make a request with its CRC: ``modbus_request(1, 3, struct.pack(">HH", register, count))`` reads holding
+    registers.
 
     Raises:
-        InvalidValue: an address beyond 0 to 247, a function code beyond 1 to 127, or more than 252 bytes.
+        InvalidValue: an address outside 0 to 247, a function code outside 1 to 127, or more than 252 bytes.
     """
     if not 0 <= address <= 247 or not 1 <= function <= 127 or len(data) > 252:
         raise InvalidValue(

@@ -1,4 +1,5 @@
-"""Modbus RTU over a serial port: registers of meters and inverters (Modbus application protocol 1.1b3)."""
+"""The Modbus RTU adapter: reads registers of meters and inverters over a serial port (Modbus application protocol
+1.1b3)."""
 
 import asyncio
 import struct
@@ -31,11 +32,11 @@ _FOR_GOOD = (1, 2, 3)
 
 
 class Modbus:
-    """Devices on a line, each with a unit address. Requests take turns.
+    """The devices on one serial line, each with a unit address. Requests take turns.
 
     Args:
-        port: a path such as ``/dev/serial/by-id/usb-…``, a gateway such as ``socket://host:port`` that passes RTU frames on, or
-            a `SerialPort` of your own with ``framer=ModbusRtuFramer()``.
+        port: a path such as ``/dev/serial/by-id/usb-…``, a gateway such as ``socket://host:port`` that forwards RTU
+            frames, or a `SerialPort` of your own with ``framer=ModbusRtuFramer()``.
         baudrate: of a path.
         parity: of a path: ``N``, ``E`` or ``O``.
         timeout: for one answer.
@@ -45,7 +46,7 @@ class Modbus:
     """
 
     transient_errors: tuple[type[Exception], ...] = ()
-    """All that it raises and that is worth another attempt is a `TransientError` already."""
+    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self, port: str | SerialPort, baudrate: int = 9600, *, parity: str = "N", timeout: Duration = 1.0
@@ -71,23 +72,24 @@ class Modbus:
 
     @property
     def health(self) -> dict[str, Any]:
-        """For introspection: that of the port."""
+        """For introspection: the health of the port."""
         return self._port.health
 
     async def probe(self) -> None:
-        """See that the port opens. Raises as `SerialPort.probe`."""
+        """Check that the port opens. Raises as `SerialPort.probe`."""
         await self._port.probe()
 
     async def input_registers(self, unit: int, register: int, count: int = 1) -> bytes:
-        """Read input registers: two bytes each, the high one first; ``struct.unpack(">f", …)`` reads two as a float.
+        """Read input registers. Each has two bytes, the high byte first; ``struct.unpack(">f", …)`` decodes two
+        registers as a float.
 
         Args:
-            unit: address of the device, 1 to 247.
-            register: the first one, 0 to 65535: as it is sent, so 0 where a manual calls it 30001.
-            count: 1 to 125.
+            unit: the device's address, 1 to 247.
+            register: the first register, 0 to 65535, as it is sent: 0 where a manual calls it 30001.
+            count: the number of registers, 1 to 125.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable, GarbledData: no sound answer. Worth another attempt.
+            DeviceTimeout, DeviceUnavailable, GarbledData: there was no valid answer. A retry may help.
             TransientError: the device or its gateway is busy.
             PermanentError: the device does not have these registers.
             InvalidValue: an argument is out of range.

@@ -1,4 +1,5 @@
-"""Viessmann's optical interface, with its protocols P300 (VS2) and KW (VS1), over a serial port of 4800 baud, 8E2.
+"""The adapter for Viessmann's optical interface, with its protocols P300 (VS2) and KW (VS1), over a serial port of
+4800 baud, 8E2.
 
 ::
 
@@ -7,7 +8,7 @@
     KW     boiler: 05 every two seconds   we, at once: 01 F7 hi lo n   boiler: n bytes, without a checksum
            we: 01 F4 hi lo n data   boiler: 00
 
-What is known of these comes from people who listened to the wire; no document of the maker is public.
+The protocols are known from people who recorded the traffic; the maker has not published a document.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentErr
 from leadsman.timing.durations import Duration
 
 MOST = 200
-"""Bytes that are read or written at once, at the most."""
+"""The most bytes in one read or write."""
 _BEAT = 2.5
 """Seconds within which a boiler that is not initialised says 05; it does so every two."""
 _ROUNDS = 10
@@ -35,9 +36,9 @@ class Optolink:
     """A boiler control behind an optical adapter. Reads and writes take turns.
 
     Args:
-        port: a path such as ``/dev/serial/by-id/usb-…``, a gateway such as ``socket://host:port``, or a `SerialPort` of your own
-            that gives single bytes, ``framer=FixedFramer(1)``.
-        protocol: ``P300`` for controls with VS2, most since 2004; ``KW`` for older ones.
+        port: a path such as ``/dev/serial/by-id/usb-…``, a gateway such as ``socket://host:port``, or a `SerialPort`
+            of your own that returns single bytes, ``framer=FixedFramer(1)``.
+        protocol: ``P300`` for controls with VS2, which are most since 2004; ``KW`` for older ones.
         timeout: for one answer.
 
     Raises:
@@ -45,7 +46,7 @@ class Optolink:
     """
 
     transient_errors: tuple[type[Exception], ...] = ()
-    """All that it raises and that is worth another attempt is a `TransientError` already."""
+    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self, port: str | SerialPort, protocol: Literal["P300", "KW"] = "P300", *, timeout: Duration = 2.0
@@ -71,11 +72,11 @@ class Optolink:
 
     @property
     def health(self) -> dict[str, Any]:
-        """For introspection: that of the port, and the protocol."""
+        """For introspection: the health of the port, and the protocol."""
         return {**self._port.health, "protocol": self._protocol}
 
     async def probe(self) -> None:
-        """See that the boiler answers. Raises as `read`."""
+        """Check that the boiler answers. Raises as `read`."""
         async with self._port.session() as session:
             await self._greet(session)
 
@@ -83,13 +84,13 @@ class Optolink:
         """Read `length` bytes at `address`.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable, GarbledData: no sound answer. Worth another attempt.
-            PermanentError: the boiler says that there is nothing at this address.
+            DeviceTimeout, DeviceUnavailable, GarbledData: there was no valid answer. A retry may help.
+            PermanentError: the boiler reports that nothing exists at this address.
         """
         return await self._exchange(_READ, address, length, b"")
 
     async def write(self, address: int, data: bytes) -> None:
-        """Write `data` at `address`, which wears the boiler's memory: write what has changed. Raises as `read`."""
+        """Write `data` at `address`. Writing wears the boiler's memory, so only write changes. Raises as `read`."""
         await self._exchange(_WRITE, address, len(data), bytes(data))
 
     async def _exchange(self, mode: int, address: int, length: int, data: bytes) -> bytes:

@@ -1,13 +1,16 @@
-"""A serial port: framed reading, request and reply, and finding back after the cable was pulled.
+"""The serial port adapter: reads framed messages, sends requests, and reconnects after the cable was unplugged.
 
-Over pyserial-asyncio, or its maintained fork pyserial-asyncio-fast where that is installed. Two things they do on the
-event loop are done elsewhere here, because they can block it: opening (in a thread), and waiting at the close for bytes
-that a stuck device does not take (they are thrown away). ``socket://host:port`` reaches a port through a network
-gateway, over asyncio's own streams, and ``rfc2217://host:port`` one that takes the settings of the port as well, over
-threads; see `leadsman.adapters.serial.rfc2217`.
+It uses pyserial-asyncio, or its maintained fork pyserial-asyncio-fast if that is installed. Two of their operations
+can block
+the event loop, so they are done differently here: the port is opened in a thread, and bytes that a stuck device does
+not accept
+are discarded at the close. ``socket://host:port`` reaches a port through a network gateway, over asyncio's own streams.
+``rfc2217://host:port`` reaches a gateway that accepts port settings as well, over threads; see
+`leadsman.adapters.serial.rfc2217`.
 
-The port opens with the first read or request, and again after it was lost: a device that is away fails the call, which
-the retry of the handler repeats.
+The port opens with the first read or request, and again after it was lost. While a device is away, calls fail, and the
+retry of
+the handler repeats them.
 """
 
 import asyncio
@@ -31,11 +34,11 @@ from leadsman.threads import Worker
 from leadsman.timing.durations import Duration, human, positive_seconds
 
 OPEN_TIMEOUT = 5.0
-"""Seconds; a USB adapter that is wedged can take for ever."""
+"""The longest time in seconds for opening; a USB adapter that hangs can take for ever."""
 MOST_UNREAD = 64
-"""Messages kept for a reader that comes late; the oldest go first."""
+"""Messages kept for a reader that is late; the oldest are dropped first."""
 MOST_UNREAD_BYTES = 4096
-"""Where messages are short, more of them are kept, up to so many bytes."""
+"""Short messages are kept in larger numbers, up to this many bytes."""
 _PARITIES = ("N", "E", "O", "M", "S")
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
@@ -45,7 +48,7 @@ logger = logging.getLogger("leadsman")
 
 
 class SerialPort:
-    """A serial port or a network gateway to one. Several handlers may share it; its calls take turns.
+    """A serial port, or a network gateway to one. Several handlers may share it; its calls take turns.
 
     Args:
         url: a path such as ``/dev/serial/by-id/usb-…``, ``socket://host:port`` or ``rfc2217://host:port``.
@@ -53,7 +56,7 @@ class SerialPort:
         bytesize: data bits, 5 to 8.
         parity: ``N``\\ one, ``E``\\ ven, ``O``\\ dd, ``M``\\ ark or ``S``\\ pace.
         stopbits: 1, 1.5 or 2.
-        framer: where messages end; lines unless told otherwise.
+        framer: separates messages; the default is lines.
         timeout: how long a read or a request waits for its message.
 
     Raises:
@@ -61,7 +64,7 @@ class SerialPort:
     """
 
     transient_errors: tuple[type[Exception], ...] = ()
-    """All that it raises are `TransientError` already."""
+    """Empty: everything that it raises is a `TransientError` already."""
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class SerialPort:
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
-        """Retries that its handlers may make together; see `leadsman.adapters.adapter.Adapter`."""
+        """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.Adapter`."""
         self.url = _checked_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
             raise InvalidType(f"baudrate is {baudrate!r}; it is a number such as 9600")
@@ -99,44 +102,44 @@ class SerialPort:
         self._line: SerialConnection | None = None
 
     async def __aenter__(self) -> Self:
-        """Say which port would be the better name. Opening waits for the first call."""
+        """Recommend a more stable name for the port, if there is one. The port is opened by the first call."""
         _recommend_by_id(self.url)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Close the port. It may be entered again."""
+        """Close the port. The adapter may be entered again."""
         await self.close()
         self._worker.stop()
         self._worker = Worker(f"serial {self.url}")  # its thread begins with the first call
 
     def check_installed(self) -> None:
-        """See that the library is there which opening needs; ``socket://`` needs none. Raises `NotInstalled`."""
+        """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""
         if not self.url.startswith("socket://"):
             check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
 
     @property
     def health(self) -> dict[str, Any]:
-        """For introspection: whether the port is open, and how many bytes were no part of any message since then."""
+        """For introspection: whether the port is open, and how many bytes since then were not part of any message."""
         opened = self._line is not None and self._line.lost is None
         return {"port": self.url, "opened": opened, "discarded": self.discarded}
 
     @property
     def discarded(self) -> int:
-        """Bytes since the port was opened that were no part of any message: noise, a wrong baud rate, a lost byte."""
+        """Bytes since the port was opened that were not part of any message: noise, a wrong baud rate, a lost byte."""
         return 0 if self._line is None else self._line.stream.discarded
 
     async def read(self, timeout: Duration | None = None) -> bytes:
-        """The next message that nobody has read, or the next to come.
+        """Return the next unread message, or wait for one.
 
         Raises:
-            DeviceTimeout: none came in time. Worth another attempt.
-            DeviceUnavailable: the port is not there, or went away. Worth another attempt.
+            DeviceTimeout: none arrived in time. A retry may help.
+            DeviceUnavailable: the port does not exist, or was lost. A retry may help.
         """
         async with self._lock:
             return await self.next_of(await self._opened(), self.timeout_of(timeout))
 
     async def latest(self, timeout: Duration | None = None) -> bytes:
-        """The newest message that nobody has read, without the older ones, or the next to come. Raises as `read`."""
+        """Return the newest unread message and discard the older ones, or wait for one. Raises as `read`."""
         async with self._lock:
             line = await self._opened()
             while len(line.unread) > 1:
@@ -144,7 +147,7 @@ class SerialPort:
             return await self.next_of(line, self.timeout_of(timeout))
 
     async def request(self, data: bytes, timeout: Duration | None = None) -> bytes:
-        """Throw away what came unasked, send `data`, and give the message that follows. Raises as `read`."""
+        """Discard unread input, send `data`, and return the next message. Raises as `read`."""
         async with self._lock:
             line = await self._opened()
             await asyncio.sleep(0)  # let bytes that wait in the kernel arrive before they are thrown away
@@ -159,33 +162,33 @@ class SerialPort:
                 raise
 
     async def messages(self, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
-        """All messages as they come, for a device that talks unasked; for `@app.source`.
+        """Yield all messages as they arrive, for a device that sends without requests; for `@app.source`.
 
         Args:
-            silence: how long nothing may come.
+            silence: the longest time without a message.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable: as `read`. The source begins anew, and the port is opened again if need be.
+            DeviceTimeout, DeviceUnavailable: as `read`. The source is restarted, and the port is reopened if necessary.
         """
         while True:
             yield await self.read(silence)
 
     @contextlib.asynccontextmanager
     async def session(self) -> "AsyncIterator[Session]":
-        """The port for several exchanges that nobody else may come between. Raises `DeviceUnavailable`."""
+        """Reserve the port for several exchanges without other calls in between. Raises `DeviceUnavailable`."""
         async with self._lock:
             yield Session(self, await self._opened())
 
     async def write(self, data: bytes) -> None:
-        """Send `data` and expect nothing. Raises `DeviceUnavailable`."""
+        """Send `data` without waiting for an answer. Raises `DeviceUnavailable`."""
         async with self._lock:
             (await self._opened()).write(data)
 
     async def probe(self) -> None:
-        """See that the port can be opened, by opening it anew: one that is open may be wedged all the same.
+        """Check that the port can be opened, by reopening it: a port that is open may hang nevertheless.
 
         Raises:
-            DeviceUnavailable: it cannot. Worth another attempt.
+            DeviceUnavailable: it cannot be opened. A retry may help.
         """
         async with self._lock:
             await self._closed()
@@ -263,14 +266,14 @@ class SerialPort:
 
 
 class Session:
-    """A port that nobody else uses meanwhile. Comes from `SerialPort.session`."""
+    """A port that is reserved for one caller. `SerialPort.session` returns it."""
 
     def __init__(self, port: SerialPort, line: "SerialConnection") -> None:
         self._port = port
         self._line = line
 
     async def discard(self) -> None:
-        """Throw away what came unasked."""
+        """Discard unread input."""
         await asyncio.sleep(0)  # let bytes that wait in the kernel arrive
         self._line.unread.clear()
         self._line.stream.reset()
@@ -280,11 +283,11 @@ class Session:
         self._line.write(data)
 
     async def receive(self, count: int = 1, timeout: Duration | None = None) -> bytes:
-        """The next `count` messages, joined.
+        """Return the next `count` messages, joined.
 
         Raises:
-            DeviceTimeout: they were not there in time. Worth another attempt.
-            DeviceUnavailable: the port went away. Worth another attempt.
+            DeviceTimeout: they did not arrive in time. A retry may help.
+            DeviceUnavailable: the port was lost. A retry may help.
         """
         limit = self._port.timeout_of(timeout)
         deadline = asyncio.get_running_loop().time() + limit

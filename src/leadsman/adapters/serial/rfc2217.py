@@ -1,6 +1,6 @@
 """A serial port behind a network gateway that speaks RFC 2217, through pyserial's blocking client in threads.
 
-The asyncio ports of pyserial want a file descriptor, which this client has not.
+The asyncio ports of pyserial need a file descriptor, which this client does not have.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ _SLICE = 0.2
 
 
 class ThreadedTransport:
-    """What `leadsman.adapters.serial.port` asks of a transport, over a blocking device. Made, and called, on the event loop.
+    """A transport for `leadsman.adapters.serial.port` over a blocking device. It is made and called on the event loop.
 
     Args:
-        line: told what comes in, as a protocol of asyncio is.
-        device: has ``read``, ``write``, ``in_waiting`` and ``close``, as pyserial's ports have.
-        name: of its threads.
+        line: receives the bytes, as an asyncio protocol does.
+        device: has ``read``, ``write``, ``in_waiting`` and ``close``, as pyserial's ports do.
+        name: the name of its threads.
     """
 
     def __init__(self, line: asyncio.Protocol, device: Any, name: str) -> None:

@@ -1,7 +1,8 @@
-"""Framers for protocols that keep one byte for the end of a frame, and write it otherwise where it is data.
+"""Framers for protocols that reserve one byte as the end of a frame, and encode this byte differently inside the data.
 
-They give what is inside, decoded; a frame that cannot be decoded is discarded. What comes between two ends is a frame, so
-after garbage the next end puts all right again.
+They return the decoded content. A frame that cannot be decoded is discarded. Everything between two end bytes is one
+frame, so
+after garbage the framer is in step again at the next end byte.
 """
 
 from typing import ClassVar
@@ -40,10 +41,10 @@ class _Stuffed(Value):
 
 
 class SlipFramer(_Stuffed):
-    """SLIP (RFC 1055). There is no checksum: noise between two ends is given as a message.
+    """SLIP (RFC 1055). It has no checksum: noise between two end bytes is returned as a message.
 
     Args:
-        max_size: of a frame as it travels, its ends included; a longer one is discarded.
+        max_size: the longest encoded frame, including its end bytes. A longer one is discarded.
     """
 
     __slots__ = ()
@@ -58,10 +59,10 @@ class SlipFramer(_Stuffed):
 
 
 class CobsFramer(_Stuffed):
-    """Consistent overhead byte stuffing (Cheshire and Baker, 1999): frames end with a zero, and hold none.
+    """Consistent overhead byte stuffing (Cheshire and Baker, 1999): frames end with a zero and contain none.
 
     Args:
-        max_size: of a frame as it travels, its ends included; a longer one is discarded.
+        max_size: the longest encoded frame, including its end bytes. A longer one is discarded.
     """
 
     __slots__ = ()
@@ -82,11 +83,11 @@ class CobsFramer(_Stuffed):
 
 
 class HdlcFramer(_Stuffed):
-    """Asynchronous HDLC (RFC 1662, 4): flags of 0x7E, escapes of 0x7D, and a frame check sequence of 16 bits that must be right.
-    Given without flags, escapes and check sequence.
+    """Asynchronous HDLC (RFC 1662, 4): flags of 0x7E, escapes of 0x7D, and a frame check sequence of 16 bits, which
+    must be correct. Messages are returned without flags, escapes and check sequence.
 
     Args:
-        max_size: of a frame as it travels, its flags included; a longer one is discarded.
+        max_size: the longest encoded frame, including its flags. A longer one is discarded.
     """
 
     __slots__ = ()
@@ -103,12 +104,12 @@ class HdlcFramer(_Stuffed):
 
 
 def slip(data: bytes) -> bytes:
-    """A SLIP frame, with an end before it as well, so that noise becomes a frame of its own."""
+    """Encode a SLIP frame. An end byte precedes it as well, so that earlier noise becomes a frame of its own."""
     return b"\xc0" + data.replace(b"\xdb", b"\xdb\xdd").replace(b"\xc0", b"\xdb\xdc") + b"\xc0"
 
 
 def cobs(data: bytes) -> bytes:
-    """A COBS frame with the zero behind it."""
+    """Encode a COBS frame, with the zero after it."""
     frame = bytearray()
     for part in data.split(b"\x00"):
         while len(part) >= 254:
@@ -119,6 +120,6 @@ def cobs(data: bytes) -> bytes:
 
 
 def hdlc(data: bytes) -> bytes:
-    """An HDLC frame with flags on both sides."""
+    """Encode an HDLC frame, with flags on both sides."""
     content = data + crc16_x25(data).to_bytes(2, "little")
     return b"\x7e" + content.replace(b"\x7d", b"\x7d\x5d").replace(b"\x7e", b"\x7d\x5e") + b"\x7e"
