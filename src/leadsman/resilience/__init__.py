@@ -1,1 +1,2 @@
-"""Retry, backoff, breaker and timeout: an algebra of small values, and one place that awaits."""
+"""Retry, backoff, circuit breaker and timeout: pure values that decide, and one module, `execution`, that makes and
+guards the calls."""

@@ -1,13 +1,14 @@
-"""Retries for what is no poll: opening a file or a connection, a call over HTTP.
+"""Retries for calls outside of handlers: opening a file or a connection, or an HTTP request.
 
 ``await execute_with_retry(fetch, url, retry="http")`` repeats the call as a family, a named policy or a policy of the
-algebra says, and raises the original error when it gives up. `retrying` makes the same a decorator::
+algebra says, and raises the original error when it gives up. `retrying` does the same as a decorator::
 
     @retrying("http", max_attempts=6)
     async def fetch(url: str) -> bytes: ...
 
-Within a running app the names are those of its settings; elsewhere the families with what the environment says. A wait ends
-with the task: whoever cancels it, as the app does when it stops, is not waited for.
+In a running app, names are looked up in its settings; elsewhere, they are the families, adjusted by the environment. A
+wait
+ends with its task, so a stopping app is not delayed.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ logger = logging.getLogger("leadsman.retry")
 
 
 class Retrying:
-    """A policy, or the name of one, to be applied to calls. Made by `retrying`."""
+    """A policy, or the name of one, that is applied to calls. `retrying` makes it."""
 
     def __init__(self, retry: str | Policy, bounds: dict[str, Any]) -> None:
         self._retry = retry
@@ -59,8 +60,9 @@ class Retrying:
         """Call an async function until it succeeds or the policy gives up. Each call runs in a task of its own.
 
         Raises:
-            Exception: what the last call raised, with its own cause.
-            ConfigurationError: no policy has that name, the environment says what makes no sense, or the function is not async.
+            Exception: the error of the last call, with its own cause.
+            ConfigurationError: no policy has that name, the environment contains an invalid value, or the function is
+                not async.
         """
         policy, name = self._policy(), _name(function)
         family = self._retry if isinstance(self._retry, str) else "policy"
@@ -99,18 +101,18 @@ def retrying(
     min_wait: Duration | None = None,
     max_wait: Duration | None = None,
 ) -> Retrying:
-    """Retries as a decorator, or for ``retrying(…).call(function, …)``.
+    """Apply retries as a decorator, or with ``retrying(…).call(function, …)``.
 
     Args:
-        retry: a family (``worker``, ``storage``, ``scheduler``, ``api``, ``ble``, ``serial``, ``http``, ``caldav``), a named
-            policy, or a policy of the algebra.
-        max_attempts: calls at the most, the first one included, in place of the family's.
-        min_wait: the shortest wait, likewise.
-        max_wait: the longest one.
+        retry: a family (``worker``, ``storage``, ``scheduler``, ``api``, ``ble``, ``serial``, ``http``, ``caldav``), a
+            named policy, or a policy of the algebra.
+        max_attempts: the most calls, including the first one; overrides the family's value.
+        min_wait: the shortest wait; overrides the family's value.
+        max_wait: the longest wait; overrides the family's value.
 
     Raises:
-        InvalidType: `retry` is neither.
-        InvalidValue, InvalidType: a bound makes no sense.
+        InvalidType: `retry` is none of these.
+        InvalidValue, InvalidType: a limit is invalid.
     """
     if not isinstance(retry, str | Policy):
         raise InvalidType(f"retry is {retry!r}; write a name such as 'api', or a policy; the function comes after it")
@@ -126,13 +128,15 @@ def retrying(
 async def execute_with_retry(
     function: Callable[..., Awaitable[T]], /, *args: Any, retry: str | Policy = "worker", **kwargs: Any
 ) -> T:
-    """Call ``function(*args, **kwargs)`` until it succeeds or the policy gives up; see `retrying` for what `retry` may be.
+    """Call ``function(*args, **kwargs)`` until it succeeds or the policy gives up; see `retrying` for the values of
+    `retry`.
 
-    Every other argument goes to the function. Bounds go to `retrying`: ``await retrying("api", max_attempts=5).call(fetch, url)``.
+    All other arguments are passed to the function. Limits are given to `retrying`: ``await retrying("api",
+    max_attempts=5).call(fetch, url)``.
 
     Raises:
-        Exception: what the last call raised.
-        ConfigurationError: no policy has that name, or a bound of `retrying` is given that the function does not take.
+        Exception: the error of the last call.
+        ConfigurationError: no policy has that name, or a limit of `retrying` is given that the function does not take.
     """
     _check_arguments(function, kwargs, retry)
     return await retrying(retry).call(function, *args, **kwargs)

@@ -1,11 +1,14 @@
-"""How long to wait before the next attempt.
+"""Backoff strategies. They decide how long to wait before the next attempt.
 
-A strategy is a value: it remembers nothing, and one object may serve any number of handlers. Attempts count from 1 and
-are the number of waits already taken since the last success, plus one; so an outage that spans polls goes on growing:
-2, 4, 8 | 16, 32, 60 | 60 … for `ExponentialBackoff()` with three retries per poll.
+A strategy is a value without state, so one object may serve any number of handlers. Attempts count from 1: the number
+is that
+of the waits since the last success, plus one. So waits keep growing in an outage that spans several polls: 2, 4, 8 |
+16, 32,
+60 | 60 … for `ExponentialBackoff()` with three retries per poll.
 
-Jitter draws from ±20 % of the wait *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. The cap holds strictly, and
-the draws do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
+Jitter is ±20 % of the wait, limited *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. No wait exceeds the cap,
+and the
+waits do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
 """
 
 import math
@@ -24,7 +27,8 @@ LONGEST = 10 * 366 * 86_400.0
 
 @runtime_checkable
 class BackoffStrategy(Protocol):
-    """Anything that says how long to wait. Users may write their own; a fault in it costs one logged line, no poll."""
+    """The interface of backoff strategies. You can write your own; if it raises, one line is logged and the default
+    is used."""
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (1, 2, 3, … since the last success), jitter included."""

@@ -1,4 +1,4 @@
-"""What an execution is given, remembers and says, as values: for those who make one, and those who look at one."""
+"""The inputs, the failure state and the snapshot of an `Execution`, as values."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,61 +24,63 @@ class GuardSpec(NamedTuple):
 
 
 PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that are asked before the handlers' own for a while, the last one first; each for some names, or for all."""
+"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or
+to all."""
 
 
 class Environment(NamedTuple):
-    """What an execution needs from outside."""
+    """What an execution needs from the app: timers, clock and events."""
 
     timers: Timers
     clock: Clock
     events: EventBus
     overlay: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
     stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
-    """Set when the app ends: a cancellation after it is ours, one before it came out of somebody's code."""
+    """Set when the app stops. A cancellation after it is the app's; one before it came out of the handler's own
+    code."""
 
 
 class Caller(Protocol):
-    """Whoever has an execution made."""
+    """The object that owns an execution, such as a `PollRunner`."""
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
         ...
 
     def abandoned(self, error: Abandoned) -> None:
-        """A call outlived its timeout and its cancellation; the cycle's task is left to itself."""
+        """A call did not end after its timeout and its cancellation. The task of its cycle is left alone."""
         ...
 
     def isolated(self) -> None:
-        """Somebody isolated the circuit: what goes on between two polls ends."""
+        """The circuit was isolated: stop what runs between two polls."""
         ...
 
 
 class FailureStreak(NamedTuple):
-    """What is remembered of an outage, from its first failure to the next success."""
+    """The state of an outage, from its first failure to the next success."""
 
     policy: Policy
-    """The handler's own; `state` is what it remembers."""
+    """The handler's own policy; `state` is the state of this policy."""
     state: State
     waits: int
     """Retries taken, of any kind."""
     cycle: int
-    """Polls that failed before the one under way."""
+    """Failed polls before the current one."""
     began: float
     """The first failure, monotonic seconds."""
     wall: float
-    """The same in epoch seconds: it names the outage."""
+    """The same in epoch seconds. It identifies the outage."""
     resumed: bool = False
     """Whether it began before the app was restarted."""
     others: States = ()
-    """What policies remember that govern for a while; a restart forgets it."""
+    """The states of policies that temporarily override the handler's own. They are lost at a restart."""
 
 
 class Snapshot(NamedTuple):
-    """What an execution remembers, for whoever reports. Times are monotonic seconds."""
+    """The state of an execution, for reports. Times are monotonic seconds."""
 
     circuit: str
-    """As `leadsman.resilience.breaker.name_of` says it."""
+    """The circuit's name, from `leadsman.resilience.breaker.name_of`."""
     failures: int
     """Failed cycles in a row, as the breaker counts them."""
     opened_at: float | None
@@ -89,8 +91,8 @@ class Snapshot(NamedTuple):
     refusals: int
     """Polls that the open circuit will still turn away before it lets a probe through."""
     attempts: int
-    """Calls of the cycle under way, or of the last one that failed."""
+    """Calls of the current cycle, or of the last one that failed."""
     waits: int
-    """Retries since the last success: the number that the backoff goes by."""
+    """Retries since the last success; the backoff counts by this number."""
     deferred_until: float | None
-    """The device asked to be left alone until then."""
+    """The device asked for a pause until then."""

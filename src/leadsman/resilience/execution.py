@@ -1,12 +1,21 @@
-"""Where the cores meet the world: one handler's call under timeout, turn, retry and breaker.
+"""Runs one handler's calls under its guards: timeout, bus lock, retry policy and circuit breaker.
 
 ::
 
-    run ─ retry ─┬─ turn ─ timeout ─ call      breaker: `admit` before `run`, once per cycle
-                 ╰─ sleep, behind whoever waits for the turn
+    run ─ retry ─┬─ bus lock ─ timeout ─ call      circuit breaker: `admit` before `run`, once per cycle
+                 ╰─ sleep, without the bus lock
 
-A call that succeeds touches no policy: it is awaited between two reads of one attribute, `_calm`. This is the only file of
-the room that awaits, and the only one that looks at a clock.
+**The fast path.** While `_calm` is True, all of the following hold: the handler shares no guards with others, its
+circuit is
+`CLOSED`, there is no `FailureStreak`, no deferral is in effect, and the call under way was not slow. A success then
+changes
+nothing. So `admit` returns at once, `run` skips `succeed`, and a successful call costs two reads of this attribute.
+
+Whatever ends one of these conditions sets `_calm` to False: a failure, a circuit that moves, a slow call, a restored
+state.
+Only `succeed` sets it to True again. With shared guards it is never True.
+
+This is the only module of the package that awaits calls and reads a clock, apart from `leadsman.resilience.adhoc`.
 """
 
 import asyncio
@@ -38,24 +47,26 @@ from leadsman.tasks import forget_cancellations
 from leadsman.timing.durations import human
 
 GRACE = 5.0
-"""Seconds that a call may take to end after its timeout cancelled it; then it is abandoned."""
+"""Seconds that a call may take to end after its timeout cancelled it. After that it is abandoned."""
 
 Call = Callable[[], Awaitable[Any]]
 _PASS = Permit(0, 0, probe=False)
 _COUNTING = CircuitBreaker(2**31)
-"""For handlers without a breaker, while somebody has isolated or disabled their circuit: it never opens by itself."""
+"""The breaker of handlers without one, while a person has isolated or disabled their circuit: it never opens by
+itself."""
 
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def _known_as(policy: Policy) -> str:
-    """By what a policy is known again after a restart: a strategy of somebody's own may have no text but its address."""
+    """The text that identifies a policy after a restart. A user's own strategy may have no text but its address,
+    which is removed."""
     return _ADDRESS.sub("", repr(policy))
 
 
 class BusLock:
-    """A bus that its users share: one call at a time, in the order they asked."""
+    """A lock for a shared bus: one call at a time, in the order of the requests."""
 
     __slots__ = ("_holder", "_lock")
 
@@ -64,28 +75,28 @@ class BusLock:
         self._holder: object | None = None
 
     async def take(self, who: object) -> None:
-        """Wait for the turn."""
+        """Wait for the lock."""
         await self._lock.acquire()
         self._holder = who
 
     def give_back(self, who: object) -> None:
-        """Let the next one have it. Whoever does not hold the turn (any more) changes nothing."""
+        """Release the lock. Nothing happens if `who` does not hold it, or no longer holds it."""
         if self._holder is who:
             self._holder = None
             self._lock.release()
 
 
 class Execution:
-    """One handler's calls, with the state of their retry and breaker. One cycle at a time.
+    """Runs one handler's calls, and holds the state of their retry policy and circuit breaker. One cycle at a time.
 
     Args:
         name: the entity, for events.
-        call: what to guard; a coroutine function without arguments.
-        rules: how.
+        call: the call to guard; a coroutine function without arguments.
+        rules: how to guard it.
         world: timers, clock and events.
-        turns: the bus that the call shares with others, if any.
-        owner: who knows the handler.
-        ties: what it has in common with other handlers.
+        turns: the lock of the bus that the call shares with others, if any.
+        owner: the `Caller`, which knows the handler.
+        ties: the guards that it shares with other handlers.
     """
 
     __slots__ = (
@@ -108,20 +119,20 @@ class Execution:
         self.name = name
         self.rules = rules
         self.attempts = 0
-        """Calls made in the cycle under way, or in the last one that failed."""
+        """Calls made in the current cycle, or in the last one that failed."""
         self.fired = False
-        """Whether the timeout of the call under way has struck."""
+        """Whether the timeout of the current call has expired."""
         self.deferred_until = -math.inf
-        """No cycle is admitted before it, because the device asked for that; monotonic seconds."""
+        """No cycle is admitted before this time, because the device asked for a pause; monotonic seconds."""
         self.resumes_at = -math.inf
-        """When the attempt comes that is waited for, monotonic seconds."""
+        """When the next retry is due, monotonic seconds."""
         self.horizon = math.inf
-        """When the next poll is due, monotonic seconds: a retry at or after it is dropped. Later, if that poll was missed because
-        a call of this one was under way."""
+        """When the next poll is due, monotonic seconds. A retry at or after it is dropped. It is moved later if
+        that poll was missed because a call of this cycle was still running."""
         self.gave_up = ""
-        """Why the last cycle that failed was not repeated."""
+        """Why the last failed cycle was not retried further."""
         self.held = False
-        """Whether nobody asks for a cycle until somebody releases the handler."""
+        """Whether the handler is held: no cycle is requested until a person releases it."""
         self._call = call
         self._world = world
         self._turns = turns
@@ -145,7 +156,7 @@ class Execution:
         self._faulted: tuple[str, ...] = ()
 
     def snapshot(self) -> Snapshot:
-        """What is remembered at the moment. Looking changes nothing."""
+        """The current state. Reading it changes nothing."""
         circuit = self._circuit
         opened_at, until, opens, refusals = None, None, 0, 0
         if not isinstance(circuit, Closed | Disabled):
@@ -164,7 +175,7 @@ class Execution:
         return 0 if self._streak is None else self._streak.waits
 
     def admit(self) -> bool:
-        """Ask for leave to run a cycle. After True, `run` must follow."""
+        """Ask for permission to run a cycle. After True, `run` must follow."""
         if self._calm:
             self._permit = _PASS
             return True
@@ -183,7 +194,7 @@ class Execution:
         return self._permit is not None
 
     def frozen(self) -> dict[str, Any]:
-        """What is remembered, as JSON can carry it, for `thaw` after a restart; empty when there is nothing."""
+        """The state as JSON-compatible values, for `thaw` after a restart; empty if there is nothing to keep."""
         now, streak, found = self._world.clock.monotonic(), self._streak, dict[str, Any]()
         circuit = self._circuit
         if isinstance(circuit, Open) and self._ties.shared is not None:
@@ -205,13 +216,13 @@ class Execution:
         return found
 
     def thaw(self, found: Mapping[str, Any], away: float) -> float:
-        """Remember again what was frozen `away` seconds ago.
+        """Restore the state that `frozen` returned `away` seconds ago.
 
         Returns:
-            Seconds until the attempt that was waited for.
+            Seconds until the pending retry.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not what `frozen` made.
+            KeyError, TypeError, ValueError: it is not what `frozen` returned.
         """
         now, thawed = self._world.clock.monotonic(), self._thawed_streak(found.get("streak"), away)
         circuit = breaker.thawed(found["circuit"], now, away) if "circuit" in found else None
@@ -227,7 +238,7 @@ class Execution:
         return max(0.0, float(found.get("pending", 0.0)) - away)
 
     def is_asked(self, now: float) -> bool:
-        """Whether its polls reach the device at the moment, but for the circuit."""
+        """Whether its polls would reach the device now if the circuit were closed."""
         return not self.held and now >= self.deferred_until
 
     def _thawed_streak(self, found: Mapping[str, Any] | None, away: float) -> FailureStreak | None:
@@ -237,17 +248,17 @@ class Execution:
         state = policy.start()
         if found["policy"] == _known_as(policy):
             state = as_state(found["state"])
-            policy.step(state, Failure(OSError()), random.random)  # one that is broken shows here
+            policy.step(state, Failure(OSError()), random.random)  # an invalid state raises here
         began = self._world.clock.monotonic() - elapsed
         waits, cycle, wall = int(found["waits"]), int(found["cycle"]), float(found["wall"])
         return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
 
     def isolate(self) -> None:
-        """Admit nobody until `close` or `disable`: somebody works at the device."""
+        """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
         self._set(breaker.isolated(self._circuit, self._world.clock.monotonic()))
 
     def close(self) -> None:
-        """Admit everybody again, and begin all counts again. The outage lasts until a success."""
+        """Close the circuit and reset all counters. The outage lasts until a success."""
         streak = self._streak
         if streak is not None:
             self._streak = streak._replace(state=streak.policy.start(), waits=0, resumed=False, others=())
@@ -255,7 +266,7 @@ class Execution:
         self._set(breaker.closed(self._circuit))
 
     def disable(self) -> None:
-        """Admit everybody, whatever fails, until `close` or `isolate`."""
+        """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
         self._set(breaker.disabled(self._circuit))
 
     def _set(self, circuit: Circuit) -> None:
@@ -265,14 +276,14 @@ class Execution:
             self.moved(circuit)
 
     async def run(self, horizon: float = math.inf) -> Any:
-        """Make one cycle of calls and return what the call returned.
+        """Run one cycle of calls and return the result of the successful call.
 
         Args:
-            horizon: when the next poll is due, monotonic seconds; a retry at or after it is dropped.
+            horizon: when the next poll is due, monotonic seconds. A retry at or after it is dropped.
 
         Raises:
-            Exception: what the last call raised, once no more retries are due.
-            CancelledError: passed through, also when the handler's clean-up turned it into something else.
+            Exception: the error of the last call, once no more retries are due.
+            CancelledError: passed through, also when the handler's clean-up turned it into another error.
         """
         self.horizon = horizon
         try:
@@ -329,13 +340,14 @@ class Execution:
 
     @property
     def isolated(self) -> bool:
-        """Whether somebody isolated the circuit."""
+        """Whether the circuit is isolated."""
         return isinstance(self._circuit, Isolated)
 
     def _asked(
         self, streak: FailureStreak, failure: Failure, policies: tuple[Policy, ...]
     ) -> tuple[FailureStreak, Verdict]:
-        """What the policies say that govern this failure, those that came with it first, and what is remembered after it."""
+        """Ask the policies about this failure, those attached to the error first. Returns the new streak and the
+        verdict."""
         laid_over = (policy for names, policy in reversed(self._world.overlay) if names is None or self.name in names)
         state, others, verdict = scope.step(
             (*policies, *laid_over), streak.policy, streak.state, streak.others, failure, random.random
@@ -403,17 +415,18 @@ class Execution:
         return verdict
 
     def _defer(self, asked: float | None, now: float) -> None:
-        """Admit no cycle for as long as the device asked for: the one after it is the retry."""
+        """Admit no cycle for as long as the device asked. The next cycle is then the retry."""
         if asked is not None and self._streak is not None:
             self.deferred_until = now + asked
             self._streak = self._streak._replace(waits=self._streak.waits + 1)
 
     def wait(self, attempt: int) -> float:
-        """Ask the backoff, and survive it: a user's fault costs one told fault, never the poll."""
+        """Ask the backoff for a wait. An exception in a user's strategy is reported once, and the default is used
+        instead."""
         return wait_of(self.rules.policy.strategy, attempt, random.random, self.faulty)
 
     def faulty(self, strategy: object, error: Exception) -> None:
-        """A user's strategy or policy broke: told once of each kind."""
+        """Report that a user's strategy or policy raised an exception: once for each kind."""
         rule = self.rules.breaker
         recovery = rule is not None and strategy is rule.recovery
         what = "policy" if isinstance(strategy, Policy) else "recovery" if recovery else "backoff"
@@ -424,7 +437,7 @@ class Execution:
             self._world.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
 
     def succeed(self) -> None:
-        """Begin the counts anew: the call under way has shown that the device is there."""
+        """Reset the counters: the current call has shown that the device works."""
         if not self._calm:
             self._streak = None
             self.deferred_until = -math.inf
@@ -450,7 +463,7 @@ class Execution:
             self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now, self.faulty))
 
     def moved(self, circuit: Circuit) -> None:
-        """The circuit is now this one."""
+        """Store the new circuit, and emit an event if its state changed."""
         before, self._circuit = self._circuit, circuit
         self._calm = self._calm and circuit is CLOSED
         if type(before) is not type(circuit):
@@ -481,7 +494,8 @@ class Execution:
             self._turns.give_back(self)
 
     async def _timed(self) -> Any:
-        """Bound one call. As `asyncio.timeout`, but the deadline is an entry in the heap that all calls share."""
+        """Limit the time of one call. Like `asyncio.timeout`, but the deadline is an entry in the heap that all
+        calls share."""
         timers, timeout = self._world.timers, self.rules.timeout
         assert timeout is not None  # chosen in __init__
         self._task = task = asyncio.current_task()
@@ -499,8 +513,8 @@ class Execution:
             raise
         finally:
             timers.remove(self._slot, self)
-            self._task = None  # a task that has ended is a kilobyte
-        if self.fired:  # it swallowed the cancellation; what it returned then is not to be trusted
+            self._task = None  # release the finished task, about 1 kB
+        if self.fired:  # it ignored the cancellation, so its result is not used
             task.uncancel()
             raise self._timed_out()
         return result
@@ -509,7 +523,7 @@ class Execution:
         return DeviceTimeout(f"no answer within {human(self.rules.timeout or 0.0)}")
 
     def ring(self, now: float) -> None:
-        """The deadline: cancel the call, and abandon it when it is still alive `GRACE` seconds later."""
+        """The deadline expired: cancel the call. If it still runs `GRACE` seconds later, abandon it."""
         if self._task is None:
             return
         if not self.fired:

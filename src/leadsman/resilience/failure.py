@@ -1,8 +1,10 @@
-"""What a policy is told of a failed call, and what may be asked about it.
+"""The description of a failed call that a policy decides about, and the properties that a predicate can ask for.
 
-A failure has **properties**: what the runner knows of the handler, what the error itself says, and what an exception
-carries in a mapping ``retry_properties``. They are looked up when they are asked for, so a policy that asks nothing pays
-nothing.
+A failure has **properties**: what the runner knows of the handler, what the error itself contains, and what an
+exception
+carries in a mapping ``retry_properties``. They are looked up only when a policy asks for them, so that other policies
+cost
+nothing extra.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,15 +38,16 @@ NUMBERS = frozenset({"errno", "status-code", "gatt-code", "attempts", "interval"
 
 
 class RetryRequested(LeadsmanError):
-    """Raised by a handler, or by its adapter, that knows better than any policy when to ask again. No failure: neither the
-    breaker nor the error topic is told.
+    """A handler or its adapter raises this to request a retry at a certain time. It is not counted as a failure, and
+    is not published as an error.
 
-    Before the next poll the call is repeated after `delay`, as often as it is requested; a delay that reaches beyond it
-    defers the polls until then. Only ``budget`` and ``within`` bound it.
+    Before the next poll, the call is repeated after `delay`, as often as this is requested. A delay beyond the next
+    poll defers the polls until then. Only ``budget`` and ``within`` limit it.
 
     Args:
-        delay: from now; it is kept as given, without jitter or cap, but is 100 ms at the least. None: what the backoff says.
-        reason: why, for whoever reads the trace.
+        delay: from now, exactly as given, without jitter or cap, but at least 100 ms. None: as long as the backoff
+            says.
+        reason: the reason, for readers of the trace.
 
     Attributes:
         delay: seconds, or None.
@@ -58,7 +61,7 @@ class RetryRequested(LeadsmanError):
 
 
 SHORTEST_REQUEST = 0.1
-"""Seconds; a handler that asks for a retry at once, again and again, must not take the whole processor."""
+"""Seconds. A handler that requests an immediate retry again and again must not use the whole processor."""
 
 
 def sifted(error: Exception) -> Exception:
@@ -87,7 +90,7 @@ _PLAIN = (str, int, float, tuple)
 
 
 def nobody(strategy: object, error: Exception) -> None:
-    """Is told when somebody's strategy breaks, where nobody listens."""
+    """Ignore that a user's strategy raised."""
 
 
 class Failure(NamedTuple):
@@ -104,7 +107,7 @@ class Failure(NamedTuple):
     resumed: bool = False
     """Whether the outage began before the app was restarted."""
     faulty: Callable[[object, Exception], None] = nobody
-    """Told when somebody's strategy breaks; its wait is replaced by the default."""
+    """Called when a user's strategy raises; the default wait is then used."""
 
     @property
     def request(self) -> RetryRequested | None:

@@ -1,4 +1,5 @@
-"""The words of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, as one policy."""
+"""Converts the retry options of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, into
+one policy."""
 
 import functools
 import math
@@ -12,11 +13,13 @@ from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, Tim
 from leadsman.resilience.predicate import IsA
 
 DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
-"""What is retried unless told otherwise, with the adapter's `transient_errors` added. `TimeoutError` is an `OSError`."""
+"""The errors that are retried by default, together with the adapter's `transient_errors`. `TimeoutError` is an
+`OSError`."""
 
 
 class Until(Enum):
-    """`UNTIL_NEXT_POLL`, for ``retry``: as often as the backoff allows until the next poll is due, whatever the interval."""
+    """`UNTIL_NEXT_POLL`, for ``retry``: retry as often as the backoff allows until the next poll is due, whatever
+    the interval."""
 
     NEXT_POLL = "until the next poll"
 
@@ -44,7 +47,8 @@ def from_options(
     budget: float = math.inf,
     within: float = math.inf,
 ) -> Policy:
-    """What the words of a decorator say, as a policy; the same words give the same object, so a thousand devices share one."""
+    """Convert the retry options of a decorator into a policy. Equal options return the same object, so that a
+    thousand devices share one."""
     try:
         return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
     except TypeError:  # somebody's strategy that is no key

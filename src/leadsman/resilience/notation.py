@@ -1,13 +1,13 @@
-"""Policies and predicates as they are written in TOML, YAML and JSON.
+"""Reads policies and predicates from their notation in TOML, YAML and JSON.
 
 ::
 
     {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s, factor: 2, cap: 1m}}}}
     {and: [{propEq: {property: adapter, value: ble}}, {not: {propEq: {property: errno, value: 19}}}]}
 
-Each node is a mapping with its name as the only key, or its name alone where it takes nothing. Keys may be written in
+Each node is a mapping with its name as the only key, or its name alone if it takes nothing. Keys may be written in
 camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; values plain, or as ``{text: …}``,
-``{integer: …}``, ``{boolean: …}``. Whatever is wrong is told with the path to it.
+``{integer: …}``, ``{boolean: …}``. An error names the path to the faulty node.
 """
 
 import re

@@ -1,28 +1,33 @@
-"""Whether a failed call is repeated, and after how long: an algebra of small values.
+"""Retry policies. They decide whether a failed call is repeated, and after how long. Small policies are combined into
+larger ones.
 
-A policy is a value. What it remembers of an outage is its **state**, a nested tuple that JSON can carry::
+A policy is a value. What it remembers of an outage is its **state**, a nested tuple that JSON can represent::
 
     state = policy.start()
     state, verdict = policy.step(state, failure, draw)      verdict: Retry(delay) or GiveUp(reason)
 
-Leaves say how long to wait; whoever wraps them bounds, shapes or joins what they say::
+Leaves decide how long to wait. Other policies wrap them, to limit, change or combine their answers::
 
     exponential("2s", cap="1m").max_retries(3)                     three times in a poll, 2, 4, 8 … s
     periodic("1s").max_retries(2) >> exponential("10s")            twice after a second, then 10, 20, 40 … s
     exponential("2s").only_when(prop("errno") != 19).budget("5m")  not when the device is gone; 5 min of waits in all
 
-**Scope.** Each node that counts does so over a ``"cycle"``, that is a poll with its retries, or over an ``"outage"``, which
-ends with a success. Waits grow, and `TimeBox` and `Budget` count, over the outage; `CountBox` and `AndThen` begin anew at
-each poll. So ``exponential("2s").max_retries(3)`` waits 2, 4, 8 | 16, 32, 60 | 60 …, as the words ``retry=3`` do.
+**Scope.** Each policy that counts does so over a ``"cycle"``, which is a poll with its retries, or over an
+``"outage"``, which
+ends with a success. Waits grow over the outage, and `TimeBox` and `Budget` count over it; `CountBox` and `AndThen`
+start again
+at each poll. So ``exponential("2s").max_retries(3)`` waits 2, 4, 8 | 16, 32, 60 | 60 …, as the option ``retry=3`` does.
 
-**A request** (`RetryRequested`) passes through: counts, filters and shapes leave it as it is; only `TimeBox` and `Budget`
-can refuse it.
+**Requests** (`RetryRequested`) pass through: counts, filters and shapes do not change them. Only `TimeBox` and
+`Budget` can
+refuse them.
 
-**Laws**, where nothing is random: ``|`` and ``&`` are commutative, associative and idempotent; ``never()`` is the unit of
+**Laws**, where nothing is random: ``|`` and ``&`` are commutative, associative and idempotent; ``never()`` is the unit
+of
 ``|`` and of ``>>`` and absorbs ``&``; ``immediate()`` is the unit of ``&``; ``>>`` is associative;
 ``p.max_retries(3).max_retries(2)`` is ``p.max_retries(2)``, and ``p.max_retries(0)`` is ``never()``.
 
-Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments answers the same.
+Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments has the same result.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,11 +1,12 @@
-"""Policies and predicates as text: in the notation of a policy file, on one line, with defaults left out.
+"""Shows policies and predicates as text: in the notation of a policy file, on one line, without defaults.
 
 ::
 
     exponential("2s").max_retries(3)    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}
 
-What no file can say is shown by the nearest thing that it can: errors by their names, the jitter of a backoff as a node of
-its own, and what a user made by the name of its class.
+What a file cannot express is shown in the closest form: errors by their names, the jitter of a backoff as a node of
+its own,
+and a user's own classes by their names.
 """
 
 import json

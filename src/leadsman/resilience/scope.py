@@ -1,10 +1,14 @@
-"""Policies that govern for a while: the failures of one block in a handler, or handlers as a whole.
+"""Policies that temporarily override a handler's own: for the failures of one block in a handler, or for whole
+handlers.
 
-An error has left its block before anybody asks what to do about it, so the block leaves its policy with the error. Whoever
-decides asks these policies first, the innermost one first, then those of the app, and the handler's own last. A policy that
-says ``filtered`` passes the failure on to the next one.
+An error has left its block before anything decides about it, so the block attaches its policy to the error. The
+policies of
+the error are asked first, the innermost one first, then those of the app, and the handler's own last. A policy that
+answers
+``filtered`` passes the failure on to the next one.
 
-Each policy counts for itself, over the outage. Equal policies are one policy, so a handler may write its policy where it
+Each policy has its own state, over the whole outage. Equal policies share one state, so a handler may write a policy
+where it
 uses it.
 """
 

@@ -1,11 +1,16 @@
-"""What handlers have in common: a circuit that they share, and the tokens that their adapter allows for retries.
+"""Guards that several handlers share: a circuit, and the retry tokens of an adapter.
 
-A shared circuit counts **rounds**. A round is over, and has failed, once each member has failed since the last round; a
-success of any of them ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it
-after `threshold` rounds, not inside the first one. Members that are not asked at the moment, because they are held or asked to be
-left alone, do not hold up a round.
+A shared circuit counts **rounds**. A round has failed once each member has failed since the last round; a success of
+any
+member ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it after
+`threshold`
+rounds, not within the first one. Members that are not polled at the moment, because they are held or deferred, do not
+delay a
+round.
 
-When it is open, each member is turned away once, at its own next poll; the first one to come again makes the probe for all.
+When the circuit is open, each member skips one poll, its own next one. The first member that is due again makes the
+probe for
+all of them.
 """
 
 from typing import NamedTuple, Protocol
@@ -40,7 +45,7 @@ class RetryTokenBucket:
 
 
 class Member(Protocol):
-    """Who shares a circuit."""
+    """A handler that shares a circuit."""
 
     def moved(self, circuit: Circuit) -> None:
         """The circuit that all share is now this one."""
@@ -119,11 +124,11 @@ class SharedCircuit:
 
 
 class SharedGuards(NamedTuple):
-    """What one handler has in common with others."""
+    """The guards that one handler shares with others."""
 
     shared: SharedCircuit | None = None
     tokens: RetryTokenBucket | None = None
 
 
 NO_SHARED_GUARDS = SharedGuards()
-"""Nothing: what most handlers have in common."""
+"""No shared guards, as for most handlers."""

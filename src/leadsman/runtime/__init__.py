@@ -1,1 +1,1 @@
-"""What happens while an app runs."""
+"""The parts of a running app: they poll, execute commands, publish, and keep state."""

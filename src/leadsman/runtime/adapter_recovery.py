@@ -1,10 +1,14 @@
-"""Adapters that no longer work though they are open: closed and opened again, then made anew, then a hook of the user's.
+"""Recovers adapters that are open but no longer work: it reopens them, then resets them, then calls the user's hook.
 
-Counted are failed polls in a row, and failed calls once a poll has retried for a minute, of all the handlers that share an adapter, as long as none of them succeeds: one dead
-device on a bus of eight is no fault of the bus. Only failures count that an adapter can cause. An adapter that has a
-``probe`` and passes it is left alone. The rungs come at `FIRST` failures and each doubling, up to every `MOST`:
+It counts failed polls in a row, and failed calls once a poll has retried for a minute, of all handlers that share an
+adapter.
+A success of any of them resets the count: one dead device on a bus of eight is not a fault of the bus. Only failures
+that an
+adapter can cause are counted. An adapter whose ``probe`` succeeds is left alone. The first step follows after `FIRST`
+failures,
+the next ones each time the count has doubled, and finally after every `MOST`:
 
-    reopen → reset (where the adapter has one) → the user's hook (where there is one) → reopen → …
+    reopen → reset (if the adapter has one) → the user's hook (if there is one) → reopen → …
 """
 
 import asyncio
@@ -18,9 +22,9 @@ from leadsman.registration.injection import Dependencies
 from leadsman.resilience.environment import Environment
 
 FIRST, MOST = 3, 48
-"""Failed polls in a row before the first rung, and between two rungs at the most."""
+"""Failed polls in a row before the first step, and the most between two steps."""
 HOOK_TIMEOUT = 60.0
-"""Seconds for the user's hook."""
+"""The longest time for the user's hook in seconds."""
 
 LastResort = Callable[[str, int], Awaitable[object]]
 
@@ -28,7 +32,7 @@ logger = logging.getLogger("leadsman")
 
 
 class EscalationLadder:
-    """One adapter's count and rung."""
+    """The failure count and the current step of one adapter."""
 
     __slots__ = ("climbing", "failures", "next_at", "rung", "slot")
 
@@ -41,7 +45,7 @@ class EscalationLadder:
 
 
 class AdapterRecovery:
-    """Observes polls, and reopens adapters."""
+    """Observes polls and recovers adapters."""
 
     def __init__(
         self,
@@ -101,7 +105,7 @@ class AdapterRecovery:
 
 
 def _tell(failures: int, message: str, *words: object) -> None:
-    """Told once round the ladder; after that the reminders of the outage say enough."""
+    """Log a warning in the first cycle of steps only. After that, the reminders of the outage are enough."""
     logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *words)
 
 

@@ -1,4 +1,4 @@
-"""Between a device that calls back and a source that yields: bounded, with a stated policy when it is full."""
+"""A bounded queue between a device library with callbacks and a source that yields readings."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from leadsman.text import counted
 
 SIZE = 1000
 TELL_AGAIN = 60.0
-"""Seconds between two log lines about what was dropped."""
+"""Seconds between two log lines about dropped items."""
 
 T = TypeVar("T")
 
@@ -21,11 +21,12 @@ logger = logging.getLogger("leadsman")
 
 
 class Buffer(Generic[T]):
-    """A queue that callbacks fill with `put`, from any thread, and a source empties with ``async for``.
+    """A bounded queue. Callbacks add items with `put`, from any thread; a source takes them with ``async for``.
 
     Args:
         size: how many items it holds, 1 or more.
-        when_full: what goes when one more comes: ``"drop-oldest"``, or ``"drop-newest"``, which is the one that came.
+        when_full: which item is dropped when it is full: ``"drop-oldest"``, or ``"drop-newest"``, the one that arrived
+            last.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -39,7 +40,7 @@ class Buffer(Generic[T]):
         if when_full not in ("drop-oldest", "drop-newest"):
             raise InvalidValue(f"when_full is {when_full!r}; it is 'drop-oldest' or 'drop-newest'")
         self.dropped = 0
-        """Items that went since the start."""
+        """Items dropped since the start."""
         self._size = size
         self._drop_oldest = when_full == "drop-oldest"
         self._items: deque[T] = deque()

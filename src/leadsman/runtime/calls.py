@@ -1,4 +1,5 @@
-"""How a handler is called: on the loop if it is ``async def``, in a thread if it is plain ``def``; and what calls share."""
+"""Calls handlers: on the event loop if they are ``async def``, in a thread if they are plain ``def``. Holds the
+threads and bus locks that calls share."""
 
 import asyncio
 from concurrent.futures import Future
@@ -14,7 +15,7 @@ from leadsman.threads import Worker
 
 
 class SharedResources:
-    """The threads and the buses of one app: whoever names the same adapter or group shares one."""
+    """The threads and bus locks of one app. Handlers that name the same adapter or group share one."""
 
     def __init__(self) -> None:
         self._workers: dict[int, Worker] = {}
@@ -31,13 +32,14 @@ class SharedResources:
         return worker
 
     def turns(self, group: str | None) -> BusLock | None:
-        """The bus of a group; None without one."""
+        """The bus lock of a group; None without a group."""
         if group is None:
             return None
         return self._turns.setdefault(group, BusLock())
 
     def ties(self, rule: CircuitBreaker | None, needs: Dependencies) -> SharedGuards:
-        """What a handler has in common with others: the circuit that its breaker names, the tokens of its adapter."""
+        """The guards that a handler shares with others: the circuit that its breaker names, and the retry tokens of
+        its adapter."""
         shared = tokens = None
         if rule is not None and rule.shared is not None:
             shared = self._shared.setdefault(rule.shared, SharedCircuit(rule))
@@ -47,13 +49,13 @@ class SharedResources:
         return NO_SHARED_GUARDS if shared is None and tokens is None else SharedGuards(shared, tokens)
 
     def stop(self) -> None:
-        """Let the threads end after the calls they have."""
+        """End the threads after the calls that are queued."""
         for worker in self._workers.values():
             worker.stop()
 
 
 class PlainCall:
-    """A plain handler as something to await. One call at a time."""
+    """Makes a plain ``def`` handler awaitable. One call at a time."""
 
     __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
 
@@ -71,7 +73,8 @@ class PlainCall:
         return self._blocked is not None and not self._blocked.done()
 
     async def __call__(self, **given: Any) -> Any:
-        """Have the thread make the call. Raises what it raises, and `DeviceUnavailable` while an earlier one blocks it."""
+        """Make the call in the thread. Raises the handler's exceptions, and `DeviceUnavailable` while an earlier
+        call blocks the thread."""
         if self.busy:  # a retry, after the thread did not come back in time
             raise DeviceUnavailable("the thread of an earlier call is still busy")
         self._blocked = future = self._worker.submit(bound(self._handler, self._needs, given))

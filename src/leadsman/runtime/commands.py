@@ -1,8 +1,10 @@
-"""Commands and polls on demand: what comes in at ``set`` and ``get``, and what goes back.
+"""Executes commands (``set``) and requested polls (``get``), and publishes their answers.
 
-Commands of one device are made one after another, in the order they came. Each is made once. Its outcome goes to
-``set/result``, and to the response topic of whoever asked for one; what it returns is published as the device's state.
-A retained command is ignored: it would be made again at every reconnect.
+Commands of one device are executed one after another, in the order of arrival, and each only once. The result is
+published at
+``set/result``, and at the response topic if the sender names one. What the handler returns is published as the
+device's state.
+A retained command is ignored: it would be executed again at every reconnect.
 """
 
 import asyncio
@@ -34,7 +36,8 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
 
 MOST_TOLD = 100
-"""Devices whose retained commands are told, each once: they come again at every reconnect."""
+"""The number of devices whose retained commands are logged, once each: the broker sends them again at every
+reconnect."""
 LARGEST_CORRELATION = 1024
 """Bytes of correlation data that are sent back."""
 
@@ -44,7 +47,7 @@ logger = logging.getLogger("leadsman")
 def answer_to(
     received: Received, mail: PublisherContext, status: str, data: Any, error: str | None, transaction: Any
 ) -> Message:
-    """The answer to a request, on the topic that it names.
+    """The answer to a request, on the topic that the request names.
 
     Raises:
         PayloadError: it names a topic that an answer may not go to.
@@ -64,8 +67,8 @@ def answer_to(
 def answer_anyway(
     received: Received, mail: PublisherContext, data: Any, error: str | None, transaction: Any
 ) -> Message:
-    """The answer to a request, on the topic that it names. Where it names none, or one that an answer may not go to: at the
-    topic of the request with ``/response`` behind it."""
+    """The answer to a request, on the topic that the request names. If it names none, or one that an answer may not
+    go to, the answer goes to the topic of the request with ``/response`` appended."""
     own = received._replace(response_topic=f"{received.topic}/response")
     status = "ok" if error is None else "error"
     try:
@@ -87,7 +90,7 @@ class _Waiting(NamedTuple):
 
 
 class CommandQueue:
-    """The commands of one device: one under way, the others waiting."""
+    """The command queue of one device: one command runs, the others wait."""
 
     __slots__ = (
         "_arguments",
@@ -108,7 +111,7 @@ class CommandQueue:
         self.waiting: deque[_Waiting] = deque()
         self.task: asyncio.Task[None] | None = None
         self.done = self.failed = 0
-        """Commands made since the start, and those among them that failed."""
+        """Commands executed since the start, and how many of them failed."""
         self._dispatcher = dispatcher
         self._arguments: dict[str, Any] = {}
         self._made_for: _Waiting | None = None
@@ -138,7 +141,7 @@ class CommandQueue:
         return {}
 
     def abandoned(self, error: Abandoned) -> None:
-        """The call under way would not end: answer for it now. The next one begins once it has."""
+        """The current call does not end: send its answer now. The next command starts once the call has ended."""
         self._settle(None, error)
 
     def isolated(self) -> None:
@@ -156,7 +159,7 @@ class CommandQueue:
             world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, fault))
 
     def end(self) -> None:
-        """The app stopped: say so to whoever waits for an answer."""
+        """The app stopped: answer all waiting commands."""
         self._settle(None, DeviceUnavailable("the app stopped before the command had ended"))
         while self.waiting:
             self._made_for = self.waiting.popleft()
@@ -169,7 +172,7 @@ class CommandQueue:
         return isinstance(error, GeneratorExit) and not self._dispatcher.loop.is_running()
 
     def begin(self, command: _Waiting) -> None:
-        """Make a command, and then what has come to wait behind it."""
+        """Execute a command, and then the commands that are waiting behind it."""
         self.task = asyncio.get_running_loop().create_task(self._run(command))
 
     async def _run(self, command: _Waiting) -> None:
@@ -196,7 +199,7 @@ class CommandQueue:
 
 
 class Dispatcher:
-    """Takes commands and requests for a poll, and answers them."""
+    """Receives commands and requests for polls, and answers them."""
 
     def __init__(
         self,
@@ -216,7 +219,7 @@ class Dispatcher:
         self.loop = asyncio.get_running_loop()
 
     def add(self, command: Command) -> CommandQueue:
-        """Listen to a command."""
+        """Add a registered command."""
         device = self._poller.polls.get(command.name) or self._feeds.get(command.name)
         own = outlet_of(command.name, None, STANDARD, self.mail)
         self._outlets[command.name] = own if device is None else device.outlet
@@ -237,7 +240,7 @@ class Dispatcher:
         return len(pending)
 
     def on_set(self, received: Received) -> None:
-        """A command came."""
+        """Handle a received command."""
         device = self.mail.topics.device_of(received.topic)
         if received.retain:
             return self._ignored(device)
@@ -262,7 +265,7 @@ class Dispatcher:
         return None
 
     def on_get(self, received: Received) -> None:
-        """Somebody asks for a reading."""
+        """Handle a request for a reading."""
         device, transaction = self.mail.topics.device_of(received.topic), None
         if received.retain:
             return self._ignored(device)
@@ -285,7 +288,7 @@ class Dispatcher:
         error: BaseException | None,
         began: float,
     ) -> None:
-        """A command ended: tell its outcome, and publish what it returned."""
+        """A command ended: publish its result, and the state that its handler returned."""
         clock, device = self.mail.world.clock, line.command.name
         now, wall = clock.monotonic(), clock.wall()
         line.done += 1
@@ -314,8 +317,8 @@ class Dispatcher:
         self._respond(received, status, fields, words, transaction)
 
     def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
-        """Answer who asked for a reading. Who named no response topic sees the reading as the state, and is told apart only
-        what went wrong, or that it is this request which was answered."""
+        """Answer a request for a reading. A sender without a response topic sees the reading as the device's state.
+        It only gets an answer if something went wrong, or if the request carried a transaction."""
         error = explained(outcome) if isinstance(outcome, BaseException) else None
         if received.response_topic is None and error is None and transaction is None:
             return

@@ -1,4 +1,4 @@
-"""What a handler is given when it asks for `Context`: its device's name, log, store, and time that ends with the app."""
+"""`Context`, which handlers can ask for: the name, logger and store of a device, and sleeps that end with the app."""
 
 import asyncio
 import logging
@@ -18,19 +18,20 @@ from leadsman.timing.durations import Duration, seconds
 from leadsman.timing.schedule import zone_of
 
 CLOCK_CHECK = 30.0
-"""Seconds between two looks at the wall clock while somebody sleeps until a time of day: clocks are set."""
+"""Seconds between two checks of the wall clock during a sleep until a time of day: the clock may be set meanwhile."""
 
 
 class Context:
-    """What belongs to one device while the app runs. Ask for it: ``async def read(context: Context)``."""
+    """The name, logger and store of one device while the app runs. A handler asks for it by type: ``async def
+    read(context: Context)``."""
 
     __slots__ = ("_attempts", "_loop", "_mail", "_stores", "logger", "name")
 
     def __init__(self, name: str, attempts: Callable[[], int], mail: PublisherContext, stores: Stores) -> None:
         self.name = name
-        """Of the device."""
+        """The device's name."""
         self.logger: logging.LoggerAdapter[logging.Logger] = _Named(logging.getLogger("leadsman.app"), {"device": name})
-        """Its lines begin with the device's name."""
+        """A logger whose lines begin with the device's name."""
         self._attempts = attempts
         self._mail = mail
         self._stores = stores
@@ -47,7 +48,7 @@ class Context:
         return self._stores.of(self.name)
 
     def now(self, zone: str | tzinfo | None = None) -> datetime:
-        """The time that it is, aware, by the app's clock: in tests the virtual one.
+        """The current time as an aware datetime, by the app's clock. In tests this is virtual time.
 
         Args:
             zone: such as ``"Europe/Berlin"``; None for the host's.
@@ -60,19 +61,21 @@ class Context:
         )
 
     async def sleep(self, duration: Duration) -> None:
-        """Sleep. The end of the app, and the handler's timeout, cut it short with `CancelledError`: let it pass."""
+        """Sleep for a duration. The end of the app and the handler's timeout interrupt it with `CancelledError`: do
+        not catch it."""
         await self._mail.world.timers.sleep(seconds(duration))
 
     async def sleep_until(self, when: datetime | time | str, zone: str | tzinfo | None = None) -> None:
-        """Sleep until the wall clock says `when`, also when it is set meanwhile.
+        """Sleep until the wall clock reaches `when`, also if the clock is set meanwhile.
 
         Args:
-            when: an aware datetime, or a time of day such as ``"06:30"``, today or tomorrow. A time of day that the
-                clock leaps over is met as much later as it leaps; one that comes twice is met the first time.
+            when: an aware datetime, or a time of day such as ``"06:30"``, today or tomorrow. A time of day that is
+                skipped by a change of the clocks comes later by the length of the change. Of one that occurs twice,
+                the first is used.
             zone: of a time of day, such as ``"Europe/Berlin"``; None for the host's.
 
         Raises:
-            InvalidValue, InvalidType: it makes no sense.
+            InvalidValue, InvalidType: an argument is invalid.
         """
         clock = self._mail.world.clock
         target = _target(when, zone, clock.wall())
@@ -80,15 +83,15 @@ class Context:
             await self._mail.world.timers.sleep(min(rest, CLOCK_CHECK))
 
     def publish(self, topic: str, payload: Any, *, qos: int = 1, retain: bool = False) -> None:
-        """Publish to ``{prefix}/{device}/{topic}``. From any thread.
+        """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
 
         Args:
-            topic: one or more levels, the first of them none of leadsman's own.
-            payload: bytes or text as they are; anything else as JSON.
+            topic: one or more levels; the first must not be one of leadsman's own.
+            payload: bytes or text are sent unchanged; anything else as JSON.
 
         Raises:
-            InvalidValue, InvalidType: of the topic.
-            ResultError: JSON cannot carry the payload.
+            InvalidValue, InvalidType: the topic is invalid.
+            ResultError: JSON cannot represent the payload.
         """
         check_prefix(topic)
         if topic.split("/")[0] in RESERVED:

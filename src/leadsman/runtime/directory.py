@@ -1,9 +1,12 @@
-"""The state directory, which one process writes to.
+"""The state directory, and the lock that lets only one process write to it.
 
-Two processes that write the same files undo each other's work. So an app that keeps anything locks its state directory
-itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app that finds the
-directory locked waits a moment, since a predecessor may be about to end; then it reports that, reads what is there,
-and writes nothing for the rest of its life.
+Two processes that write the same files destroy each other's work. So an app that keeps any state locks its state
+directory
+itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app that finds
+the
+directory locked waits a moment, since a predecessor may be about to end. Then it reports the lock, reads the files,
+and writes
+nothing for the rest of its life.
 """
 
 import asyncio

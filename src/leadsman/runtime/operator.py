@@ -1,7 +1,8 @@
-"""What a person does to a device that fails: release it when it is held, isolate, close or disable its circuit.
+"""Handles requests of a person about a failing device: release it if it is held; isolate, close or disable its circuit.
 
-Asked for at ``{prefix}/{device}/release/set`` and ``{prefix}/{device}/circuit/set``, and answered at the response topic, or
-at the topic itself with ``/response`` behind it.
+Requests arrive at ``{prefix}/{device}/release/set`` and ``{prefix}/{device}/circuit/set``. They are answered at the
+response
+topic, or at the topic itself with ``/response`` appended.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
 
 _LONGEST_NAME = 100
-"""Characters of who asks that are kept."""
+"""Characters of the sender's name that are kept."""
 ACTIONS = ("isolate", "close", "disable")
 
 
@@ -34,7 +35,7 @@ class OperatorRequests:
         self._feeds = feeds
 
     def on_set(self, received: Received) -> None:
-        """Somebody asks for something. A retained message is nobody who asks."""
+        """Handle a request. Retained messages are ignored."""
         device = self._mail.topics.device_of(received.topic)
         word = received.topic.split("/")[-2]
         if received.retain or word not in ("release", "circuit"):
@@ -83,7 +84,8 @@ class OperatorRequests:
 
 
 def _who(received: Received, request: Any) -> str:
-    """Who asked, as far as MQTT tells: what the request says of itself, else where it wants its answer, else its topic."""
+    """The sender of a request, as far as MQTT tells: the name in the request, else its response topic, else its
+    topic."""
     named = request.get("by") if isinstance(request, dict) else None
     if isinstance(named, str) and named:
         return clean(named[:_LONGEST_NAME])

@@ -1,12 +1,17 @@
-"""What resilience remembers over a restart: streaks, budgets, circuits, deferrals, holds, and the trace, in one SQLite file.
+"""Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals, holds and the trace.
 
-So a crash loop does not ask a dead device at full rate again with every life, and an outage is told once, not once per life.
+So a crash loop does not poll a dead device at full rate again after each restart, and an outage is reported once, not
+once per
+restart.
 
-**Writes are bounded.** A first change is written within a quarter of a second. Further ones wait: a minute, then two, four,
-up to 15 minutes, for as long as something changes; a hold, a release, and a circuit that a person moved wait a minute at
-the most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for what was measured.
+**Writes are limited.** A first change is written within a quarter of a second. Further ones wait: a minute, then two,
+four,
+up to 15 minutes, for as long as something changes. A hold, a release, and a circuit that a person moved wait a minute
+at
+most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for the measurements.
 
-A file that is broken is kept aside; one that cannot be written is told once, and tried again. Polling goes on in any case.
+A damaged file is kept aside. A file that cannot be written is reported once, and tried again. Polling continues in any
+case.
 """
 
 import asyncio

@@ -1,10 +1,14 @@
-"""The poll loop: wait till due, call, tell.
+"""The poll loop: waits until a handler is due, calls it, and reports the result.
 
-One heap holds what is due; a poll is a task only while it runs. A handler is never polled twice at a time: a point of
-the schedule that comes while it runs, or that the process slept through, is a missed poll, counted and not replayed.
-The loop hands its messages to the outbox and never waits for the broker.
+One heap holds everything that is due; a poll is a task only while it runs. A handler never has two polls at the same
+time. If
+a poll is due while an earlier one still runs, or while the process sleeps, it counts as missed and is not made up for.
+The
+loop hands its messages to the outbox and never waits for the broker.
 
-This is the one place that catches what handlers raise. Nothing a handler does ends another one, the loop or the process.
+This is the one place that catches exceptions of polled handlers. Nothing that a handler does ends another handler, the
+loop or
+the process.
 """
 
 import asyncio
@@ -38,20 +42,21 @@ from leadsman.timing.durations import human
 from leadsman.timing.schedule import Wait, look, next_after, next_on_grid
 
 CLOCK_CHECK = 30.0
-"""Seconds between two looks at the wall clock while a cron handler waits: a step of the clock is noticed within them."""
+"""Seconds between two checks of the wall clock while a cron handler waits. A change of the clock is noticed within
+this time."""
 
 FALLBACK_TIMEOUT = 60.0
 """Seconds for a fallback after a failed poll."""
 
 MOST_ASKING = 16
-"""Who may wait for one poll at a time: a handler that hangs must not gather them without end."""
+"""Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
 
 Answer = Callable[[dict[str, Any] | BaseException | None], None]
-"""Takes what came of a poll that somebody asked for: the fields, None for nothing to tell, or the error."""
+"""Called with the result of a requested poll: its fields, None if there is nothing to publish, or the error."""
 
 
 class PollRunner:
-    """One handler at run time. An alarm in the heap: it rings when the handler is due."""
+    """Runs one handler. It is an alarm in the heap and rings when the handler is due."""
 
     __slots__ = (
         "_call",
@@ -74,7 +79,7 @@ class PollRunner:
         self.wait: Wait | None = None
         """What a cron handler waits for."""
         self.asked_at = -math.inf
-        """When somebody last asked for a poll, monotonic seconds."""
+        """When a poll was last requested, monotonic seconds."""
         self.task: asyncio.Task[None] | None = None
         self._poller = poller
         self._plain: PlainCall | None = None
@@ -95,7 +100,7 @@ class PollRunner:
 
     @property
     def held(self) -> bool:
-        """Whether it keeps still until it is released."""
+        """Whether the handler is held: it is not polled until it is released."""
         return self.execution.held
 
     @held.setter
@@ -170,19 +175,19 @@ class PollRunner:
         return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
 
     def abandoned(self, error: Abandoned) -> None:
-        """Tell a call that would not end."""
+        """Report a call that does not end."""
         self._poller.failed(self, error)
 
     def isolated(self) -> None:
-        """Between two polls nothing goes on, and retries look for themselves."""
+        """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""
 
 
 class Poller:
     """Polls all handlers of an app.
 
     Args:
-        mail: the world, the topics, and how to send.
-        lanes: threads and buses, shared with whatever else calls handlers.
+        mail: the `PublisherContext`: the environment, the topics, and how to send.
+        lanes: the `SharedResources`: threads and bus locks, shared with everything else that calls handlers.
         give_up: ends the app, because a device that must work does not.
     """
 
@@ -251,9 +256,10 @@ class Poller:
         asking.append(answer)
 
     def look(self, name: str) -> tuple[Snapshot, float | None]:
-        """What a device's execution remembers, and when it will be asked next: epoch seconds, or None for never.
+        """The snapshot of a device's execution, and when the device will be polled next: epoch seconds, or None for
+        never.
 
-        The poll that an open circuit will skip is passed over: the device is not asked then.
+        A poll that an open circuit will skip is not counted, since it does not reach the device.
         """
         poll = self.polls[name]
         snapshot, cron = poll.execution.snapshot(), poll.telemetry.cron
@@ -294,8 +300,8 @@ class Poller:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
 
     def succeeded(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
-        """Tell that a poll succeeded. Its reading is published once all handlers of this tick were called, so that
-        publishing makes nobody late."""
+        """Report a successful poll. Its reading is published after all handlers of this tick were called, so that
+        publishing delays none of them."""
         self.world.events.emit(event)
         if self._asked and poll.telemetry.name in self._asked:
             self._answer(poll, event, result)
@@ -313,7 +319,7 @@ class Poller:
                 self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
 
     def _answer(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
-        """Publish what was asked for, whatever the publish rule says, and tell whoever asked."""
+        """Publish the reading of a requested poll, whatever the publish rule says, and answer the requests."""
         fields = None
         if result is not None:
             fields, left_out = result
@@ -322,12 +328,12 @@ class Poller:
             answer(fields)
 
     def ended(self, poll: PollRunner, error: BaseException) -> None:
-        """Answer whoever asked for a poll that gave no reading."""
+        """Answer the requests for a poll that gave no reading."""
         for answer in self._asked.pop(poll.telemetry.name, ()):
             answer(error)
 
     def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
-        """Tell a poll that ended with the wish to be asked later. It is no failure."""
+        """Report a poll whose device asked for a later retry. It is not a failure."""
         self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
         clock = self.world.clock
         rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
@@ -335,7 +341,7 @@ class Poller:
         self.world.events.emit(event)
 
     def failed(self, poll: PollRunner, error: BaseException) -> None:
-        """Tell a poll that failed for good."""
+        """Report a poll that failed for good."""
         self.ended(poll, error)
         clock = self.world.clock
         attempts = poll.execution.attempts

@@ -1,4 +1,4 @@
-"""Where the readings of one device leave: the publish rule is asked, and what is worth telling becomes a message."""
+"""Publishes readings: a device's publish rule decides, and the reading becomes an MQTT message."""
 
 import logging
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Send = Callable[[Message], None]
 
 
 class PublisherContext(NamedTuple):
-    """What outlets share: the world, where things go, and `send`, which takes a message and returns at once."""
+    """What all publishers share: the environment, the topics, and `send`, which takes a message and returns at once."""
 
     world: Environment
     topics: Topics
@@ -27,7 +27,7 @@ logger = logging.getLogger("leadsman")
 
 
 class StatePublisher:
-    """The state topic of one device."""
+    """Publishes to the state topic of one device."""
 
     __slots__ = ("_delivery", "_left_out", "_mail", "_name", "_rule", "_told", "_topic")
 
@@ -43,7 +43,7 @@ class StatePublisher:
     def tell(
         self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
     ) -> None:
-        """Publish a reading taken at `now`, if the rule wants it told or `always`."""
+        """Publish a reading taken at `now` if the publish rule asks for it, or unconditionally with `always`."""
         if left_out != self._left_out:
             if left_out:
                 self._mail.world.events.emit(FieldsLeftOut(self._name, now, wall, left_out))
@@ -72,7 +72,7 @@ class StatePublisher:
 
 
 class LoggedOutlet(StatePublisher):
-    """An outlet that tells the log of each reading."""
+    """A `StatePublisher` that also logs each reading."""
 
     __slots__ = ()
 
@@ -90,5 +90,6 @@ class LoggedOutlet(StatePublisher):
 
 
 def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: PublisherContext) -> StatePublisher:
-    """The outlet of a device: one that tells the log only where the log shows such lines, so that others pay nothing."""
+    """Make the publisher of a device. It logs readings only if the log level shows such lines, so that others cost
+    nothing extra."""
     return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else StatePublisher)(name, rule, delivery, mail)

@@ -1,6 +1,6 @@
-"""A source at run time: its generator is run, and run again when it ends, fails or falls silent.
+"""Runs sources: starts their generators, and restarts them when they end, fail or fall silent.
 
-A run that gave no reading is a failed one, for the backoff and for the breaker; each reading begins their counts anew.
+A run without a reading counts as failed for the backoff and for the breaker. Each reading resets their counters.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from leadsman.tasks import Outcome, begin, end
 from leadsman.timing.durations import human
 
 _AT_A_STRETCH = 50
-"""Readings taken before the loop may turn: a generator with a full buffer starves nobody."""
+"""Readings taken before the event loop gets a turn, so that a generator with a full buffer does not block it."""
 
 _SILENCE, _ISOLATED = "it was silent", "its circuit was isolated"
 """Why a run was cancelled."""
 
 
 class SourceRunner:
-    """One source. An alarm in the heap: it rings when the source may have fallen silent."""
+    """Runs one source. It is an alarm in the heap and rings when the source may have fallen silent."""
 
     __slots__ = (
         "_cancelled", "_mail", "_run", "_slot", "_started", "_stubborn", "execution", "failures", "heard_at", "outlet", "restarts", "source",
@@ -52,7 +52,7 @@ class SourceRunner:
         self.restarts = 0
         """Runs begun after the first."""
         self.heard_at = -math.inf
-        """When the last reading came, monotonic seconds."""
+        """When the last reading arrived, monotonic seconds."""
         self._mail = mail
         self._run: asyncio.Task[Outcome[Any]] | None = None
         self._cancelled = ""
@@ -68,7 +68,7 @@ class SourceRunner:
         """A source has no timeout that could abandon it."""
 
     def isolated(self) -> None:
-        """Somebody works at the device: end the run."""
+        """A person works at the device: end the run."""
         if self._run is not None and not self._cancelled:
             self._mail.world.timers.remove(self._slot, self)
             self._cancel(_ISOLATED)
@@ -162,7 +162,7 @@ class SourceRunner:
         self._slot = timers.add(self._mail.world.clock.monotonic() + GRACE, self)
 
     def ring(self, now: float) -> None:
-        """Look whether the source is silent: then its run is cancelled; if it lives on, that is told once."""
+        """Check whether the source is silent. If so, cancel its run; if the run does not end, report that once."""
         silence = self.source.silence
         if self._run is None or self._stubborn:
             return

@@ -1,13 +1,13 @@
 """The SQLite file behind ``keep_state=True``: one row per handler, and the rows of the trace.
 
-Four kinds of trouble, and what each costs:
+Four kinds of fault, and their consequences:
 
-* a row that cannot be read: that handler begins without;
-* a page that is damaged, found by a read or only by a write: the file is kept aside, once in a life of the app, and a new
-  one is written with all that is known;
-* a file that was removed or replaced: a new one is written with all that is known;
-* a disk that is full, a lock, no descriptor, an I/O error: no sign of damage. The file and its log stay as they are, what
-  could not be written waits for the next write.
+* a row that cannot be read: that handler starts without state;
+* a damaged page, found by a read or only by a write: the file is kept aside, once in the life of an app, and a new one
+  is written with everything that is known;
+* a file that was removed or replaced: a new one is written with everything that is known;
+* a full disk, a lock, no descriptor, an I/O error: these are no sign of damage. The file and its log stay as they are,
+  and the unwritten data waits for the next write.
 """
 
 import contextlib

@@ -1,8 +1,10 @@
-"""What a device remembers over a restart: one small JSON file each, written seldom and never by halves.
+"""The store of a device: a small JSON file that survives restarts, is written seldom, and is never half written.
 
-A flash card wears out by writes, so a changed store is written at most once per `FLOOR` and once at the end. A file is
-written beside its place and renamed over it (`rename(2)` is atomic), so a cut of the power leaves the old one or the new
-one. What is broken is kept aside; what cannot be read or written just now is left as it is, reported once, and tried again.
+Writes wear out flash cards, so a changed store is written at most once per `FLOOR`, and once at the end. A new file is
+written
+beside the old one and renamed over it (`rename(2)` is atomic), so a power failure leaves the old or the new one. A
+damaged file
+is kept aside. A file that cannot be read or written at the moment is left as it is, reported once, and tried again.
 """
 
 import asyncio
@@ -47,14 +49,15 @@ def _log(file: Path, error: Exception | None) -> None:
 
 
 class Store(MutableMapping[str, Any]):
-    """A dict of one device that survives a restart. Keys are text, values what JSON can carry.
+    """A dict of one device that survives a restart. Keys are text, values what JSON can represent.
 
-    It is written when a key was set or deleted; a change inside a value is noticed at the end of the app at the latest,
-    so set the key again after one.
+    It is written after a key was set or deleted. A change inside a value is only noticed at the end of the app, so set
+    the key again after such a change.
 
     Args:
         path: the file.
-        directory: says whether this process may write, and reports what fails; None: it may, and the log reports.
+        directory: decides whether this process may write, and reports failures. None: it may write, and failures are
+            logged.
     """
 
     def __init__(self, path: Path, directory: StateDirectory | None = None) -> None:
