@@ -1,4 +1,5 @@
-"""Where in the user's code an error was raised: the place, and the frames that led there. Loaded with the first bug."""
+"""Finds the place in the user's code where an error was raised, and the frames that led there. Loaded with the
+first bug."""
 
 import asyncio
 import sysconfig

@@ -1,7 +1,8 @@
-"""A process that runs one app: signals, logging, and an end within the deadline whatever hangs.
+"""Runs one app as a process: signals, logging, and an end within the deadline whatever hangs.
 
-Exit codes: 0 stopped as asked; 70 stopped as asked, but something blocked the event loop until the deadline; 78 the
-configuration is wrong; 130 a second Ctrl-C.
+Exit codes: 0 stopped as requested; 69 a handler with ``on_failure="stop"`` failed for good; 70 stopped as requested,
+but
+something blocked the event loop until the deadline; 78 the configuration is wrong; 130 a second Ctrl-C.
 """
 
 import asyncio

@@ -1,8 +1,10 @@
-"""Calls in a task of their own, so that it stays clear which task was cancelled, and by whom.
+"""Runs calls in tasks of their own, so that it is clear which task was cancelled, and by which code.
 
-A task that was cancelled once may say so for ever: `asyncio.TaskGroup` of Python 3.11 and 3.12 does not take its own
-cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs somebody else's code
-proves nothing. A task that only waits for such a call in a task of its own was cancelled if, and only if, it says so.
+A task that was cancelled once may report that for ever: `asyncio.TaskGroup` of Python 3.11 and 3.12 does not take its
+own
+cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs foreign code
+proves
+nothing. A task that only waits for such a call in another task was cancelled if, and only if, it reports so.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show: in a log, a topic or a terminal."""
+"""Makes text from outside safe to show in a log, a topic or a terminal."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,5 @@
-"""An app from its first poll to its end: the wiring, read from top to bottom."""
+"""The wiring: builds the parts of an app, runs them from the first poll to the end, and stops them. Read it from
+top to bottom."""
 
 import asyncio
 import contextlib
@@ -74,13 +75,13 @@ REGISTRY_DELAY = 1.0
 """Seconds from a connection to the registry: first readings go first."""
 
 _TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested)
-"""What the trace begins with: an app in which nothing fails has none."""
+"""The events that create the trace: an app in which nothing fails has none."""
 
 logger = logging.getLogger("leadsman")
 
 
 class Plan(NamedTuple):
-    """What an app is, checked and complete."""
+    """Everything that is needed to run an app, checked and complete."""
 
     name: str
     version: str
@@ -106,7 +107,7 @@ class Plan(NamedTuple):
     """Policies that take the place of the handlers' own for a while."""
     catalogue: "Catalogue | None"
     traced: "Callable[[Trace], None]"
-    """Told of the trace, once there is something in it."""
+    """Called with the trace, once there is something in it."""
     settings_file: str | None
     """Where settings were read, for the log."""
 

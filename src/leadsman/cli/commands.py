@@ -1,4 +1,4 @@
-"""What the commands do. Each takes what was typed and returns an exit code; errors are raised and told by `main`."""
+"""The commands of the command line. Each takes the parsed arguments and returns an exit code; `main` reports errors."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""``leadsman completion``: scripts for bash, zsh and fish, made of the parser itself."""
+"""``leadsman completion``: scripts for bash, zsh and fish, generated from the parser itself."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""``leadsman``: what a person types."""
+"""The ``leadsman`` command: its parser, and the entry point."""
 
 import argparse
 import sys

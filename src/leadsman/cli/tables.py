@@ -1,4 +1,4 @@
-"""Tables for a terminal: columns as wide as what they hold, colour only where somebody sees it."""
+"""Tables for a terminal: columns as wide as their contents, and colour only on a terminal."""
 
 import os
 import sys

@@ -1,4 +1,5 @@
-"""``module:app``, as people type it: found, imported without being run, and every way it can be wrong named."""
+"""Finds the app that is given as ``module:app``, imports it without running it, and explains every way in which
+that can fail."""
 
 import importlib
 import sys

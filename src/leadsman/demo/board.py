@@ -1,4 +1,4 @@
-"""What the demo has heard from the broker, and how it looks: as a screen on a terminal, as lines elsewhere."""
+"""Shows what the demo received from the broker: as a screen on a terminal, as lines elsewhere."""
 
 import json
 import logging

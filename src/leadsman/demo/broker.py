@@ -1,4 +1,4 @@
-"""The broker of the demo: mosquitto when it is installed, else an embedded one that is good for nothing but this."""
+"""The broker of the demo: mosquitto if it is installed, else an embedded one that is only suitable for the demo."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""A power meter that is not there: a simulation behind a real pseudo-terminal, which answers, babbles and disappears."""
+"""A simulated power meter behind a real pseudo-terminal. It answers, sends garbage and disappears."""
 
 import contextlib
 import math

@@ -1,1 +1,1 @@
-"""One document of what is registered and how it is doing, its schema, and the answers to whoever asks for it."""
+"""Introspection: a document about the registrations and their state, its schema, and the answers to requests for it."""

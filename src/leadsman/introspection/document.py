@@ -1,4 +1,5 @@
-"""The documents that an app publishes, as types: the schema of every topic is made of them (`leadsman.introspection.schema`).
+"""The types of the documents that an app publishes. The schema of every topic is made from them
+(`leadsman.introspection.schema`).
 
 Times are RFC 3339 in UTC; durations and ages are seconds.
 """

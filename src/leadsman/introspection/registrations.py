@@ -1,4 +1,4 @@
-"""Registrations, written down: what the app's decorators were told."""
+"""Describes the registrations of an app: the names and options of its handlers."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of every topic of an app, made of its handlers' annotations and the types of its documents."""
+"""Makes the JSON Schema of every topic of an app, from its handlers' annotations and the types of its documents."""
 
 import inspect
 import typing

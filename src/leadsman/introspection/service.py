@@ -1,7 +1,9 @@
-"""Who asks at ``{prefix}/introspect`` is answered with one document, and ``{prefix}/registry`` says what there is to ask about.
+"""Answers introspection requests at ``{prefix}/introspect`` with one document, and publishes ``{prefix}/registry``, a
+list of what an app offers.
 
-Looking changes nothing. There is no secret in it: adapters and handlers are told by their names, the broker by its
-address, and everything that a person wrote passes `leadsman.text.clean`.
+Reading changes nothing. The documents contain no secrets: adapters and handlers are shown by their names, the broker
+by its
+address, and everything that a person wrote passes through `leadsman.text.clean`.
 """
 
 import sys

@@ -1,1 +1,1 @@
-"""What is known about devices, and where it is reported."""
+"""Observes a running app: health of devices, outages, logs, the heartbeat, the trace, and the watchdog."""

@@ -1,7 +1,9 @@
-"""Which devices are flaky: their polls succeed, but too often only after retries, so no error and no outage is ever told.
+"""Finds flaky devices: their polls succeed, but too often only after retries, so that neither an error nor an outage
+is reported.
 
-A device is flaky when half of its last polls needed retries, and no longer when nearly none did. It may change its mind in
-between as often as it likes: it is told once an hour at the most.
+A device is flaky when half of its last polls needed retries, and no longer when almost none did. It may change as
+often as it
+likes in between: it is reported once an hour at most.
 """
 
 from typing import NamedTuple

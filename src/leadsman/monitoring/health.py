@@ -1,21 +1,24 @@
-"""Health: one record per entity, folded from events, and looked at by whoever reports.
+"""Keeps the health record of each device, computed from events.
 
-The heartbeat, the availability topics and introspection all take their answer from here, so they cannot disagree.
-Looking changes nothing. A device is, the first that applies:
+The heartbeat, the availability topics and introspection all read these records, so they cannot contradict each other.
+Reading
+changes nothing. The status of a device is the first that applies:
 
 ==================  ====================================================================================================
-``held``            it failed, and waits for somebody to release it
-``isolated``        somebody isolated its circuit: it is left alone on purpose
-``circuit_open``    it failed poll after poll, and is probed now and then
-``deferred``        it asked to be left alone until later
+``held``            it failed, and is not polled until a person releases it
+``isolated``        a person isolated its circuit, so it is left alone on purpose
+``circuit_open``    it failed poll after poll, and is only probed now and then
+``deferred``        it asked for a pause
 ``stale``           its last reading is too old
-``error``           its last poll failed; or its poll under way fails, and it was never read or has failed for a minute
+``error``           its last poll failed; or its current poll is failing, and it was never read or has failed for a
+minute
 ``starting``        it has not been read yet
 ``ok``              its last poll succeeded
 ==================  ====================================================================================================
 
-An open circuit wins over the error that opened it, and over staleness, so the status never flaps between them; that the
-device is stale as well is said beside it.
+An open circuit takes precedence over the error that opened it, and over staleness, so that the status does not flap
+between
+them. Staleness is then reported beside it.
 """
 
 import math

@@ -1,8 +1,11 @@
-"""Birth, heartbeat, goodbye and will: one JSON at ``{prefix}/status``, and ``online`` or ``offline`` per device.
+"""Publishes the app's status at ``{prefix}/status`` (birth, heartbeat, goodbye and will), and ``online`` or
+``offline`` for each device.
 
-A heartbeat goes out every so often, and within a second of every change of a device's status. What it says comes from
-the ledger, at the moment it is said. All carry the number of the session: an ``offline`` whose session is older than
-that of the last ``online`` is a will that came too late.
+A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. Its contents are
+read from
+the ledger when it is sent. All these messages carry the number of the session: an ``offline`` whose session is older
+than that
+of the last ``online`` is a will that came too late.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Logs as their readers want them: text with colour on a terminal, JSON for collectors, levels for the journal.
+"""Log formats: text with colour for terminals, JSON for collectors, and priorities for the journal.
 
-Whatever a device put into a message, it stays one line without control characters, and passwords are hidden.
+Whatever a device puts into a message, each record stays one line without control characters, and passwords are hidden.
 """
 
 import json

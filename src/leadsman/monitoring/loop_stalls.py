@@ -1,7 +1,8 @@
-"""Who blocks the event loop is named, with the stack it blocks in, while it does.
+"""Detects handlers that block the event loop, and logs their name and stack while they do.
 
-The loop beats; a thread looks at the beat. A blocking call cannot be interrupted from outside, but it can be seen: when
-the beat is overdue the thread reads the stack of the loop's own thread and tells it, once a minute at the most.
+The loop beats regularly, and a thread watches the beat. A blocking call cannot be interrupted from outside, but it can
+be seen:
+when the beat is overdue, the thread reads the stack of the loop's thread and logs it, at most once a minute.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from leadsman.text import counted
 BEAT = 0.25
 """Seconds between two beats."""
 STALL = 1.0
-"""Seconds without a beat that are told: polls of others are late by that much."""
+"""Seconds without a beat after which a stall is reported: other polls are late by that much."""
 TELL_AGAIN = 60.0
 _OURS = str(Path(__file__).parent)
 _STANDARD = str(Path(asyncio.__file__).parent.parent)

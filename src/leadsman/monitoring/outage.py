@@ -1,12 +1,17 @@
-"""An outage is told when it begins, now and then while it lasts, and when it is over, with its length.
+"""Decides when an outage is reported: when it begins, now and then while it lasts, and when it is over, with its
+length.
 
-It begins with the first call that gave no reading, also where it is told later. One line per failed poll floods a log; one
-line per error type hides an outage of a day. So: an onset, after the first failed poll; reminders at failures 2, 4, 8, … in
-the first hour, but not within `SHORTEST` of the last one, and hourly after it; at once, but only once, for each new type of
-error; and a recovery. The log and the error topic both speak from here.
+An outage begins with the first call that gave no reading, even if it is reported later. One line per failed poll
+floods a log;
+one line per error type hides an outage of a day. So there are four kinds of report: an onset after the first failed
+poll;
+reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after it; one report for each
+new type
+of error, at once; and a recovery. The log and the error topic both use these reports.
 
-A person who sets a device up looks for its first reading, so the first failed call of a device that was never read goes into
-the log at once. The error topic, which may wake somebody up, hears of it when the calls have failed for `SHORTEST`.
+A person who sets up a device waits for its first reading, so the first failed call of a device that was never read is
+logged at
+once. The error topic may wake someone up, so it reports such a device only after its calls have failed for `SHORTEST`.
 """
 
 from typing import NamedTuple
@@ -24,11 +29,12 @@ SHORTEST = 10.0
 
 
 class Notice(NamedTuple):
-    """Something worth telling about an outage. `kind` is ``onset``, ``reminder`` or ``recovered``; or, for the log only,
-    ``unread`` or ``read``.
+    """A report about an outage. `kind` is ``onset``, ``reminder`` or ``recovered``; or, for the log only, ``unread``
+    or ``read``.
 
-    `since` is epoch seconds; `seconds` is how long the outage has lasted; `failures` counts failed polls, `skipped` the
-    polls that an open circuit kept back, and `attempts` the calls of the last failed poll. A recovery repeats the last error.
+    `since` is epoch seconds; `seconds` is how long the outage has lasted; `failures` counts failed polls, `skipped`
+    the polls that an open circuit skipped, and `attempts` the calls of the last failed poll. A recovery repeats the
+    last error.
     """
 
     entity: str
@@ -70,10 +76,10 @@ class Outage(NamedTuple):
 
 
 def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tuple[Outage | None, Notice | None]:
-    """Take one event of an entity; answer what is remembered after it, and what is worth telling.
+    """Process one event of an entity. Returns the new state of its outage, and a report if there is one.
 
     Args:
-        never_read: the entity has given no reading so far, also not before a restart that it remembers.
+        never_read: the entity has given no reading so far, not even before a restart that it remembers.
     """
     match event, outage:
         case ReadingTaken(), Outage():

@@ -1,4 +1,4 @@
-"""What a service manager is told: sd_notify(3) without a library, one datagram at a time."""
+"""Notifies the service manager: sd_notify(3) without a library, one datagram at a time."""
 
 import contextlib
 import os

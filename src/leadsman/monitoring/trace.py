@@ -1,8 +1,12 @@
-"""The trace: what happened to a device that failed, row by row, from the first failure to the reading that ended the outage.
+"""The trace: a record of what happened to failing devices, row by row, from the first failure to the reading that
+ended the outage.
 
-A row is written for each verdict about a failed call, each move of a circuit, each hold and release, each adapter that failed
-or was opened anew, and the recovery. Rows of one outage carry its id: the device, and the first call that gave no reading. The
-latest rows of each device are kept in memory, so that one that fails each second takes nothing from the others.
+A row is written for each verdict about a failed call, each change of a circuit, each hold and release, each adapter
+that failed
+or was reopened, and the recovery. The rows of one outage carry its id: the device, and the first call that gave no
+reading. The
+latest rows of each device are kept in memory, so that a device that fails each second does not displace the rows of
+others.
 """
 
 import traceback

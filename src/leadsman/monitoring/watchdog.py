@@ -1,8 +1,11 @@
-"""Signs of life, for systemd and for containers: given only while the loop turns and some data is fresh.
+"""Feeds systemd's watchdog and writes the health file for containers, as long as the event loop runs and some data is
+fresh.
 
-A process that runs is no sign that it works: an app may be up for days with a wedged radio. So the watchdog is fed, and
-the health file says ``fresh``, only while at least one device is not stale. An app with one device that is simply
-switched off is then restarted now and then, once per `stale_after`; that is the price of never being deaf for days.
+A running process does not prove that it works: an app may be up for days with a radio that hangs. So the watchdog is
+fed, and
+the health file says ``fresh``, only while at least one device is not stale. An app whose only device is switched off
+is then
+restarted now and then, once per `stale_after`. That is the price for never missing data for days.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""MQTT: topics, a bounded outbox, a session that reconnects, and the one file that knows the client library."""
+"""MQTT: topics, a bounded outbox, the connection and its reconnects, and the one file that uses the client library."""

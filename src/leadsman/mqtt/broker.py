@@ -1,4 +1,4 @@
-"""Where the broker is, and how to enter."""
+"""The address and the credentials of the broker."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -22,12 +22,15 @@ class Broker(Value):
     Args:
         host: name or address.
         port: TCP port.
-        scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket). Nothing falls back to plain text.
+        scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket). There is no fallback to an unencrypted
+            connection.
         username, password: or None.
         path: of a WebSocket.
-        ca, cert, key: files in PEM: who to trust in place of the system's list, and a client certificate with its key.
-        protocol: the version of MQTT to try first, ``5.0`` or ``3.1.1``; the other one follows where the broker wants it.
-        insecure: accept any certificate. Only for a test bench: whoever sits in between reads and writes everything.
+        ca, cert, key: PEM files: the authorities to trust instead of the system's, and a client certificate with its
+            key.
+        protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
+        insecure: accept any certificate. Only for a test bench: an attacker on the network can read and change
+            everything.
     """
 
     host: str

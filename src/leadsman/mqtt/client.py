@@ -1,14 +1,16 @@
-"""The one file that knows aiomqtt, and paho below it.
+"""Connects to real brokers with aiomqtt, and paho below it. Only this file uses these libraries.
 
-What aiomqtt 2.5 does not tell, or gets wrong, is mended here and nowhere else:
+It works around what aiomqtt 2.5 does not report, or gets wrong:
 
 * it drops the reason code of a PUBACK, so refused messages look delivered;
-* it forgets a disconnection that arrives right after CONNACK, and does not notice one before it;
-* a client that is used again after a cut re-sends what it reported as failed: every connection gets a fresh one;
-* a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement a callback;
+* it forgets a disconnection right after CONNACK, and does not notice one before it;
+* a client that is reused after a lost connection re-sends what it reported as failed: each connection gets a new
+  client;
+* a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement is a callback;
 * a connection attempt that is given up keeps its socket and its thread;
-* return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost connection;
-* a certificate file that cannot be read is not named.
+* return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
+  connection;
+* it does not name a certificate file that cannot be read.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""What the link asks of a connection. `leadsman.mqtt.client` speaks to real brokers, `leadsman.testing` to one in memory."""
+"""The interface between the link and a connection. `leadsman.mqtt.client` implements it for real brokers,
+`leadsman.testing` for one in memory."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -10,7 +11,8 @@ LARGEST_PACKET = 256 * 1024
 
 
 class Connect(NamedTuple):
-    """What CONNECT says: client id, MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, with QoS 1; no topic, no will."""
+    """The contents of CONNECT: the client id, the MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, with QoS
+    1. Without a topic there is no will."""
 
     client_id: str
     protocol: str
@@ -23,7 +25,7 @@ class Connect(NamedTuple):
 
 
 class ConnAck(NamedTuple):
-    """What CONNACK says."""
+    """The contents of CONNACK."""
 
     receive_maximum: int = 65_535
     """QoS 1 messages that may be unacknowledged at a time (MQTT 5 §3.2.2.3.3)."""
@@ -32,7 +34,7 @@ class ConnAck(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A message that came in."""
+    """A received message."""
 
     topic: str
     payload: bytes
@@ -44,18 +46,18 @@ class Received(NamedTuple):
 
 
 class ConnectionListener(Protocol):
-    """What a connection tells, always on the event loop."""
+    """The callbacks of a connection, always called on the event loop."""
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """PUBACK, with its reason code; 0x80 and above are refusals, which MQTT 3.1.1 cannot express."""
         ...
 
     def lost(self, reason: str, code: int = 0) -> None:
-        """The connection ended, and nobody here asked for it; `code` is the reason code of the broker's DISCONNECT."""
+        """The connection was lost. `code` is the reason code of the broker's DISCONNECT."""
         ...
 
     def received(self, message: Received) -> None:
-        """A message of a subscription."""
+        """A message of a subscription arrived."""
         ...
 
 
@@ -73,7 +75,7 @@ class Connection(Protocol):
         ...
 
     async def close(self) -> None:
-        """Say DISCONNECT, so that the broker drops the will, and wait for it to be written."""
+        """Send DISCONNECT, so that the broker discards the will, and wait until it is written."""
         ...
 
     def abort(self) -> None:

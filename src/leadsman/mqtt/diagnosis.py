@@ -1,4 +1,4 @@
-"""What is wrong between us and the broker, said so that a person can mend it."""
+"""Error messages about the connection to the broker, written so that a person can fix the cause."""
 
 import ssl
 

@@ -1,9 +1,12 @@
-"""The link: keeps one connection to the broker and drains the outbox through it.
+"""The link: keeps one connection to the broker and sends the outbox through it.
 
-At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so nobody
-waits: not the handler, not a task per message. After a broken connection few messages go at a time, and then one; that
-finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic rests,
-and all others go on.
+At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so no
+handler
+waits, and no message needs a task. After a broken connection only a few messages are sent at a time, and then one.
+That finds
+the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic pauses,
+and all
+others continue.
 """
 
 import asyncio
@@ -65,7 +68,7 @@ class _End(NamedTuple):
 
 
 class Link:
-    """Runs until cancelled; `put` may be called at any time, connected or not."""
+    """Keeps the connection until it is cancelled. `put` may be called at any time, connected or not."""
 
     def __init__(
         self, identity: ClientIdentity, connect: Connector, outbox: Outbox, clock: Clock, events: EventBus
@@ -112,7 +115,8 @@ class Link:
         return next((why for topic, why in self._faults.items() if topic in outbox or outbox.rests(topic)), None)
 
     def put(self, message: Message) -> None:
-        """Send `message` as soon as it can be. Returns at once; what had to go for it is told as an event."""
+        """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported
+        as an event."""
         dropped = self.outbox.put(message)
         if dropped:
             self._tell(dropped)

@@ -1,4 +1,4 @@
-"""What is on its way to the broker."""
+"""A message on its way to the broker."""
 
 from typing import Literal, NamedTuple
 

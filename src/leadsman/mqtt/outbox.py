@@ -1,10 +1,13 @@
-"""The outbox: what waits for the broker, bounded, in order per topic.
+"""The outbox: a bounded queue of messages for the broker, in order per topic.
 
-Every topic is a queue of its own with at most one message in flight, so a topic's messages arrive in order and one that
-the broker refuses holds up nobody else. Topics take turns. When the outbox is full the oldest messages go, in steps of a
-hundredth, but never the newest of a topic: whoever compares a reading with the one before relies on that one arriving.
+Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a
+message that
+the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages are dropped,
+in steps
+of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the last one relies on its
+arrival.
 
-Pure: it is handed `now`, and whoever drops something is told.
+Pure: `now` is passed in, and dropped messages are returned to the caller.
 """
 
 from collections import deque

@@ -1,7 +1,8 @@
-"""Readings that waited while the wall clock was set.
+"""Corrects the times of readings that waited in the outbox while the wall clock was set.
 
-A host without a battery for its clock starts in 1970, polls, and learns the time from the network a minute later. What it
-read meanwhile is told with the time that the clock, as it is set now, gives that moment.
+A host without a battery for its clock starts in 1970, polls, and gets the time from the network a minute later. Its
+earlier
+readings are published with the times that the clock, as it is now set, gives them.
 """
 
 from leadsman.mqtt.message import Message

@@ -1,7 +1,8 @@
-"""What the link subscribes to on every connection, and who takes what comes.
+"""The subscriptions of the link, which it renews on every connection, and the callbacks for their messages.
 
-A broker refuses a subscription with a reason code, or by closing the connection. In the second case the subscriptions go
-first on the next connections, before any message; when two of them break, the filter that was asked for is left out for a while.
+A broker refuses a subscription with a reason code, or by closing the connection. In the second case, the next
+connections
+subscribe before they send any message. When two of them break, the filter that was requested is left out for a while.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Connections on which nothing is retained: what a dry run publishes is gone with it."""
+"""Connections that retain nothing, for dry runs: their messages are gone when they end."""
 
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
 from leadsman.mqtt.message import Message

@@ -1,4 +1,4 @@
-"""What is wrong with settings, in words: keys that nobody knows, values that are missing, and those of the wrong kind."""
+"""Error messages for wrong settings: unknown keys, missing values, and values of the wrong type."""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin

@@ -1,4 +1,5 @@
-"""Entries become settings: merged by rank, checked for keys that nobody knows, validated, and shown with their origins."""
+"""Loads settings from entries: merges them by rank, checks for unknown keys, validates them, and keeps their
+origins."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a pydantic model has at a path: another model, a mapping, a list, or a value."""
+"""Looks up a path in a pydantic model: it leads to another model, a mapping, a list, or a value."""
 
 from typing import Annotated, Any, Union, get_args, get_origin
 

@@ -1,4 +1,4 @@
-"""Settings as a person is shown them: each value with its origin, secrets masked."""
+"""Lists settings for display: each value with its origin, secrets masked."""
 
 import re
 from collections.abc import Mapping

@@ -1,10 +1,4 @@
-"""Where settings come from: each source gives entries, a path into the settings with a value and its origin.
-
-Lowest first: file, ``.env``, environment, secret files, flags. A variable is ``{APP}_SECTION__KEY``; the broker's are
-``MQTT__URL`` and its fellows, those of retries ``RETRY__API_MAX_ATTEMPTS`` and theirs. ``[env.NAME]`` in the file is laid
-over the rest of it where ``$LEADSMAN_ENV`` is that name. A secret is a file of that name, in either case, in ``$CREDENTIALS_DIRECTORY``
-(systemd.exec(5), ``LoadCredential=``) or ``/run/secrets`` (containers), or the file that ``{VARIABLE}_FILE`` names.
-"""
+"""The sources of settings. Each one gives entries: a path into the settings with a value and its origin."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Two clocks, told apart: one that only goes forward, and one that people set."""
+"""The two clocks of an app: monotonic time, which only goes forward, and wall time, which can be set."""
 
 import functools
 import time

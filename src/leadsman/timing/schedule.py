@@ -1,13 +1,16 @@
-"""When the next poll is due.
+"""Computes when the next poll is due.
 
-A fixed-rate schedule lies on a grid, ``start + k · interval``: what a poll takes does not move the next one, so nothing
-drifts, and a process that slept through some points goes on at the next one instead of catching up in a burst.
+A fixed-rate schedule is a grid, ``start + k · interval``. The duration of a poll does not move the next one, so
+nothing drifts.
+A process that slept through some points continues at the next one, instead of catching up in a burst.
 
-A cron schedule follows the wall clock in an IANA time zone, through `cronsim`: jobs at a fixed time that fall into the
-gap of a DST change run right after it, and those in the repeated hour run once, as Debian's cron does. Whoever waits looks at
-the wall clock again and again, since it may be set meanwhile; no slot comes due twice, unless the clock was set back.
+A cron schedule follows the wall clock in an IANA time zone, through `cronsim`. Jobs at a fixed time that fall into the
+gap of a
+DST change run right after it, and those in the repeated hour run once, as in Debian's cron. The wall clock is checked
+again and
+again while waiting, since it may be set meanwhile. No slot is due twice, unless the clock was set back.
 
-Pure: `now` is handed in, seconds, monotonic for the grid and epoch for cron.
+Pure: `now` is passed in, in seconds, monotonic for the grid and epoch for cron.
 """
 
 from __future__ import annotations
@@ -91,7 +94,7 @@ class Cron(Value):
         at_start: also poll once when the app starts.
 
     Raises:
-        InvalidValue, InvalidType: the expression, the zone, or a schedule that never comes due.
+        InvalidValue, InvalidType: the expression or the zone is invalid, or the schedule is never due.
     """
 
     __slots__ = ("at_start", "expression", "zone")

@@ -1,10 +1,13 @@
-"""One heap for everything that is due: polls, retries, deadlines.
+"""The timers: one heap for everything that is due, such as polls, retries and deadlines.
 
-The loop's own timers cost an object and a Python comparison each; a thousand handlers that sleep cost a thousand tasks.
-Here a due time is rounded up to a slot, and a slot is one entry of the heap however many alarms it holds: with 200
-devices at 1 Hz the rounding is worth a factor of eight in CPU against single timers spread over the second.
+The loop's own timers cost an object and a Python comparison each; a thousand sleeping handlers cost a thousand tasks.
+Here a
+due time is rounded up to a slot, and a slot is one entry of the heap, however many alarms it holds. With 200 devices
+at 1 Hz,
+rounding reduces CPU time by a factor of eight, compared with single timers spread over the second.
 
-Slots are counted from the moment the timers were made, and handlers start on that moment too, so an interval that is a
+Slots are counted from the moment when the timers were made, and handlers start at that moment too. So an interval that
+is a
 multiple of the slot is met exactly, not 25 ms late on average.
 """
 
