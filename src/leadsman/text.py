@@ -25,7 +25,7 @@ def clean(text: str) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The message of an error, empty where it has none. It is made by somebody's code, which may break, too."""
+    """The message of an error, or empty text. Foreign code makes it, which may raise, too."""
     try:
         return clean(str(error))
     except Exception as fault:
@@ -60,12 +60,13 @@ def _port_is_number(rest: str) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An error in words: its message, or its type where it has none."""
+    """Describe an error: its message, or its type if it has none."""
     return text_of(error) or type(error).__name__
 
 
 def explained(error: BaseException) -> str:
-    """Why a request was refused or failed, for whoever sent it: the class of the error is part of it where it says something."""
+    """The reason why a request was refused or failed, for its sender. The class of the error is included if it adds
+    information."""
     if isinstance(error, PayloadError | PollRefused):
         return describe(error)
     return f"{type(error).__name__}: {describe(error)}"

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
     topics: Topics
     client_id: str
     state_name: str
-    """The name of its directory for state, where nobody gives one."""
+    """The default name of the state directory."""
     broker: Broker
     environment: Mapping[str, str]
     """Where state, health file and service manager are."""
@@ -462,7 +462,8 @@ class _Lifespan:
 
 
 async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: Environment) -> None:
-    """Run a part of the app for as long as the app runs: one that dies is told, and started again after a while."""
+    """Run a part of the app for as long as the app runs. If it fails, that is reported, and it is restarted after a
+    while."""
     deaths, clock = 0, world.clock
     while True:
         began = clock.monotonic()

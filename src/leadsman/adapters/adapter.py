@@ -76,7 +76,7 @@ class ManagedAdapter:
             return {
                 str(name): plain(value, str(name)) for name, value in dict(getattr(self.adapter, "health", {})).items()
             }
-        except Exception as error:  # somebody's property; whoever looks must see the rest
+        except Exception as error:  # a user's property may raise; introspection must show the rest
             return {"fault": f"{type(error).__name__}: {describe(error)}"}
 
     def check_installed(self) -> None:

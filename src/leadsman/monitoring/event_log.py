@@ -54,10 +54,10 @@ def on_reading(event: Event) -> None:
 
 
 class Tally:
-    """Counts what is told at most once a minute, then less and less often while it goes on.
+    """Counts what is logged at most once a minute, and less and less often while it goes on.
 
     Args:
-        line: takes the count so far and what was counted last, and makes the line.
+        line: takes the count so far and the latest cause, and makes the line.
     """
 
     def __init__(self, line: Callable[[int, str], str], event: str) -> None:

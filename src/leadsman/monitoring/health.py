@@ -93,7 +93,7 @@ class Health(NamedTuple):
     circuit: str = "closed"
     missed: int = 0
     held: bool = False
-    """Whether it keeps still until somebody releases it."""
+    """Whether the handler is held: not polled until it is released."""
     polled: bool = True
     """False: it only takes commands, and there is nothing to wait for."""
     failed_polls: int = 0

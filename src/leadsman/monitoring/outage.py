@@ -21,7 +21,7 @@ from leadsman.text import describe
 
 ONSET, REMINDER, RECOVERED = "onset", "reminder", "recovered"
 UNREAD, READ = "unread", "read"
-"""Only for the log: a device that was never read begins to fail, and is read before an outage was told."""
+"""Only for the log: a device that was never read starts to fail, and it is read before an outage was reported."""
 FIRST_HOUR = 3600.0
 """Seconds during which reminders follow the doubling of failures; after it they come once per this many seconds."""
 SHORTEST = 10.0
@@ -66,13 +66,13 @@ class Outage(NamedTuple):
     error_type: str
     message: str
     types: frozenset[str]
-    """Empty: nothing has been told yet."""
+    """The types of errors reported so far. Empty: nothing was reported yet."""
     failures: int = 0
     skipped: int = 0
     attempts: int = 0
     reason: str = ""
     unread: bool = False
-    """Whether the log was told that a device which was never read fails."""
+    """Whether the log has reported that a device that was never read fails."""
 
 
 def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tuple[Outage | None, Notice | None]:

@@ -72,7 +72,7 @@ class _ClosingSocket(ssl.SSLSocket):
 
 
 class _Client(aiomqtt.Client):
-    """An aiomqtt client that tells everything."""
+    """An aiomqtt client that reports every event."""
 
     def __init__(self, hooks: ConnectionListener, **options: Any) -> None:
         super().__init__(**options)

@@ -36,7 +36,7 @@ class Delivery(Value):
 
     Args:
         qos: 0 or 1. Quality 1 is kept until the broker acknowledges it; 0 is handed to the operating system once.
-        retain: whether the broker keeps the latest reading for whoever subscribes later.
+        retain: whether the broker keeps the latest reading for later subscribers.
         expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5).
         taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
             properties; None leaves the JSON as the handler returned it.

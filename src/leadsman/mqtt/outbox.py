@@ -64,7 +64,8 @@ class Outbox:
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
 
     def put(self, message: Message) -> list[Dropped]:
-        """Keep a message until it is accepted. Returns what had to go for it, or the message itself when it is too large."""
+        """Keep a message until it is accepted. Returns the messages that were dropped for it, or the message itself
+        if it is too large."""
         largest = self._most_bytes // 8
         if message.size > largest:
             self.dropped += 1

@@ -73,7 +73,7 @@ class Subscriptions:
         return True
 
     def received(self, message: Received) -> None:
-        """Hand a message to whoever listens."""
+        """Pass a message to its callback."""
         for topic_filter, listener in self.listeners.items():
             if topic_matches(topic_filter, message.topic):
                 try:

@@ -1,4 +1,4 @@
-"""The topic tree, on one page.
+"""The topics of an app, in one table.
 
 =================================  ==============================================================  ==============
 topic                              payload                                                         retained, QoS
@@ -7,16 +7,16 @@ topic                              payload                                      
 ``{prefix}/{device}/availability`` ``online`` or ``offline``                                       yes, 1
 ``{prefix}/{device}/error``        onset, reminder or recovery of an outage                        no, 1
 ``{prefix}/{device}/set``          in: a command                                                   no, 1
-``{prefix}/{device}/set/result``   what became of a command                                        no, 1
+``{prefix}/{device}/set/result``   the result of a command                                         no, 1
 ``{prefix}/{device}/get``          in: poll now                                                    no, 1
-``{prefix}/{device}/release/set``  in: poll a device that is held again                            no, 1
+``{prefix}/{device}/release/set``  in: release a held device, so that it is polled again           no, 1
 ``{prefix}/{device}/circuit/set``  in: ``isolate``, ``close`` or ``disable``                       no, 1
 ``{prefix}/{device}/{word}``       what a handler publishes through its `Context`                  as it says
 ``{prefix}/error``                 faults of the app itself                                        no, 1
 ``{prefix}/status``                birth, heartbeat, stop and will, one JSON                       yes, 1
-``{prefix}/introspect``            in: what is registered, and how is it?                          no, 1
-``{prefix}/introspect/response``   the answer to whoever named no response topic                   no, 1
-``{prefix}/registry``              what is registered, for tools                                   yes, 1
+``{prefix}/introspect``            in: a request for the registrations and their state             no, 1
+``{prefix}/introspect/response``   the answer, if no response topic was named                      no, 1
+``{prefix}/registry``              the registrations, for tools                                    yes, 1
 =================================  ==============================================================  ==============
 """
 
@@ -54,11 +54,11 @@ class Topics:
         return f"{self.prefix}/{device}/availability"
 
     def device_error(self, device: str) -> str:
-        """Where outages of a device are told."""
+        """The topic of a device's outages."""
         return f"{self.prefix}/{device}/error"
 
     def set_result(self, device: str) -> str:
-        """Where it is told what became of a command."""
+        """The topic of a command's result."""
         return f"{self.prefix}/{device}/set/result"
 
     def of(self, device: str, word: str) -> str:

@@ -1,23 +1,26 @@
-"""The circuit breaker: three states as values, and permits that cannot come back too late.
+"""The circuit breaker: its states as values, and permits whose outcomes cannot be counted too late.
 
 =============  =====================================================  ==========================================
-state          who is admitted                                        what ends it
+state          which cycles are admitted                              what ends it
 =============  =====================================================  ==========================================
 `Closed`       every cycle                                            `threshold` failed cycles in a row → `Open`
-`Open`         nobody, for exactly one poll, or until a time          the next poll after it → `HalfOpen`
+`Open`         none, for exactly one poll, or until a time            the next poll after it → `HalfOpen`
 `HalfOpen`     up to `probes` cycles of one call each, no retries     `successes` of them → `Closed`; a failure → `Open`
-`Isolated`     nobody                                                 a person
-`Disabled`     every cycle, and only counts                           a person
+`Isolated`     none                                                   a request of a person
+`Disabled`     every cycle; failures are only counted                 a request of a person
 =============  =====================================================  ==========================================
 
 The breaker counts **cycles**: a poll with all its retries is one failure. A permit carries the generation of the state
-that issued it; an outcome from an older generation counts for nothing. In half-open a permit also has a lease: a probe
-that never reports gives its place back when the lease ends, so half-open always ends.
+that
+issued it; an outcome of an older generation is ignored. In half-open, a permit also has a lease: if a probe does not
+report
+before its lease ends, its place is free again, so half-open always ends.
 
 There are three outcomes, not two. *Abandoned* is neither success nor failure: the cycle was cancelled, or failed with
-something the user declared neutral. It hands the permit back.
+an error
+that the user declared neutral. It returns the permit.
 
-Pure: `now` is monotonic seconds, and asking a state never moves it.
+Pure: `now` is monotonic seconds, and reading a state never changes it.
 """
 
 import math
@@ -34,27 +37,28 @@ from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
 Faulty = Callable[[object, Exception], None]
-"""Told of a strategy that broke, and how."""
+"""Called with a user's strategy that raised, and with its error."""
 
 LARGEST_WINDOW = 1000
 """Cycles; an outcome is a bit of what is remembered per handler."""
 
 
 class CircuitBreaker(Value):
-    """The specification of a breaker. It holds no state: every handler that it is given to gets its own.
+    """The specification of a circuit breaker. It holds no state: each handler that uses it has a state of its own.
 
     Args:
         threshold: failed cycles in a row that open the circuit, 1 or more.
-        recovery: how long it stays open. None: for exactly one poll. A duration: until the first poll at or after it. 0: no
-            poll is skipped, but each is one call, without retries. A strategy such as ``ExponentialBackoff("5m", "2h")``:
-            as long as it says, without jitter, for the number of openings since the last success.
+        recovery: how long the circuit stays open. None: for exactly one poll. A duration: until the first poll at or
+            after it. 0: no poll is skipped, but each makes one call, without retries. A strategy such as
+            ``ExponentialBackoff("5m", "2h")``: its wait, without jitter, for the number of openings since the last
+            success.
         probes: cycles admitted at the same time in half-open, 1 or more.
         successes: probes that must succeed before the circuit closes, 1 or more.
-        window: count `threshold` failures among so many latest cycles, at most 1,000, instead of in a row.
+        window: count `threshold` failures among this many latest cycles, at most 1,000, instead of in a row.
         slow: a call that takes longer counts as failed here, though its reading is published.
         ignore: exception types that are neutral: neither a success nor a failure.
-        shared: a name; all handlers with a breaker of this name have one circuit. It counts rounds: each of them has failed,
-            and none succeeded. One probe is made for all.
+        shared: a name; all handlers with a breaker of this name share one circuit. It counts rounds, in which each of
+            them failed and none succeeded. One probe is made for all.
 
     Raises:
         InvalidValue, InvalidType: at construction.
@@ -143,7 +147,7 @@ class Outcome(Enum):
 
 
 class Permit(NamedTuple):
-    """Leave to run one cycle. `number` tells the probes of one generation apart."""
+    """Permission to run one cycle. `number` distinguishes the probes of one generation."""
 
     generation: int
     number: int
@@ -183,7 +187,7 @@ class HalfOpen(NamedTuple):
 
 
 class Isolated(NamedTuple):
-    """No cycle passes, because somebody said so."""
+    """No cycle is admitted, because a person requested that."""
 
     generation: int
     failures: int
@@ -192,7 +196,7 @@ class Isolated(NamedTuple):
 
 
 class Disabled(NamedTuple):
-    """All cycles pass, because somebody said so; `failures` failed in a row."""
+    """All cycles are admitted, because a person requested that; `failures` failed in a row."""
 
     generation: int
     failures: int = 0
@@ -215,7 +219,7 @@ def name_of(circuit: Circuit) -> str:
 
 
 def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> tuple[Circuit, Permit | None]:
-    """Ask leave to run one cycle at `now`; `lease` seconds is how long a probe may hold its permit."""
+    """Request permission to run one cycle at `now`; `lease` is how long a probe may hold its permit, in seconds."""
     match circuit:
         case Closed() | Disabled():
             return circuit, Permit(circuit.generation, 0, probe=False)
@@ -261,7 +265,7 @@ def settle(
 
 
 def isolated(circuit: Circuit, now: float) -> Circuit:
-    """Nobody is admitted until somebody closes or disables it."""
+    """Admit no cycle until a person closes or disables the circuit."""
     return Isolated(circuit.generation + 1, circuit.failures, now)
 
 
@@ -271,7 +275,7 @@ def closed(circuit: Circuit) -> Circuit:
 
 
 def disabled(circuit: Circuit) -> Circuit:
-    """Everybody is admitted until somebody closes or isolates it."""
+    """Admit every cycle until a person closes or isolates the circuit."""
     return Disabled(circuit.generation + 1, circuit.failures)
 
 

@@ -120,11 +120,11 @@ class Policy(Value):
         raise NotImplementedError
 
     def max_retries(self, limit: int, scope: Scope = "cycle") -> "Policy":
-        """At most `limit` retries in a poll, or in an outage; 0 is never."""
+        """At most `limit` retries in a poll, or in an outage; 0 allows none."""
         return CountBox(limit, self, scope)
 
     def within(self, limit: Duration, scope: Scope = "outage") -> "Policy":
-        """No retry that would start later than `limit` after the first failure, calls included."""
+        """No retry starts later than `limit` after the first failure; the time of the calls is counted."""
         return TimeBox(limit, self, scope)
 
     def budget(self, limit: Duration, scope: Scope = "outage") -> "Policy":
@@ -132,31 +132,31 @@ class Policy(Value):
         return Budget(limit, self, scope)
 
     def clamp(self, low: Duration = 0.0, high: Duration = LONGEST) -> "Policy":
-        """Waits between `low` and `high`."""
+        """Limit each wait to between `low` and `high`."""
         return Clamp(low, high, self)
 
     def plus(self, delay: Duration) -> "Policy":
-        """Waits longer by `delay`."""
+        """Add `delay` to each wait."""
         return AddDelay(delay, self)
 
     def jitter(self, fraction: float = 0.2, mode: str = "symmetric", cap: Duration | None = None) -> "Policy":
-        """Waits spread by chance; see `Jitter`."""
+        """Randomise the waits; see `Jitter`."""
         return Jitter(fraction, self, mode, cap)
 
     def only_when(self, condition: Predicate | bool) -> "Policy":
-        """Gives up unless `condition` holds for the failure."""
+        """Give up unless `condition` holds for the failure."""
         return FilteredOn(condition, self)
 
     def __rshift__(self, other: object) -> "Policy":
-        """This one until it gives up, then `other`, in the same step."""
+        """Use this policy until it gives up, then `other`, in the same step."""
         return AndThen(self, policy(other))
 
     def __or__(self, other: object) -> "Policy":
-        """Retry when either would, after the shorter wait."""
+        """Retry if either policy would, after the shorter wait."""
         return Union(self, policy(other))
 
     def __and__(self, other: object) -> "Policy":
-        """Retry when both would, after the longer wait."""
+        """Retry if both policies would, after the longer wait."""
         return Intersect(self, policy(other))
 
 
@@ -587,17 +587,17 @@ class Intersect(_Pair):
 
 
 def immediate() -> Policy:
-    """Retry at once. Bound it: a device that fails at once is called again and again."""
+    """Retry at once. Limit it: a device whose calls fail at once is called again and again."""
     return Immediate()
 
 
 def never() -> Policy:
-    """Give up."""
+    """Never retry."""
     return Never()
 
 
 def periodic(delay: Duration, scope: Scope = "outage") -> Policy:
-    """`delay` every time."""
+    """Wait `delay` before every retry."""
     return Waits(FixedBackoff(delay, jitter=0), scope)
 
 
@@ -619,7 +619,7 @@ def fibonacci(first: Duration, second: Duration, cap: Duration | None = 60.0, sc
 
 
 def sequence(delays: Sequence[Duration], then: Literal["last", "stop"] = "last", scope: Scope = "outage") -> Policy:
-    """These waits one after the other; then the last one again and again, or no retry any more."""
+    """Use these waits one after the other; then repeat the last one, or stop retrying."""
     if then not in ("last", "stop"):
         raise InvalidValue(f"then is {then!r}; it is 'last' or 'stop'")
     waits = Waits(SequenceBackoff(delays, jitter=0), scope)
@@ -632,7 +632,7 @@ def strategy(backoff: BackoffStrategy, scope: Scope = "outage") -> Policy:
 
 
 def policy(value: object) -> Policy:
-    """See that something is a policy. Raises `InvalidType`."""
+    """Check that an object is a policy. Raises `InvalidType`."""
     if isinstance(value, Policy):
         return value
     if callable(getattr(value, "delay", None)) and not isinstance(value, type):
@@ -641,7 +641,8 @@ def policy(value: object) -> Policy:
 
 
 def wait_of(backoff: BackoffStrategy, attempt: int, draw: Draw, faulty: Callable[[object, Exception], None]) -> float:
-    """Ask a strategy, and survive it: one that raises, or answers no sensible number, is told and replaced by the default."""
+    """Ask a strategy for a wait. If it raises or returns an invalid number, that is reported and the default is
+    used."""
     if isinstance(backoff, Jittered):
         return backoff.delay(attempt, draw() if backoff.jitter else 0.0)
     try:

@@ -1,8 +1,9 @@
-"""What a policy may ask about a failure, in three values: yes, no, and not known.
+"""Predicates: questions that a policy asks about a failure, with three answers: yes, no, and unknown.
 
-``prop("errno") == 19`` asks one property; ``&``, ``|`` and ``~`` join questions. A property that the failure does not
-have makes the answer unknown, also under ``~``, as in Kleene's logic; at the top, unknown is no match. A property with
-several values, such as ``error-bases``, answers yes when one of them does.
+``prop("errno") == 19`` asks for one property; ``&``, ``|`` and ``~`` combine questions. If the failure does not have a
+property, the answer is unknown, also under ``~``, as in Kleene's logic; as the final answer, unknown is no match. A
+property
+with several values, such as ``error-bases``, answers yes if one of them does.
 """
 
 import fnmatch
@@ -143,7 +144,7 @@ class Either(Predicate):
 
 
 class Prop:
-    """A property to ask about: ``prop("errno") == 19``, ``prop("adapter").in_("ble", "serial")``."""
+    """A property of a failure, to be compared: ``prop("errno") == 19``, ``prop("adapter").in_("ble", "serial")``."""
 
     __slots__ = ("_name",)
     __hash__ = None  # type: ignore[assignment]  # == makes a question of it, so it is no key
@@ -170,45 +171,46 @@ class Prop:
         return Comparison(self._name, "lte", value)
 
     def exists(self) -> Predicate:
-        """Whether the failure has it."""
+        """Whether the failure has this property."""
         return Comparison(self._name, "exists")
 
     def in_(self, *values: Literal) -> Predicate:
-        """Whether it is one of these."""
+        """Whether the property is one of these values."""
         return Comparison(self._name, "in", values)
 
     def matches(self, pattern: str) -> Predicate:
-        """Whether it is as a glob says: ``*`` any text, ``?`` any character, ``[…]`` one of these; capitals matter."""
+        """Whether the property matches a glob: ``*`` is any text, ``?`` any character, ``[…]`` one of these
+        characters. Case-sensitive."""
         return Comparison(self._name, "matches", pattern)
 
     def regex(self, pattern: str) -> Predicate:
-        """Whether a regular expression is found in it."""
+        """Whether a regular expression is found in the property."""
         return Comparison(self._name, "regex", pattern)
 
     def starts_with(self, prefix: str) -> Predicate:
-        """Whether it begins with this."""
+        """Whether the property begins with this text."""
         return Comparison(self._name, "starts-with", prefix)
 
     def contains(self, part: str) -> Predicate:
-        """Whether this is in it."""
+        """Whether the property contains this text."""
         return Comparison(self._name, "contains", part)
 
 
 def prop(name: str) -> Prop:
-    """A property of a failure to ask about. The names are those of `leadsman.resilience.failure.PROPERTIES`; those that
-    begin with ``x-`` are what an exception carries in its mapping ``retry_properties``.
+    """Refer to a property of a failure. The names are those of `leadsman.resilience.failure.PROPERTIES`; those that
+    begin with ``x-`` are keys of an exception's mapping ``retry_properties``.
 
     Raises:
-        InvalidValue: nothing has that name.
+        InvalidValue: there is no property of that name.
     """
     return Prop(name)
 
 
 def is_a(*kinds: type[Exception]) -> Predicate:
-    """Whether the error is of one of these classes.
+    """Whether the error is an instance of one of these classes.
 
     Raises:
-        InvalidType: one of them is no subclass of `Exception`.
+        InvalidType: one of them is not a subclass of `Exception`.
     """
     return IsA(*kinds)
 

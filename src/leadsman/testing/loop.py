@@ -16,7 +16,7 @@ import time
 from leadsman import threads as workers
 
 START = 1_767_225_600.0
-"""2026-01-01T00:00:00Z in epoch seconds: where the wall clock of a virtual loop begins unless told otherwise."""
+"""2026-01-01T00:00:00Z in epoch seconds: the default start of a virtual wall clock."""
 _STEP = 0.02
 
 

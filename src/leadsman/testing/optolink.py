@@ -29,7 +29,7 @@ class Boiler:
         self._buffer.clear()
 
     def beat(self) -> bytes:
-        """What it says every two seconds while nobody talks to it."""
+        """The byte that it sends every two seconds while it has no session."""
         return b"" if self.silent or self._ready else b"\x05"
 
     def receive(self, data: bytes) -> bytes:

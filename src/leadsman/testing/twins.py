@@ -190,7 +190,7 @@ class TwinDevice:
         self.written.append((uuid, data))
 
     async def subscribe(self, uuid: str, heard: Callable[[bytes], None]) -> None:
-        """Tell `heard` what `notify` is given, and at once what the device says to somebody who subscribes."""
+        """Pass notifications to `heard`: those of `notify`, and the one that the device sends on subscription."""
         first = self.notifies.get(uuid)
         if first is None:
             self._value(uuid, "subscribing to")

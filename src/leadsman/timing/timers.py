@@ -29,10 +29,11 @@ _EPSILON = 1e-6
 
 
 class Alarm(Protocol):
-    """Something that can be due. Alarms are told apart by identity; one may be in a slot once."""
+    """Something that can be due. Alarms are compared by identity; one may be in a slot once."""
 
     def ring(self, now: float) -> None:
-        """The time has come; `now` is monotonic seconds. Must not block; what it raises is told as a fault of the app."""
+        """The alarm is due; `now` is monotonic seconds. Must not block. An exception is reported as a fault of the
+        app."""
         ...
 
 
@@ -75,7 +76,8 @@ class Timers:
             alarms.pop(alarm, None)
 
     def first_slot(self, offset: float) -> float:
-        """The coarse slot at or after `offset` seconds from the origin, monotonic seconds: whoever starts on it is never late."""
+        """The first coarse slot at or after `offset` seconds from the origin, in monotonic seconds. An alarm that
+        starts at a slot is never late."""
         return self.origin + math.ceil(offset / (FINE * COARSE) - _EPSILON) * FINE * COARSE
 
     async def sleep(self, delay: float) -> None:
@@ -88,7 +90,7 @@ class Timers:
             self.remove(slot, sleeper)
 
     def stop(self) -> None:
-        """Ring nobody any more."""
+        """Ring no alarm any more."""
         if self._handle is not None:
             self._handle.cancel()
         self._slots.clear()

@@ -91,7 +91,7 @@ class Backend(Protocol):
         ...
 
     async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> GattConnection:
-        """Connect to a device that was heard; `lost` is told when the connection ends by itself."""
+        """Connect to a device whose advertisement was received. `lost` is called when the connection ends by itself."""
         ...
 
 

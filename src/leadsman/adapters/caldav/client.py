@@ -190,7 +190,7 @@ def _ours(error: Exception, what: str) -> LeadsmanError:
 
 
 def shown(url: str) -> str:
-    """A URL without what nobody should read in a log: user, password and query."""
+    """A URL without the parts that must not be in a log: user, password and query."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return clean(urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")))

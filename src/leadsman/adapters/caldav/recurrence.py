@@ -76,7 +76,7 @@ def occurrences(
         texts: iCalendar objects.
         start, end: days in `zone`.
         zone: where floating times and whole days are put, to be sorted among the moments.
-        told_of: hashes of texts that make no sense and were told; those are not told again, and new ones are added.
+        told_of: hashes of invalid texts that were reported; those are not reported again, and new ones are added.
 
     Raises:
         GarbledData: none of the texts makes sense.

@@ -35,7 +35,7 @@ class ThreadedTransport:
         threading.Thread(target=self._read, name=f"leadsman {name} reader", daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        """Send, in a thread; nothing once it has ended, which the line was told."""
+        """Send bytes in a thread. Does nothing after the connection has ended; the protocol was informed of that."""
         if not self._ended:
             self._unsent += len(data)
             self._worker.submit(self._write, data)
