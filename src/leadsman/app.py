@@ -1,4 +1,4 @@
-"""`App`: what is registered, with which settings, and the doors to run it."""
+"""The `App` class. It holds the registrations and settings of an app, and starts, stops and rehearses it."""
 
 import asyncio
 import functools
@@ -48,7 +48,7 @@ Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 A = TypeVar("A")
 
 DRY_RUN = "dry-run"
-"""What the topics of a dry run begin with, and its client id ends with."""
+"""The topics of a dry run begin with this text, and its client id ends with it."""
 
 _CHANGED_BY_LOADING = (
     "topics", "client_id", "dry_run", "loaded_from", "_registry",
@@ -58,30 +58,36 @@ _CHANGED_BY_LOADING = (
 
 
 class App(Registrar):
-    """An app: handlers that poll devices, take commands, and publish what they read.
+    """An app: handlers that poll devices, accept commands and publish readings.
 
     Args:
-        name: of the app; also the prefix of its topics, of its variables and its MQTT client id.
-        version: of the app, told in the heartbeat.
-        prefix: of its topics, where not the name. ``topic_prefix`` of the section ``mqtt`` of the settings wins over it.
+        name: the app's name. It is the default for the topic prefix, the prefix of environment variables and the MQTT
+            client id.
+        version: the app's version. The heartbeat publishes it.
+        prefix: the topic prefix. The default is `name`. ``topic_prefix`` in the section ``mqtt`` of the settings
+            overrides it.
         mqtt: the broker: a URL such as ``mqtts://user:password@host``, or a `Broker`. None reads ``MQTT__URL``, or
-            ``MQTT__HOST`` and its fellows, or ``[mqtt]`` of the settings file, and falls back to
+            ``MQTT__HOST`` and the other ``MQTT__`` variables, or ``[mqtt]`` of the settings file. The fallback is
             ``mqtt://localhost:1883``.
-        adapters: async context managers that handlers ask for by type; a dict of names where several are of one type.
-            Or a function that makes them of the settings; registrations are then checked once these are loaded.
-        heartbeat: how often the app tells how it is, when nothing changes.
-        instance: tells two processes of one app apart, in the client id. They need different prefixes as well. ``client_id``
-            of the section ``mqtt`` of the settings wins over it.
-        settings: a pydantic model to fill from flags, secrets, environment, ``.env`` and file when the app runs; or an
-            instance of one, filled already.
-        lifespan: makes, of the app, an async context manager that is entered before the first poll and left after the last.
-        keep_state: remember over a restart how devices fail: streaks, budgets, circuits, deferrals, holds and the trace. In one
-            file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see `leadsman.runtime.persistence`.
-        twins: makes, of the settings, adapters without hardware, such as `leadsman.testing.SerialTwin`, for `rehearse` and
-            ``--dry-run``: one for each adapter, of its type, and under its name where they have names.
+        adapters: async context managers that handlers ask for by type; a dict with names where several have one type.
+            Or a function that makes them from the settings; registrations are then checked after the settings are
+            loaded.
+        heartbeat: the time between two status documents when nothing changes.
+        instance: distinguishes two processes of one app in the client id. They need different prefixes as well.
+            ``client_id`` in the section ``mqtt`` of the settings overrides it.
+        settings: a pydantic model, which is filled from flags, secrets, environment, ``.env`` and file when the app
+            runs; or an instance that is already filled.
+        lifespan: a function that takes the app and returns an async context manager. The app enters it before the
+            first poll and leaves it after the last one.
+        keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds and
+            the trace. They are stored in one file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see
+            `leadsman.runtime.persistence`.
+        twins: a function that makes, from the settings, adapters without hardware, such as
+            `leadsman.testing.SerialTwin`, for `rehearse` and ``--dry-run``. There must be one for each adapter, of the
+            same type, and under the same name if it has one.
 
     Raises:
-        ConfigurationError: something of it is wrong; the message says what to write.
+        ConfigurationError: an argument is wrong. The message says what to write.
     """
 
     def __init__(
@@ -114,9 +120,9 @@ class App(Registrar):
         self._held = _held(self._model)
         self._loaded: Loaded | None = None
         self.dry_run = False
-        """Whether it touches nothing real; see `rehearse`."""
+        """Whether this is a dry run, which touches nothing real; see `rehearse`."""
         self.loaded_from: Where | None = None
-        """Where the settings were read; None while they are not loaded."""
+        """Where the settings were read from; None until they are loaded."""
         self._waiting: list[Registration] = []
         self._registrations: list[Registration] = []
         self._declared = adapters, self._broker, self.topics, self.client_id
@@ -148,7 +154,7 @@ class App(Registrar):
 
     @property
     def commands(self) -> "dict[str, Command]":
-        """What takes commands, by device name."""
+        """The commands, by device name."""
         return self._registry.commands
 
     @property
@@ -165,10 +171,10 @@ class App(Registrar):
 
     @property
     def broker(self) -> Broker:
-        """Where the app connects to.
+        """The broker that the app connects to.
 
         Raises:
-            InvalidValue: it comes of settings that are not loaded yet.
+            InvalidValue: it depends on settings that are not loaded yet.
         """
         if self._broker is None:
             raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
@@ -176,21 +182,24 @@ class App(Registrar):
 
     @property
     def state_name(self) -> str:
-        """What the directory of its state is called: as the app, and with its prefix where that differs, so that two
-        processes of one app do not write one another's files. ``+`` stands for ``/``: no prefix has one of its own."""
+        """The name of the state directory: the app's name, followed by the prefix if that differs, so that two
+        processes of one app do not write each other's files. ``+`` replaces ``/``, since no prefix contains a
+        ``+``."""
         prefix = self.topics.prefix
         return self.name if prefix == self.name else f"{self.name}@{prefix.replace('/', '+')}"
 
     @property
     def rows(self) -> "tuple[SettingRow, ...]":
-        """Every loaded value with its origin, secrets masked."""
+        """Every loaded value with its origin. Secrets are masked."""
         return () if self._loaded is None else self._loaded.rows
 
     def load(self, where: "Where | None" = None) -> None:
-        """Read the settings, and register the devices that come of them. `run` and `serve` do it, if nobody has before.
+        """Read the settings and register the devices that they define. `run` and `serve` call this if it was not
+        called before.
 
         Raises:
-            ConfigurationError: of every value that is wrong, one a line; or of what becomes of the values.
+            ConfigurationError: settings are wrong, one fault a line; or the broker, the adapters or the devices made
+                from them are.
         """
         if self._loaded is not None:
             return
@@ -219,7 +228,8 @@ class App(Registrar):
                 self.telemetries[name] = decided(telemetry, self._catalogue)
 
     def _check(self, loaded: "Loaded") -> None:
-        """Take the broker and the named policies. Raises `ConfigurationError` of all faults, of the settings too."""
+        """Read the broker and the named policies. Raises one `ConfigurationError` for all faults, including those
+        of the settings."""
         from leadsman.mqtt.from_settings import broker_of
 
         faults: list[ConfigurationError] = []
@@ -243,7 +253,7 @@ class App(Registrar):
         raise_together(faults)
 
     def _take_names(self, section: "Mapping[str, Entry]") -> None:
-        """Take the prefix and the client id that are configured: two processes of one app differ in both."""
+        """Apply the configured prefix and client id. Two processes of one app differ in both."""
         from leadsman.mqtt.from_settings import checked
 
         if (given := section.get("topic_prefix")) is not None:
@@ -254,14 +264,14 @@ class App(Registrar):
 
     @contextmanager
     def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
-        """Within it, the app is as it was before its settings were loaded, and may be loaded with others. Afterwards it is
-        what it was. For tests: `leadsman.testing.Harness` does it.
+        """Temporarily return the app to its state before the settings were loaded, so that it can be loaded with
+        others. At the end of the block the app is as before. For tests: `leadsman.testing.Harness` uses it.
 
         Args:
-            adapters: instead of the app's own, given as the app takes them.
+            adapters: adapters that replace the app's own; the same forms as for `App`.
 
         Raises:
-            InvalidValue: it is done already; or an adapter that a handler asks for is missing.
+            InvalidValue: the app is in such a block already, or an adapter that a handler asks for is missing.
         """
         if self._unloaded or self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} runs in another Harness; stop that one first")
@@ -287,14 +297,14 @@ class App(Registrar):
             self.register(registration)
 
     def adapter(self, kind: type[A], name: str | None = None) -> A:
-        """The adapter, or the twin, that handlers get who ask for this type; there once the settings are loaded.
+        """Return the adapter, or its twin, that handlers get for this type. It exists once the settings are loaded.
 
         Args:
-            kind: its class.
-            name: tells it from others of its class.
+            kind: the adapter's class.
+            name: the adapter's name, where several have this class.
 
         Raises:
-            InvalidValue: there is none, or several.
+            InvalidValue: no adapter matches, or several do.
         """
         found = [slot.adapter for slot in self._slots if slot.fits(kind) and name in (None, slot.name)]
         if len(found) != 1:
@@ -305,14 +315,15 @@ class App(Registrar):
         return cast(A, found[0])
 
     def rehearse(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
-        """Make a dry run of it, which touches nothing real and may run beside the app itself: `use_twins`; topics below
-        ``dry-run/{prefix}``, and nothing retained; another client id; nothing remembered after the end.
+        """Turn the app into a dry run. A dry run touches nothing real and may run beside the app itself: it uses twins
+        (see `use_twins`), publishes below ``dry-run/{prefix}`` without retaining anything, has another client id, and
+        keeps no state after its end.
 
         Args:
-            twins: instead of the app's own.
+            twins: twins that replace the app's own.
 
         Raises:
-            InvalidValue: as of `use_twins`.
+            InvalidValue: as for `use_twins`.
         """
         self.use_twins(twins)
         if not self.dry_run:
@@ -321,10 +332,10 @@ class App(Registrar):
             self.client_id = f"{self.client_id}-{DRY_RUN}"
 
     def use_twins(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
-        """Take twins instead of the adapters, from now on. Loads the settings, if nobody has before.
+        """Replace the adapters by their twins. This loads the settings if they are not loaded yet.
 
         Args:
-            twins: instead of the app's own.
+            twins: twins that replace the app's own.
 
         Raises:
             InvalidValue: the app has no twins, or not one for each adapter.
@@ -345,10 +356,10 @@ class App(Registrar):
             left.remove(twin)
 
     def check_installed(self) -> None:
-        """See that the libraries are there that the adapters need. `run` and `serve` do it before they start.
+        """Check that the libraries that the adapters need are installed. `run` and `serve` call this before they start.
 
         Raises:
-            NotInstalled: some are not; one a line, with what to type.
+            NotInstalled: libraries are missing; one a line, with the command that installs it.
         """
         missing: dict[str, None] = {}
         for slot in self._slots:
@@ -362,12 +373,12 @@ class App(Registrar):
     def retry_policy(
         self, name: str, policy: Policy, *, priority: int = 0, predicate: "Predicate | bool" = True
     ) -> None:
-        """Name a policy, for ``policy="…"`` and `execute_with_retry`, and for handlers that say nothing about retries: they
-        take, for each failure, the one with the highest priority whose predicate matches. It wins over one of the same name in
-        the settings file.
+        """Register a policy under a name. ``policy="…"`` and `execute_with_retry` look it up by this name. Handlers
+        without retry options use, for each failure, the named policy with the highest priority whose predicate
+        matches. A policy registered here overrides one of the same name in the settings file.
 
         Raises:
-            InvalidValue, InvalidType: something of it makes no sense, or the settings are loaded already.
+            InvalidValue, InvalidType: an argument is invalid, or the settings are loaded already.
         """
         from leadsman.resilience.catalogue import named_policy  # only apps with names for policies pay for it
 
@@ -377,19 +388,19 @@ class App(Registrar):
 
     @contextmanager
     def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> Iterator[None]:
-        """Within it another policy is asked first. Where it says nothing of a failure, since its `only_when` or the predicate
-        of its name does not match, the handler's own policy is asked.
+        """Temporarily override the retry policy. If this policy does not apply to a failure, because its `only_when`
+        or the predicate of its name does not match, the handler's own policy decides.
 
-        In a handler that is polled, or in a source, it governs the failures of its own block, and those of nobody else.
-        Elsewhere, as in a lifespan or while a command is made, it governs all handlers, or `devices`. It counts for itself,
-        from the first failure that it sees of an outage.
+        Inside a polled handler or a source, the override applies only to failures of its own block. Elsewhere, such as
+        in a lifespan or in a command, it applies to all handlers, or to `devices`. The policy has counters of its own,
+        which start at the first failure of an outage that it sees.
 
         Args:
-            policy: of the algebra, or the name of a family or a policy.
-            devices: only these; None for all that are polled.
+            policy: a policy of the algebra, or the name of a family or of a policy.
+            devices: the devices that it applies to; None for all polled devices.
 
         Raises:
-            InvalidValue: no policy has that name, a device is unknown, or `devices` are given in a handler.
+            InvalidValue: no policy has that name, a device is unknown, or `devices` is given inside a handler.
         """
         asked = self._policy_of(policy)
         if scope.IN_HANDLER.get():
@@ -409,7 +420,7 @@ class App(Registrar):
             self._overlay.remove(entry)
 
     def _policy_of(self, policy: Policy | str) -> Policy:
-        """The policy of a name, with the predicate that it has."""
+        """The policy with a name, including its predicate."""
         if not isinstance(policy, str):
             return checked_policy(policy)
         from leadsman.resilience.catalogue import Catalogue
@@ -419,7 +430,7 @@ class App(Registrar):
         return catalogue.policy(policy) if named is None else named.policy.only_when(named.condition)
 
     def _named(self, loaded: "Loaded", *asking: Telemetry) -> "Catalogue | None":
-        """What can be asked for by name, where anybody asks."""
+        """The catalogue of named policies; None where no handler needs one."""
         waiting = any(type(each.rules.policy).__name__ == "Lookup" for each in asking)
         if not (loaded.retry or self._policies or waiting):
             return None
@@ -432,7 +443,8 @@ class App(Registrar):
 
     @property
     def idle_reason(self) -> str | None:
-        """Why the app has nothing to do, and what to write; None when it has something. Once the settings are loaded."""
+        """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
+        settings are loaded."""
         registered: list[Telemetry | Source | Command] = [*self.telemetries.values(), *self.sources.values()]
         registered += self.commands.values()
         if any(each.enabled for each in registered):
@@ -451,7 +463,7 @@ class App(Registrar):
         return f"it has no device, as {named} empty; {to_write(place, self._model, path)}"
 
     def register(self, registration: Registration) -> None:
-        """Take one registration; one whose names come of the settings waits for them."""
+        """Add one registration. If its names come from the settings, it is kept until they are loaded."""
         if self._stopping is not None:
             raise InvalidValue(
                 f"{registration.kind} {registration.names!r}: the app is running; register before it starts"
@@ -465,8 +477,9 @@ class App(Registrar):
         self._registrations.append(registration)
 
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
-        """Register the decorated ``async def (adapter: str, failures: int)``: the last rung, when an adapter was closed,
-        made anew and opened again, and nothing helped. It may cut the power of a USB port, or restart a service."""
+        """Register the decorated ``async def (adapter: str, failures: int)`` as the last step of adapter recovery.
+        It is called when closing, resetting and reopening an adapter did not help. It may cut the power of a USB
+        port, or restart a service."""
         if not is_async(hook):
             raise InvalidType(
                 f"the last resort {name_of(hook)} is no 'async def'; write one that takes adapter and failures"
@@ -481,22 +494,24 @@ class App(Registrar):
         log_format: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Run until SIGINT or SIGTERM, and end the process within two seconds of it. See `leadsman.process`.
+        """Run until SIGINT or SIGTERM, then end the process within two seconds. See `leadsman.process`.
 
         Args:
             log_level: None takes ``$LOG_LEVEL``, else INFO.
-            log_format: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else what suits stderr.
-            environment: as of `serve`.
+            log_format: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else the format that suits
+                stderr.
+            environment: as for `serve`.
         """
         if _only_looked_at.get():
             return
-        from leadsman.process import run  # signals and logging are no business of whoever embeds an app
+        from leadsman.process import run  # signals and logging are not for programs that embed an app
 
         serve = functools.partial(self.serve, environment=environment)
         run(self.name, self._load_all, serve, self.stop, (log_level, log_format))
 
     def _load_all(self) -> None:
-        """The settings, and the modules of `serve`: on a small machine that takes seconds, which would block the loop."""
+        """Load the settings and the modules of `serve`. On a small machine this takes seconds, which would block
+        the loop."""
         from importlib import import_module
 
         self.load()
@@ -509,15 +524,16 @@ class App(Registrar):
             self._stopping.set()
 
     async def serve(self, connect: Connector | None = None, *, environment: Mapping[str, str] | None = None) -> int:
-        """Poll and publish until `stop`, then end within two seconds. For whoever has an event loop of their own.
+        """Poll and publish until `stop` is called, then end within two seconds. Use this in a program with its own
+        event loop.
 
         Args:
-            connect: how to make a connection; None connects to the app's broker.
-            environment: variables that say where state, health file and service manager are; None for the process's own, and
-                in a dry run for a state directory that is removed at the end.
+            connect: makes the connection; None connects to the app's broker.
+            environment: variables that locate the state directory, the health file and the service manager. None takes
+                those of the process; in a dry run None takes a state directory that is removed at the end.
 
         Returns:
-            How many calls would not end, and had to be left behind.
+            The number of calls that did not end and were left behind.
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
@@ -534,7 +550,7 @@ class App(Registrar):
             with self._variables(environment) as variables:
                 return await serve(self._plan(variables), self._connecting(connect), self._stopping)
         finally:
-            self._stopping.set()  # also where whoever serves was cancelled: what still runs must know
+            self._stopping.set()  # also on cancellation
             self._stopping = None
 
     @contextmanager
@@ -556,11 +572,11 @@ class App(Registrar):
         return unretained(connect)
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
-        """The latest rows of the trace of the running app, or of the last run; see `leadsman.monitoring.trace`.
+        """The latest rows of the trace, of the running app or of its last run; see `leadsman.monitoring.trace`.
 
         Args:
-            handler: only of this device.
-            since: not before this; an aware datetime.
+            handler: return only rows of this device.
+            since: return only rows from this time on; an aware datetime.
         """
         if self._trace is None:
             return []
@@ -623,7 +639,8 @@ _only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", defaul
 
 @contextmanager
 def only_looked_at() -> Iterator[None]:
-    """Within it `App.run` does nothing: so the command line imports a module that ends with ``app.run()``."""
+    """In this block `App.run` does nothing, so that the command line can import a module that ends with
+    ``app.run()``."""
     token = _only_looked_at.set(True)
     try:
         yield
@@ -641,7 +658,7 @@ def _settings(given: Any) -> "tuple[type[BaseModel] | None, BaseModel | None]":
 
 
 def _held(model: Any) -> tuple[Provided, ...]:
-    """What handlers can ask for of the settings: the whole, and each section whose type is there once."""
+    """The settings objects that handlers can ask for: the whole model, and each section whose type occurs once."""
     if model is None:
         return ()
     kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]

@@ -1,7 +1,8 @@
-"""The bus that carries events to their observers, in the order in which they happened.
+"""The event bus: delivers events to their observers, in the order in which they happened.
 
-An observer may cause another event: a heartbeat that is published can push a message out of the outbox. That event waits until
-every observer has had the first one. So no observer hears of an effect before its cause.
+An observer may cause another event: a heartbeat that is published can push a message out of the outbox. That event
+waits until
+every observer has received the first one. So no observer learns of an effect before its cause.
 """
 
 import logging
@@ -31,7 +32,7 @@ class Phase(IntEnum):
 
 
 class EventBus:
-    """Carries each event to every observer."""
+    """Delivers each event to every observer."""
 
     __slots__ = ("_emitting", "_observers", "_phases", "_waiting")
 

@@ -34,23 +34,25 @@ class AttemptFailed(NamedTuple):
     outage: float
     circuit: str
     requested: bool = False
-    """Whether the handler asked for another attempt itself, which is no failure."""
+    """Whether the handler itself requested the retry; that is not a failure."""
 
 
 LONG = 60.0
-"""Seconds of failed calls after which an outage is told though its poll still goes on: a poll that retries until the next
-one would else hide an outage of hours."""
+"""Seconds of failed calls after which an outage is reported while its poll is still retrying. Otherwise a poll that
+retries until the next one could hide an outage of hours."""
 
 
 def long_failing(event: AttemptFailed) -> bool:
-    """Whether a call is repeated that has failed for so long that it is told."""
+    """Whether a call is being retried that has failed long enough to be reported."""
     return event.delay is not None and not event.requested and event.at - event.since >= LONG
 
 
 def failing_early(event: AttemptFailed, *, never_read: bool) -> bool:
-    """Whether a failed call is told though its poll still goes on: it has failed for long, or the device was never read.
+    """Whether a failed call is reported while its poll is still retrying: because it has failed for long, or the
+    device was never read.
 
-    A person who sets a device up looks for its first reading: it must not look well until its first poll has given up.
+    A person who sets up a device waits for its first reading: the device must not look healthy until its first poll
+    has given up.
     """
     return long_failing(event) or (never_read and event.delay is not None and not event.requested)
 
@@ -66,7 +68,7 @@ class PollFailed(NamedTuple):
 
 
 class PollSkipped(NamedTuple):
-    """A poll was due, and the open circuit kept it from the device."""
+    """A poll was due, but was skipped because the circuit is open."""
 
     entity: str
     at: float
@@ -74,7 +76,7 @@ class PollSkipped(NamedTuple):
 
 
 class PollDeferred(NamedTuple):
-    """The device asked to be left alone for `seconds`, because of `reason`: no poll before that."""
+    """The device asked for a pause of `seconds`, because of `reason`: there is no poll before its end."""
 
     entity: str
     at: float
@@ -84,7 +86,7 @@ class PollDeferred(NamedTuple):
 
 
 class DeviceHeld(NamedTuple):
-    """A poll failed for good, and its handler keeps still until somebody releases it."""
+    """A poll failed for good, and the handler is not polled again until a person releases it."""
 
     entity: str
     at: float
@@ -92,7 +94,7 @@ class DeviceHeld(NamedTuple):
 
 
 class DeviceReleased(NamedTuple):
-    """Somebody released a handler that was held; `by` says who, as far as is known."""
+    """A person released a held handler. `by` says who, as far as that is known."""
 
     entity: str
     at: float
@@ -101,7 +103,8 @@ class DeviceReleased(NamedTuple):
 
 
 class PollMissed(NamedTuple):
-    """So many `polls` were due while an earlier one was still running, or while the process slept. They are not replayed."""
+    """`polls` polls were due while an earlier one was still running, or while the process slept. They are not made
+    up for."""
 
     entity: str
     at: float
@@ -120,7 +123,8 @@ class CircuitMoved(NamedTuple):
 
 
 class CircuitRequested(NamedTuple):
-    """Somebody asked to ``isolate``, ``close`` or ``disable`` the circuit of an entity; `by` says who, as far as is known."""
+    """A person asked to ``isolate``, ``close`` or ``disable`` the circuit of an entity. `by` says who, as far as
+    that is known."""
 
     entity: str
     at: float
@@ -130,7 +134,7 @@ class CircuitRequested(NamedTuple):
 
 
 class FieldsLeftOut(NamedTuple):
-    """Fields of a reading were NaN or infinite, and left out. Told once until a reading is whole again."""
+    """Fields of a reading were NaN or infinite and were left out. Emitted once, until a reading is complete again."""
 
     entity: str
     at: float
@@ -139,7 +143,7 @@ class FieldsLeftOut(NamedTuple):
 
 
 class CommandDone(NamedTuple):
-    """A command for a device ended, or was refused, after `duration` seconds; `error` says why it failed."""
+    """A command for a device ended or was refused, after `duration` seconds. `error` says why it failed."""
 
     device: str
     at: float
@@ -158,7 +162,7 @@ class LinkUp(NamedTuple):
 
 
 class LinkDown(NamedTuple):
-    """The connection ended, or could not be made. `retry_in` seconds until the next attempt.
+    """The connection ended, or could not be made. `retry_in` is the seconds until the next attempt.
 
     `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
     """
@@ -172,14 +176,14 @@ class LinkDown(NamedTuple):
 
 
 class LinkSettled(NamedTuple):
-    """The connection holds, after several that ended within seconds."""
+    """The connection is stable, after several that ended within seconds."""
 
     at: float
     wall: float
 
 
 class MessageDropped(NamedTuple):
-    """So many `messages` of `topic` will never be delivered, because of `reason`."""
+    """`messages` messages of `topic` will never be delivered, because of `reason`."""
 
     at: float
     wall: float
@@ -189,7 +193,8 @@ class MessageDropped(NamedTuple):
 
 
 class MessageRefused(NamedTuple):
-    """The broker refused a message with a reason code that may pass; it is kept, and its topic rests `retry_in` seconds."""
+    """The broker refused a message with a reason code that may be temporary. The message is kept, and its topic
+    pauses for `retry_in` seconds."""
 
     at: float
     wall: float
@@ -199,7 +204,7 @@ class MessageRefused(NamedTuple):
 
 
 class SubscriptionFailed(NamedTuple):
-    """The broker refused a subscription; what is sent to it cannot arrive."""
+    """The broker refused a subscription, so messages to it cannot arrive."""
 
     at: float
     wall: float
@@ -208,7 +213,7 @@ class SubscriptionFailed(NamedTuple):
 
 
 class AdapterFailed(NamedTuple):
-    """An adapter could not be opened; the next attempt comes in `retry_in` seconds."""
+    """An adapter could not be opened. The next attempt follows in `retry_in` seconds."""
 
     adapter: str
     at: float
@@ -218,7 +223,7 @@ class AdapterFailed(NamedTuple):
 
 
 class AdapterReopened(NamedTuple):
-    """An adapter was closed and opened again; `how` is ``reopened``, or ``reset`` when its client was made anew."""
+    """An adapter was closed and opened again. `how` is ``reopened``, or ``reset`` if its client was replaced too."""
 
     adapter: str
     at: float
@@ -227,8 +232,8 @@ class AdapterReopened(NamedTuple):
 
 
 class StateFailed(NamedTuple):
-    """A file of the app's state could not be read or written, because of `error`. Emitted at the first failure, not at each.
-    Log, error topic, heartbeat and introspection report it, so whoever emits it does not log it."""
+    """A file of the app's state could not be read or written, because of `error`. Emitted at the first failure
+    only. Log, error topic, heartbeat and introspection report it, so the emitter does not log it."""
 
     at: float
     wall: float
@@ -245,7 +250,7 @@ class StateWritten(NamedTuple):
 
 
 class AppFault(NamedTuple):
-    """The app itself is at fault: an observer, a strategy or a part of leadsman raised."""
+    """The app itself is at fault: an observer, a strategy or a part of leadsman raised an exception."""
 
     at: float
     wall: float

@@ -1,4 +1,4 @@
-"""Logs what happens, but for outages: the connection, circuits, missed polls, commands, and each call at DEBUG."""
+"""Logs events other than outages: the connection, circuits, missed polls, commands, and each call at DEBUG."""
 
 import logging
 import math

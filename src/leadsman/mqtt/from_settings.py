@@ -1,4 +1,4 @@
-"""The broker, the prefix and the client id, from the section ``mqtt`` of the settings."""
+"""Reads the broker, the topic prefix and the client id from the section ``mqtt`` of the settings."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,10 +8,11 @@ from leadsman.settings.sources import Entry
 
 
 def broker_of(entries: Mapping[str, Entry]) -> Broker:
-    """The broker of the entries: a URL or its parts, whichever has the higher rank; credentials join a URL without any.
+    """Read the broker from settings entries: from a URL or from its parts, whichever has the higher rank. Credentials
+    are added to a URL that has none.
 
     Raises:
-        ConfigurationError: it names where the value is from.
+        ConfigurationError: a value is wrong; the message names its origin.
     """
     section = {key: entry for key, entry in entries.items() if key not in ("topic_prefix", "client_id")}
     url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
@@ -29,7 +30,7 @@ def broker_of(entries: Mapping[str, Entry]) -> Broker:
 
 
 def checked(entry: Entry, check: Callable[[object], str]) -> str:
-    """The value of an entry of the section ``mqtt``. Raises what `check` raises, with where the value is from."""
+    """Check the value of an entry of the section ``mqtt``. An error that `check` raises gets the value's origin."""
     try:
         return check(entry.value)
     except ConfigurationError as error:

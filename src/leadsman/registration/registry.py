@@ -1,4 +1,4 @@
-"""What an app has registered: telemetry, sources and commands, each by its name."""
+"""The registry of an app: its telemetry, sources and commands, each by its name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,11 +24,11 @@ class Registry:
 
     def __init__(self) -> None:
         self.telemetries: dict[str, Telemetry] = {}
-        """What is polled, side jobs included."""
+        """Everything that is polled, by name; side jobs are included."""
         self.sources: dict[str, Source] = {}
-        """What sends readings by itself."""
+        """The sources, by device name."""
         self.commands: dict[str, Command] = {}
-        """What takes commands."""
+        """The commands, by device name."""
         self.without_devices: list[str] = []
         """Handlers whose names come from the settings, which name none."""
 
@@ -87,7 +87,7 @@ class Registry:
             self.telemetries[_free(name, kind, taken | self.commands if telemetry.job else taken)] = telemetry
 
     def _check_shared(self, rules: "GuardSpec") -> None:
-        """Handlers that share a circuit must specify it alike."""
+        """Check that handlers that share a circuit specify it identically."""
         shared = None if rules.breaker is None else rules.breaker.shared
         for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
             other = each.rules.breaker
