@@ -47,7 +47,7 @@ RARELY = 3600.0
 
 
 def on_reading(event: Event) -> None:
-    """Tell each poll that succeeded. An observer only where the log shows such lines: they come at each poll."""
+    """Log a successful poll. It observes only if the log level shows such lines, since it is called at each poll."""
     if type(event) is ReadingTaken:
         about = fields("read", event.entity, duration=round(event.duration, 6))
         logger.debug("%s: poll succeeded in %.3f s", event.entity, event.duration, extra=about)
@@ -69,7 +69,7 @@ class Tally:
         self._gap = TELL_AGAIN
 
     def add(self, number: int, last: str, now: float) -> float | None:
-        """Count; tell it now, or answer when to `ring`."""
+        """Add to the count. Log it now and return None, or return when to `ring`."""
         waiting = self._count > self._told
         self._count += number
         self._last = last
@@ -78,7 +78,7 @@ class Tally:
         return None if waiting or self._count == self._told else self._next_at
 
     def ring(self, now: float) -> None:
-        """Tell what was counted since the last line."""
+        """Log what was counted since the last line."""
         if self._count > self._told:
             self._tell(now)
 
@@ -90,15 +90,15 @@ class Tally:
 
 
 class Log:
-    """Tells the log what is no outage of a device: the link, circuits, drops, faults. Once each, not once a poll.
+    """Logs everything that is not an outage of a device: the link, circuits, drops, faults. Each once, not once a poll.
 
-    An alarm in the heap: it rings when counts are left that no line has told.
+    An alarm in the heap: it rings when there are counts that no line has reported yet.
 
     Args:
-        name: of the app.
-        prefix: of its topics.
-        lines: bounds the lines of a device.
-        timers: where it waits to tell what is left; None for a log that nobody waits with.
+        name: the app's name.
+        prefix: the app's topic prefix.
+        lines: limits the log lines of each device.
+        timers: the heap that it waits in, to report the remaining counts; None: it never waits.
     """
 
     def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers | None = None) -> None:
@@ -118,7 +118,7 @@ class Log:
         self._dropped = Tally(_dropped, "dropped")
 
     def observe(self, event: Event) -> None:
-        """Take one event."""
+        """Process one event."""
         match event:
             case ReadingTaken():
                 return  # nearly every event there is
@@ -147,7 +147,7 @@ class Log:
                 self._fault(event)
 
     def ring(self, now: float) -> None:
-        """Tell what is left."""
+        """Log the remaining counts."""
         for tally in (self._missed, self._commands, self._dropped):
             tally.ring(now)
 

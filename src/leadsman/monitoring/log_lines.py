@@ -1,4 +1,4 @@
-"""What lines of the log have in common: fields for logs that are JSON, and a bound on lines about one device."""
+"""Shared parts of log lines: fields for JSON logs, and a limit on the lines about one device."""
 
 import math
 from typing import Any
@@ -11,13 +11,13 @@ MINUTE = 60.0
 
 
 def fields(event: str, device: str | None = None, **more: Any) -> dict[str, Any]:
-    """What a line of the log is about, for logs that are JSON: the ``extra`` of a call of the logger."""
+    """The fields of a log line for JSON logs: the ``extra`` argument of a logger call."""
     about = {"event": event, "device": device, **more}
     return {"fields": {name: value for name, value in about.items() if value is not None}}
 
 
 class Lines:
-    """Bounds how many lines one device may have in a minute, and counts the rest."""
+    """Limits the lines about one device in a minute, and counts the rest."""
 
     def __init__(self) -> None:
         self._minutes: dict[str, tuple[float, int, int]] = {}

@@ -1,4 +1,4 @@
-"""Reports outages at the error topics and in the log. Both come from the same notices of `leadsman.monitoring.outage`."""
+"""Reports outages on the error topics and in the log. Both use the notices of `leadsman.monitoring.outage`."""
 
 import logging
 from collections.abc import Callable
@@ -27,14 +27,14 @@ logger = logging.getLogger("leadsman")
 
 
 class OutageReporter:
-    """Observes polls and tells each outage: to the log, and to ``{prefix}/{device}/error``.
+    """Observes polls and reports each outage: in the log, and at ``{prefix}/{device}/error``.
 
     Args:
-        topics: where.
+        topics: the app's topics.
         send: takes a message and returns at once.
-        ledger: what is known of the devices; it has seen each event before.
-        lines: bounds the lines of a device.
-        transient: errors that the adapters of a device declare as worth another attempt.
+        ledger: the health records of the devices; it has processed each event before.
+        lines: limits the log lines of each device.
+        transient: errors that the adapters of a device declare as worth a retry.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class OutageReporter:
         """Entities of which a success is worth a look."""
 
     def restore(self, entity: str, outage: Outage) -> None:
-        """Go on with an outage that began before a restart: it has been told."""
+        """Continue an outage that began before a restart. It has been reported already."""
         self._outages[entity] = outage
         self._awake.add(entity)
 
     def observe(self, event: Event) -> None:
-        """Take one event. Observes in `Phase.REPORT`, after the ledger."""
+        """Process one event. Observes in `Phase.REPORT`, after the ledger."""
         if type(event) is ReadingTaken and event.entity not in self._awake:
             return  # nearly every event there is
         if isinstance(event, AppFault | StateFailed):
@@ -84,7 +84,7 @@ class OutageReporter:
             self._look_for_retries(event, health, before)
 
     def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
-        """See whether too many polls of a device succeed only after retries."""
+        """Check whether too many polls of a device succeed only after retries."""
         entity = event.entity
         retried = health.retried_polls > self._retried.get(entity, 0)
         self._retried[entity] = health.retried_polls
