@@ -223,9 +223,11 @@ def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_nex
 def test_a_network_gateway_is_a_port_too():
     async def scenario():
         async def serve(reader, writer):
-            while data := await reader.read(100):
-                writer.write(data.upper())
-            writer.close()
+            try:
+                while data := await reader.read(100):
+                    writer.write(data.upper())
+            finally:
+                writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         number = server.sockets[0].getsockname()[1]
