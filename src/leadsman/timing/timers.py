@@ -1,14 +1,11 @@
 """The timers: one heap for everything that is due, such as polls, retries and deadlines.
 
 The loop's own timers cost an object and a Python comparison each; a thousand sleeping handlers cost a thousand tasks.
-Here a
-due time is rounded up to a slot, and a slot is one entry of the heap, however many alarms it holds. With 200 devices
-at 1 Hz,
-rounding reduces CPU time by a factor of eight, compared with single timers spread over the second.
+Here a due time is rounded up to a slot, and a slot is one entry of the heap, however many alarms it holds. With 200
+devices at 1 Hz, rounding reduces CPU time by a factor of eight, compared with single timers spread over the second.
 
 Slots are counted from the moment when the timers were made, and handlers start at that moment too. So an interval that
-is a
-multiple of the slot is met exactly, not 25 ms late on average.
+is a multiple of the slot is met exactly, not 25 ms late on average.
 """
 
 import asyncio
