@@ -35,8 +35,8 @@ def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
     loop = asyncio.get_running_loop()
     clock, events = system_clock(loop), EventBus()
-    rules = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
-    execution = Execution("d", nothing, rules, Environment(Timers(loop, clock, events), clock, events))
+    guards = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
+    execution = Execution("d", nothing, guards, Environment(Timers(loop, clock, events), clock, events))
 
     async def call() -> None:
         if execution.admit():

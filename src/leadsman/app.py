@@ -22,8 +22,7 @@ from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.telemetry import Telemetry, decided
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
-from leadsman.resilience.policy import Policy
-from leadsman.resilience.policy import policy as checked_policy
+from leadsman.resilience.policy import Policy, as_policy
 from leadsman.text import suggestion
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, positive_seconds
@@ -139,7 +138,7 @@ class App(Registrar):
         self._trace: Trace | None = None
         self._policies: list[Named] = []
         self._catalogue: Catalogue | None = None
-        self._overlay: PolicyOverride = []
+        self._overrides: PolicyOverride = []
         self._settings_file: str | None = None
 
     @property
@@ -413,16 +412,16 @@ class App(Registrar):
             if name not in self.telemetries:
                 raise InvalidValue(f"retrying: no device {name!r} is polled; {suggestion(name, self.telemetries)}")
         entry = (None if devices is None else frozenset(devices), asked)
-        self._overlay.append(entry)
+        self._overrides.append(entry)
         try:
             yield
         finally:
-            self._overlay.remove(entry)
+            self._overrides.remove(entry)
 
     def _policy_of(self, policy: Policy | str) -> Policy:
         """The policy with a name, including its predicate."""
         if not isinstance(policy, str):
-            return checked_policy(policy)
+            return as_policy(policy)
         from leadsman.resilience.catalogue import Catalogue
 
         catalogue = self._catalogue or Catalogue()
@@ -431,7 +430,7 @@ class App(Registrar):
 
     def _named(self, loaded: "Loaded", *asking: Telemetry) -> "Catalogue | None":
         """The catalogue of named policies; None where no handler needs one."""
-        waiting = any(type(each.rules.policy).__name__ == "Lookup" for each in asking)
+        waiting = any(type(each.guards.policy).__name__ == "Lookup" for each in asking)
         if not (loaded.retry or self._policies or waiting):
             return None
         from leadsman.resilience.catalogue import Catalogue
@@ -608,7 +607,7 @@ class App(Registrar):
             last_resort=self._last_resort,
             traced=self._traced,
             keep_state=self._keep_state,
-            overlay=self._overlay,
+            overrides=self._overrides,
             catalogue=self._catalogue,
             settings_file=self._settings_file,
         )

@@ -103,7 +103,7 @@ class Plan(NamedTuple):
     last_resort: "LastResort | None"
     keep_state: bool
     """Whether resilience remembers over a restart."""
-    overlay: PolicyOverride
+    overrides: PolicyOverride
     """Policies that take the place of the handlers' own for a while."""
     catalogue: "Catalogue | None"
     traced: "Callable[[Trace], None]"
@@ -136,7 +136,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
 
         CATALOGUE.set(plan.catalogue)
     timers = scope.handler_context().run(Timers, loop, clock, events)
-    world = Environment(timers, clock, events, plan.overlay, stopping)
+    environment = Environment(timers, clock, events, plan.overrides, stopping)
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
     commands = [command for command in plan.commands if command.enabled]
@@ -153,7 +153,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
         plan.client_id, topics.status, lambda number: heartbeat.will(number), plan.broker.protocol
     )
     link = Link(identity, connect, Outbox(), clock, events)
-    mail, lanes = PublisherContext(world, topics, link.put), SharedResources()
+    mail, lanes = PublisherContext(environment, topics, link.put), SharedResources()
     ended: list[str] = []
 
     def give_up(name: str, error: BaseException) -> None:
@@ -168,7 +168,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
     dispatcher = functools.cache(lambda: _dispatcher(mail, poller, feeds, lines, lanes))
     for command in commands:
         dispatcher().add(command)
-    storage = functools.cache(lambda: _storage(plan, world, held))
+    storage = functools.cache(lambda: _storage(plan, environment, held))
     contexts = _contexts(storage, mail, [*read, *commands], {**poller.polls, **feeds}, lines)
 
     traces: list[Trace] = []
@@ -201,7 +201,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
 
     bound = Lines()
     outages = OutageReporter(topics, link.put, ledger, bound, lambda device: _transient(device, read))
-    memory = _memory(storage(), poller, feeds, world, traces) if plan.keep_state else None
+    memory = _memory(storage(), poller, feeds, environment, traces) if plan.keep_state else None
     if memory is not None or contexts is not None:
         await storage().claim(stopping)
     pending = {} if memory is None else await memory.restore(ledger, outages, stopping)
@@ -231,13 +231,13 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
         from leadsman.runtime.adapter_recovery import AdapterRecovery
 
         needs = {each.name: each.needs for each in read}
-        events.subscribe(AdapterRecovery(plan.slots, needs, plan.last_resort, world).observe, Phase.ACT)
+        events.subscribe(AdapterRecovery(plan.slots, needs, plan.last_resort, environment).observe, Phase.ACT)
 
     def kept(where: str, run: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
-        return loop.create_task(_kept(where, run, world))
+        return loop.create_task(_kept(where, run, environment))
 
     tasks = [kept("the link", link.run), kept("the heartbeat", heartbeat.run)]
-    lifespan = _Lifespan(plan.lifespan, world)
+    lifespan = _Lifespan(plan.lifespan, environment)
     try:
         await lifespan.entered_or(stopping)
     except ConfigurationError:
@@ -248,7 +248,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
     running: list[asyncio.Task[Any]] = []
     signs = _signs(plan.environment, ledger, jobs, link, timers)
     if not stopping.is_set():
-        tasks += [loop.create_task(slot.keep(world)) for slot in plan.slots]
+        tasks += [loop.create_task(slot.keep(environment)) for slot in plan.slots]
         running = [kept(f"the source {name}", feed.run) for name, feed in feeds.items()]
         poller.start(pending)
         if signs is not None:
@@ -264,7 +264,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
     lanes.stop()
     timers.stop()
     await _cancelled(tasks, _CLOSE)
-    _say_goodbye(heartbeat, link, topics, world)
+    _say_goodbye(heartbeat, link, topics, environment)
     closing = [loop.create_task(slot.close()) for slot in plan.slots]
     closing.append(loop.create_task(lifespan.leave()))
     if contexts is not None:
@@ -275,7 +275,7 @@ async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: 
         one, many = "message was not delivered, and ends", "messages were not delivered, and end"
         logger.warning("%s with the process", counted(link.outbox.messages, one, many))
     await link.close()
-    alive += await _ended(closing, _CLOSE, world)
+    alive += await _ended(closing, _CLOSE, environment)
     if ended:
         raise Stopped(ended[0], alive)
     return alive
@@ -362,18 +362,18 @@ def _trace(plan: Plan, read: "Sequence[Telemetry | Source]") -> "Trace":
     return trace
 
 
-def _storage(plan: Plan, world: Environment, held: contextlib.ExitStack) -> "StateDirectory":
+def _storage(plan: Plan, environment: Environment, held: contextlib.ExitStack) -> "StateDirectory":
     """Where state is kept. What fails there is an event, whichever thread finds it."""
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.store import state_directory
 
-    loop, clock = asyncio.get_running_loop(), world.clock
+    loop, clock = asyncio.get_running_loop(), environment.clock
 
     def report(file: Path, error: Exception | None) -> None:
         now, wall = clock.monotonic(), clock.wall()
         event = StateWritten(now, wall, str(file)) if error is None else StateFailed(now, wall, str(file), error)
         with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
-            loop.call_soon_threadsafe(world.events.emit, event)
+            loop.call_soon_threadsafe(environment.events.emit, event)
 
     directory = StateDirectory(state_directory(plan.state_name, plan.environment), report)
     held.callback(directory.release)
@@ -384,12 +384,14 @@ def _memory(
     directory: "StateDirectory",
     poller: Poller,
     feeds: "dict[str, SourceRunner]",
-    world: Environment,
+    environment: Environment,
     traces: "Sequence[Trace]",
 ) -> "ResilienceStore":
     from leadsman.runtime.persistence import ResilienceStore
 
-    return ResilienceStore(directory, poller, {name: feed.execution for name, feed in feeds.items()}, world, traces)
+    return ResilienceStore(
+        directory, poller, {name: feed.execution for name, feed in feeds.items()}, environment, traces
+    )
 
 
 def _control(mail: PublisherContext, poller: Poller, feeds: "dict[str, SourceRunner]") -> "OperatorRequests":
@@ -411,9 +413,9 @@ def _signs(
 class _Lifespan:
     """The user's context manager, entered and left by one task, as many of them demand."""
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]] | None, world: Environment) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]] | None, environment: Environment) -> None:
         self._make = make
-        self._world = world
+        self._environment = environment
         self._entered = asyncio.Event()
         self._leave = asyncio.Event()
         self._task = None if make is None else asyncio.get_running_loop().create_task(self._live(make))
@@ -450,10 +452,10 @@ class _Lifespan:
                 raise error
             if isinstance(error, ConfigurationError):
                 raise error
-            clock = self._world.clock
+            clock = self._environment.clock
             where = "entering the lifespan; it is tried again"
-            self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
-            await self._world.timers.sleep(REOPENING.delay(attempt))
+            self._environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            await self._environment.timers.sleep(REOPENING.delay(attempt))
 
     async def _once(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         async with make():
@@ -461,17 +463,17 @@ class _Lifespan:
             await self._leave.wait()
 
 
-async def _kept(where: str, run: Callable[[], Awaitable[Any]], world: Environment) -> None:
+async def _kept(where: str, run: Callable[[], Awaitable[Any]], environment: Environment) -> None:
     """Run a part of the app for as long as the app runs. If it fails, that is reported, and it is restarted after a
     while."""
-    deaths, clock = 0, world.clock
+    deaths, clock = 0, environment.clock
     while True:
         began = clock.monotonic()
         error = (await outcome_of(run)).error
         if error is not None:
             deaths = deaths + 1 if clock.monotonic() - began < RESTARTING.max_delay else 1
-            world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
-        await world.timers.sleep(RESTARTING.delay(max(1, deaths)))
+            environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+        await environment.timers.sleep(RESTARTING.delay(max(1, deaths)))
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[Any]], grace: float) -> int:
@@ -484,21 +486,21 @@ async def _cancelled(tasks: Sequence[asyncio.Task[Any]], grace: float) -> int:
     return len(pending)
 
 
-def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, world: Environment) -> None:
+def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, environment: Environment) -> None:
     """Say that the app stops; a fault of ours there must cost neither the stores nor the state nor the DISCONNECT."""
     try:
         heartbeat.goodbye()
     except Exception as error:
-        now, wall = world.clock.monotonic(), world.clock.wall()
-        world.events.emit(AppFault(now, wall, "the goodbye", error))
+        now, wall = environment.clock.monotonic(), environment.clock.wall()
+        environment.events.emit(AppFault(now, wall, "the goodbye", error))
         link.put(Message(topics.status, heartbeat.will(link.number), 1, retain=True, latest=True))
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, world: Environment) -> int:
+async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, environment: Environment) -> int:
     done, pending = await asyncio.wait(tasks, timeout=timeout)
     for task in done:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            now, wall = world.clock.monotonic(), world.clock.wall()
-            world.events.emit(AppFault(now, wall, "closing a part of the app", error))
+            now, wall = environment.clock.monotonic(), environment.clock.wall()
+            environment.events.emit(AppFault(now, wall, "closing a part of the app", error))
     return len(pending)

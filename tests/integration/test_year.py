@@ -257,7 +257,7 @@ class Scenario:
     def _listen(self):
         loop = asyncio.get_running_loop()
         poller = next(each for each in gc.get_objects() if type(each) is Poller and each._loop is loop)
-        poller.world.events.subscribe(self.events.append)
+        poller.environment.events.subscribe(self.events.append)
 
     def _release(self, running):
         """Somebody comes by now and then, and releases whatever is held."""

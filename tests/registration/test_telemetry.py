@@ -23,21 +23,21 @@ def registered(**words):
 def test_defaults_are_those_of_the_documentation():
     telemetry = registered(interval=30)
 
-    assert telemetry.rules.policy == from_options(
+    assert telemetry.guards.policy == from_options(
         0, DEFAULT_RETRY_ON, ExponentialBackoff(2.0, 60.0, factor=2.0, jitter=0.2)
     )
-    assert telemetry.rules.breaker is None
-    assert telemetry.rules.timeout == 30
+    assert telemetry.guards.breaker is None
+    assert telemetry.guards.timeout == 30
     assert telemetry.delivery == Delivery(qos=1, retain=True, expiry=None, taken_at=None)
     assert (telemetry.group, telemetry.spread, telemetry.enabled, telemetry.overrun) == (None, 0, True, False)
     assert telemetry.stale_after == 120
 
 
 def test_the_timeout_is_the_interval_but_at_most_a_minute():
-    assert registered(interval="25m").rules.timeout == 60
-    assert registered(schedule="0 6 * * *").rules.timeout == 60
-    assert registered(interval="25m", timeout="2m").rules.timeout == 120
-    assert registered(interval="25m", timeout=None).rules.timeout is None
+    assert registered(interval="25m").guards.timeout == 60
+    assert registered(schedule="0 6 * * *").guards.timeout == 60
+    assert registered(interval="25m", timeout="2m").guards.timeout == 120
+    assert registered(interval="25m", timeout=None).guards.timeout is None
 
 
 def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
@@ -45,13 +45,13 @@ def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
 
 
 def test_an_empty_retry_on_is_accepted_beside_no_retries_as_both_may_come_of_settings():
-    assert registered(interval=30, retry=0, retry_on=()).rules.policy == from_options(0)
+    assert registered(interval=30, retry=0, retry_on=()).guards.policy == from_options(0)
     with pytest.raises(InvalidValue, match="retry_on is empty"):
         registered(interval=30, retry=1, retry_on=())
 
 
 def test_an_explicit_retry_on_replaces_the_default():
-    assert registered(interval=30, retry_on=[ValueError]).rules.policy == from_options(0, (ValueError,))
+    assert registered(interval=30, retry_on=[ValueError]).guards.policy == from_options(0, (ValueError,))
 
 
 def test_an_adapter_adds_its_transient_errors_to_the_default():
@@ -69,7 +69,7 @@ def test_an_adapter_adds_its_transient_errors_to_the_default():
     @app.telemetry("device", interval=30, retry=1)
     async def handler(bus: Bus): ...
 
-    assert app.telemetries["device"].rules.policy == from_options(1, (*DEFAULT_RETRY_ON, BusError))
+    assert app.telemetries["device"].guards.policy == from_options(1, (*DEFAULT_RETRY_ON, BusError))
 
 
 def test_decorator_and_method_take_the_same_words_from_one_list():

@@ -254,7 +254,7 @@ class TestRecovery:
             def delay(self, attempt):
                 return float("nan")
 
-        assert CircuitBreaker(recovery=Broken()).rest(3) == 8
+        assert CircuitBreaker(recovery=Broken()).open_for(3) == 8
 
 
 class TestWindow:

@@ -18,6 +18,7 @@ from leadsman.resilience.policy import (
     GiveUp,
     Policy,
     Retry,
+    as_policy,
     as_state,
     exponential,
     fibonacci,
@@ -25,7 +26,6 @@ from leadsman.resilience.policy import (
     linear,
     never,
     periodic,
-    policy,
     sequence,
     strategy,
 )
@@ -287,7 +287,7 @@ def test_a_strategy_that_breaks_is_told_and_replaced_by_the_default():
 
     told = []
     for answer in (float("nan"), float("inf"), -1, 1e300, "soon", None, lambda: 1 / 0):
-        failure = Failure(ERROR, faulty=lambda strategy, error: told.append(error))
+        failure = Failure(ERROR, on_strategy_error=lambda strategy, error: told.append(error))
         state, verdict = strategy(Broken(answer)).step((0, 2), failure, middle)
         assert (state, verdict) == ((0, 3), Retry(8))
     assert len(told) == 7
@@ -322,7 +322,7 @@ WRONG = [
     (lambda: immediate().only_when("errno"), "predicate"),
     (lambda: immediate() >> 5, "no policy"),
     (lambda: immediate() | ExponentialBackoff(), r"strategy\("),
-    (lambda: policy(Policy), "no policy"),
+    (lambda: as_policy(Policy), "no policy"),
     (lambda: strategy(ExponentialBackoff), "brackets"),
     (lambda: is_a(), "empty"),
     (lambda: is_a(BaseException), "subclass of Exception"),

@@ -117,23 +117,23 @@ class ManagedAdapter:
             raise DeviceUnavailable(f"{self.label} is not open: {why}") from self._error
         return self._opened
 
-    def keep(self, world: Environment) -> Coroutine[Any, Any, None]:
+    def keep(self, environment: Environment) -> Coroutine[Any, Any, None]:
         """Keep the adapter open, and reopen it whenever `reopen` requests that. The returned coroutine runs until
         it is cancelled. An adapter that hangs or fails delays no other adapter."""
-        return self._keep(world, begin(self._enter))
+        return self._keep(environment, begin(self._enter))
 
-    async def _keep(self, world: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
-        await self._open(world, opening)
+    async def _keep(self, environment: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
+        await self._open(environment, opening)
         while True:
             self._renewal = asyncio.Event()
             await self._renewal.wait()
-            await self._shut(world)
+            await self._shut(environment)
             if self._remake:
-                await self._bounded(world, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]  # seen by `reopen`
-            await self._open(world, begin(self._enter))
+                await self._bounded(environment, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]  # seen by `reopen`
+            await self._open(environment, begin(self._enter))
             self.reopened += 1
-            now, wall = world.clock.monotonic(), world.clock.wall()
-            world.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
+            now, wall = environment.clock.monotonic(), environment.clock.wall()
+            environment.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
 
     def reopen(self, *, remake: bool) -> bool:
         """Close and reopen the adapter, and call its `reset` in between if `remake` is set and it has one. Returns
@@ -155,11 +155,11 @@ class ManagedAdapter:
         except TimeoutError:
             return False
 
-    async def _shut(self, world: Environment) -> None:
+    async def _shut(self, environment: Environment) -> None:
         self._entered, self._error = False, DeviceUnavailable("it is being opened again")
-        await self._bounded(world, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
+        await self._bounded(environment, f"closing {self.label}", lambda: self.adapter.__aexit__(None, None, None))
 
-    async def _bounded(self, world: Environment, where: str, step: Callable[[], Awaitable[object]]) -> None:
+    async def _bounded(self, environment: Environment, where: str, step: Callable[[], Awaitable[object]]) -> None:
         error: BaseException | None
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
@@ -167,10 +167,10 @@ class ManagedAdapter:
         except TimeoutError as late:
             error = late
         if error is not None:  # what is broken may not close; it is opened again all the same
-            world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, error))
+            environment.events.emit(AppFault(environment.clock.monotonic(), environment.clock.wall(), where, error))
 
-    async def _open(self, world: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
-        clock, attempt = world.clock, 0
+    async def _open(self, environment: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
+        clock, attempt = environment.clock, 0
         while True:
             attempt += 1
             try:
@@ -182,8 +182,8 @@ class ManagedAdapter:
                 return
             self._error = error  # whatever it is, an adapter does not end the process, nor the attempts to open it
             delay = REOPENING.delay(attempt)
-            world.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), error, delay))
-            await world.timers.sleep(delay)
+            environment.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), error, delay))
+            await environment.timers.sleep(delay)
             opening = begin(self._enter)
 
     async def _enter(self) -> None:

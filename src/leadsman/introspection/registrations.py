@@ -40,10 +40,10 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
             own = {
                 "interval": each.interval,
                 "schedule": None if each.cron is None else each.cron.expression,
-                **_retries(each.rules.policy),
+                **_retries(each.guards.policy),
                 **({} if each.policy_name is None else {"policy_name": each.policy_name}),
-                **_circuit(each.rules),
-                "timeout": each.rules.timeout,
+                **_circuit(each.guards),
+                "timeout": each.guards.timeout,
                 "overrun": "finish" if each.overrun else "next-poll",
                 "on_failure": each.on_failure if isinstance(each.on_failure, str) else clean(name_of(each.on_failure)),
                 "group": each.group,
@@ -53,7 +53,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
             if not each.job:
                 own |= _publishing(each) | {"throttle": each.throttle}
         case Source():
-            own = {"backoff": _shown(each.rules.policy.strategy), **_circuit(each.rules), **_publishing(each)}
+            own = {"backoff": _shown(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             own |= {"stale_after": each.stale_after, "silence": each.silence}
         case Command():
             own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
@@ -61,17 +61,17 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     return told | own  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
 
 
-def _circuit(rules: GuardSpec) -> dict[str, Any]:
-    return {"circuit_breaker": None if rules.breaker is None else _breaker(rules.breaker)}
+def _circuit(guards: GuardSpec) -> dict[str, Any]:
+    return {"circuit_breaker": None if guards.breaker is None else _breaker(guards.breaker)}
 
 
 def policy_text(each: Telemetry | Source) -> str:
     """The policy of a registration for a person: the decorator's options, the name of a policy, or the notation of a file."""
     if isinstance(each, Source):
-        return f"backoff={_shown(each.rules.policy.strategy)}"
+        return f"backoff={_shown(each.guards.policy.strategy)}"
     if each.policy_name is not None:
         return each.policy_name
-    options = _retries(each.rules.policy)
+    options = _retries(each.guards.policy)
     if "policy" in options:
         return str(options["policy"])
     kinds = ", ".join(options.pop("retry_on"))

@@ -92,7 +92,7 @@ class Service:
         for each in everything:
             self._registered.setdefault(each.name, []).append(each)
         self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
-        self._started = mail.world.timers.origin
+        self._started = mail.environment.timers.origin
 
     def register(self) -> None:
         """Put the registry there."""
@@ -115,11 +115,11 @@ class Service:
         except PayloadError as refused:
             data, error = None, explained(refused)
         message = answer_anyway(received, self._mail, data, error, transaction)
-        self._mail.send(message._replace(expires=self._mail.world.clock.monotonic() + EXPIRY))
+        self._mail.send(message._replace(expires=self._mail.environment.clock.monotonic() + EXPIRY))
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
         """The document, or some sections of it, and of some devices."""
-        clock = self._mail.world.clock
+        clock = self._mail.environment.clock
         now, wall = clock.monotonic(), clock.wall()
         found: Introspection = {}
         if "app" in sections:
@@ -173,7 +173,7 @@ class Service:
                 "in_flight": outbox.in_flight,
                 "delivered": outbox.delivered,
                 "dropped": outbox.dropped,
-                "oldest": None if oldest is None else round(self._mail.world.clock.uptime() - oldest, 3),
+                "oldest": None if oldest is None else round(self._mail.environment.clock.uptime() - oldest, 3),
             },
         }
 

@@ -78,20 +78,20 @@ class Registry:
             from leadsman.registration.source import register_source  # only apps with sources pay for it
 
             source = register_source(name, handler, options, offers)
-            self._check_shared(source.rules)
+            self._check_shared(source.guards)
             self.sources[_free(name, kind, taken)] = source
         else:
             telemetry = register(name, handler, options, offers, job=kind == "periodic")
-            self._check_shared(telemetry.rules)
+            self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
             self.telemetries[_free(name, kind, taken | self.commands if telemetry.job else taken)] = telemetry
 
-    def _check_shared(self, rules: "GuardSpec") -> None:
+    def _check_shared(self, guards: "GuardSpec") -> None:
         """Check that handlers that share a circuit specify it identically."""
-        shared = None if rules.breaker is None else rules.breaker.shared
+        shared = None if guards.breaker is None else guards.breaker.shared
         for name, each in (self.telemetries | self.sources).items() if shared is not None else ():
-            other = each.rules.breaker
-            if other is not None and other.shared == shared and other != rules.breaker:
+            other = each.guards.breaker
+            if other is not None and other.shared == shared and other != guards.breaker:
                 raise InvalidValue(
                     f"circuit_breaker shared={shared!r} differs from that of {name!r}; write one, and use it twice"
                 )

@@ -45,7 +45,7 @@ class Source(NamedTuple):
     name: str
     handler: Handler
     needs: Dependencies
-    rules: GuardSpec
+    guards: GuardSpec
     publish: PublishRule | None
     delivery: Delivery
     stale_after: float
@@ -76,7 +76,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, offers: Seque
         name=name,
         handler=handler,
         needs=needs_of(handler, offers),
-        rules=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
+        guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
         publish=publish_of(options),
         delivery=instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
         stale_after=stale_after,

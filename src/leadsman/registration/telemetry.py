@@ -15,13 +15,12 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
-from leadsman.resilience import backoff as backing_off
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import exception_types
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
-from leadsman.resilience.policy import Policy, policy
+from leadsman.resilience.policy import Policy, as_policy
 from leadsman.text import suggestion
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron, spread_offset
@@ -106,7 +105,7 @@ class Telemetry(NamedTuple):
     plain: bool
     interval: float | None
     cron: Cron | None
-    rules: GuardSpec
+    guards: GuardSpec
     overrun: bool
     on_failure: str | Fallback
     publish: PublishRule | None
@@ -161,7 +160,7 @@ def _register(
         plain=plain,
         interval=interval,
         cron=cron,
-        rules=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
+        guards=GuardSpec(_policy(options, needs), breaker_of(options), timeout),
         overrun=_overrun(options),
         on_failure=_on_failure(options),
         publish=publish_of(options),
@@ -219,7 +218,7 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
                     f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
         named = options["policy"]
-        return lookup(named) if isinstance(named, str) else policy(named)
+        return lookup(named) if isinstance(named, str) else as_policy(named)
     retry: object = options.get("retry", 0)
     if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
@@ -254,21 +253,21 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     """
     from leadsman.resilience.catalogue import Lookup
 
-    found, rules = telemetry.rules.policy, telemetry.rules
+    found, guards = telemetry.guards.policy, telemetry.guards
     if isinstance(found, Lookup):
         declared = [
             kind for _, offer in telemetry.needs if isinstance(offer, ManagedAdapter) for kind in offer.transient_errors
         ]
         try:
             asked = catalogue.policy(found.name, also=declared)
-            return telemetry._replace(rules=rules._replace(policy=asked), policy_name=found.name)
+            return telemetry._replace(guards=guards._replace(policy=asked), policy_name=found.name)
         except ConfigurationError as error:
             raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
     choice = catalogue.choice() if telemetry.undecided else None
     if choice is None:
         return telemetry
     names = ", ".join(each.name for each in choice.among)
-    return telemetry._replace(rules=rules._replace(policy=choice), policy_name=names)
+    return telemetry._replace(guards=guards._replace(policy=choice), policy_name=names)
 
 
 def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
@@ -280,7 +279,7 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
 
 def backoff_of(options: Any) -> BackoffStrategy:
     """The backoff among `options`."""
-    return backing_off.checked(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
+    return as_backoff(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
 
 
 def breaker_of(options: Any) -> CircuitBreaker | None:

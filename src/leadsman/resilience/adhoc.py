@@ -80,7 +80,7 @@ class Retrying:
             error = sifted(error)
             facts = {"verb": "adhoc", "family": family, "handler": name}
             elapsed = asyncio.get_running_loop().time() - began
-            failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _faulty)
+            failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error)
             state, verdict = policy.step(state, failure, random.random)
             if isinstance(verdict, GiveUp):
                 logger.warning("%s: %s; call %d failed: %s", name, REASONS[verdict.reason], attempt, _shown(error))
@@ -207,7 +207,7 @@ def _shown(error: Exception) -> str:
     return kind if text == kind else f"{kind}: {text}"
 
 
-def _faulty(strategy: object, error: Exception) -> None:
+def _on_strategy_error(strategy: object, error: Exception) -> None:
     logger.error("%r failed; the default backoff is used instead: %s", strategy, describe(error))
 
 

@@ -224,7 +224,7 @@ class SequenceBackoff(Jittered):
         return self.delays[min(attempt, len(self.delays)) - 1]
 
 
-def checked(strategy: object, what: str = "backoff") -> BackoffStrategy:
+def as_backoff(strategy: object, what: str = "backoff") -> BackoffStrategy:
     """See at registration that something is a strategy, not at the first failure in production.
 
     Raises:

@@ -30,13 +30,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience import backoff as backing_off
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered
-from leadsman.resilience.failure import exception_types, nobody
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
+from leadsman.resilience.failure import exception_types, ignore_error
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
-Faulty = Callable[[object, Exception], None]
+OnStrategyError = Callable[[object, Exception], None]
 """Called with a user's strategy that raised, and with its error."""
 
 LARGEST_WINDOW = 1000
@@ -107,9 +106,9 @@ class CircuitBreaker(Value):
             shared=_name(shared),
         )
 
-    def rest(self, opens: int, faulty: Faulty = nobody) -> float:
+    def open_for(self, opens: int, on_strategy_error: OnStrategyError = ignore_error) -> float:
         """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where polls are
-        counted, or none is skipped. A strategy that breaks is told to `faulty`, and replaced by the default one."""
+        counted, or none is skipped. A strategy that breaks is told to `on_strategy_error`, and replaced by the default one."""
         if self.recovery is None or self.recovery == 0:
             return -math.inf
         if isinstance(self.recovery, float):
@@ -122,7 +121,7 @@ class CircuitBreaker(Value):
                 return delay
             raise ValueError(f"{self.recovery!r} answered {delay!r} seconds for opening {opens}")
         except Exception as error:
-            faulty(self.recovery, error)
+            on_strategy_error(self.recovery, error)
             return DEFAULT_BACKOFF.wait(opens)
 
 
@@ -135,7 +134,7 @@ def _name(value: object) -> str | None:
 def _recovery(value: object) -> float | BackoffStrategy | None:
     if value is None or isinstance(value, str | int | float | timedelta):
         return None if value is None else seconds(value, "recovery")
-    return backing_off.checked(value, "recovery")
+    return as_backoff(value, "recovery")
 
 
 class Outcome(Enum):
@@ -244,9 +243,14 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
 
 
 def settle(
-    rule: CircuitBreaker, circuit: Circuit, permit: Permit, outcome: Outcome, now: float, faulty: Faulty = nobody
+    rule: CircuitBreaker,
+    circuit: Circuit,
+    permit: Permit,
+    outcome: Outcome,
+    now: float,
+    on_strategy_error: OnStrategyError = ignore_error,
 ) -> Circuit:
-    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing. `faulty` is
+    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing. `on_strategy_error` is
     told when the strategy of `recovery` breaks."""
     if permit.generation != circuit.generation:
         return circuit
@@ -255,12 +259,12 @@ def settle(
             closed = _counted(rule, circuit, failed=outcome is Outcome.FAILED)
             if closed.failures < rule.threshold:
                 return closed
-            until = now + rule.rest(1, faulty)
+            until = now + rule.open_for(1, on_strategy_error)
             return Open(circuit.generation + 1, closed.failures, now, 1, refusals_of(rule), until)
         case Disabled(), Outcome.SUCCEEDED | Outcome.FAILED:
             return circuit._replace(failures=circuit.failures + 1 if outcome is Outcome.FAILED else 0)
         case HalfOpen(), _ if permit.number in (number for number, _ in circuit.out):
-            return _settle_probe(rule, circuit, permit, outcome, now, faulty)
+            return _settle_probe(rule, circuit, permit, outcome, now, on_strategy_error)
     return circuit
 
 
@@ -279,7 +283,7 @@ def disabled(circuit: Circuit) -> Circuit:
     return Disabled(circuit.generation + 1, circuit.failures)
 
 
-def frozen(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
+def to_json(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
     """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen nothing."""
     match circuit:
         case Closed(failures=failures, recent=recent):
@@ -295,8 +299,8 @@ def frozen(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
             return ("disabled", circuit.failures)
 
 
-def thawed(value: Any, now: float, away: float) -> Circuit:
-    """What `frozen` made, `away` seconds later. Raises `ValueError` or `TypeError` for anything else."""
+def from_json(value: Any, now: float, away: float) -> Circuit:
+    """What `to_json` made, `away` seconds later. Raises `ValueError` or `TypeError` for anything else."""
     match value:
         case ["closed", int(failures), int(recent)]:
             return Closed(1, failures, recent)
@@ -327,7 +331,12 @@ def _forgotten(circuit: Closed) -> Closed:
 
 
 def _settle_probe(
-    rule: CircuitBreaker, circuit: HalfOpen, permit: Permit, outcome: Outcome, now: float, faulty: Faulty
+    rule: CircuitBreaker,
+    circuit: HalfOpen,
+    permit: Permit,
+    outcome: Outcome,
+    now: float,
+    on_strategy_error: OnStrategyError,
 ) -> Circuit:
     out = tuple(held for held in circuit.out if held[0] != permit.number)
     match outcome:
@@ -335,7 +344,7 @@ def _settle_probe(
             return circuit._replace(out=out)
         case Outcome.FAILED:
             failures, opens = circuit.failures + 1, circuit.opens + 1
-            until = now + rule.rest(opens, faulty)
+            until = now + rule.open_for(opens, on_strategy_error)
             return Open(circuit.generation + 1, failures, circuit.since, opens, refusals_of(rule), until)
         case Outcome.SUCCEEDED:
             succeeded = circuit.succeeded + 1

@@ -17,7 +17,7 @@ from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict, exponential, immediate, never, policy
+from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict, as_policy, exponential, immediate, never
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
@@ -346,4 +346,4 @@ def named_policy(name: object, what: object, priority: object = 0, condition: ob
         raise InvalidType(f"the name of a policy is {name!r}; write a word such as 'gentle'")
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise InvalidType(f"the priority of {name!r} is {priority!r}; write a whole number, the highest is asked first")
-    return Named(name, policy(what), priority, predicate(condition))
+    return Named(name, as_policy(what), priority, predicate(condition))

@@ -34,7 +34,7 @@ class Environment(NamedTuple):
     timers: Timers
     clock: Clock
     events: EventBus
-    overlay: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
+    overrides: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
     stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
     """Set when the app stops. A cancellation after it is the app's; one before it came out of the handler's own
     code."""

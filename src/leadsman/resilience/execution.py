@@ -92,32 +92,53 @@ class Execution:
     Args:
         name: the entity, for events.
         call: the call to guard; a coroutine function without arguments.
-        rules: how to guard it.
-        world: timers, clock and events.
-        turns: the lock of the bus that the call shares with others, if any.
-        owner: the `Caller`, which knows the handler.
-        ties: the guards that it shares with other handlers.
+        guards: how to guard it.
+        environment: timers, clock and events.
+        bus_lock: the lock of the bus that the call shares with others, if any.
+        caller: the `Caller`, which knows the handler.
+        shared: the guards that it shares with other handlers.
     """
 
     __slots__ = (
-        "_abandoned", "_call", "_calm", "_circuit", "_faulted", "_guarded", "_owner", "_permit", "_slot", "_slow", "_streak", "_task", "_ties",
-        "_turns", "_world", "attempts", "deferred_until", "fired", "gave_up", "held", "horizon", "name",
-        "resumes_at", "rules",
+        "_abandoned",
+        "_bus_lock",
+        "_call",
+        "_caller",
+        "_calm",
+        "_circuit",
+        "_environment",
+        "_faulted",
+        "_guarded",
+        "_permit",
+        "_shared",
+        "_slot",
+        "_slow",
+        "_streak",
+        "_task",
+        "attempts",
+        "deferred_until",
+        "fired",
+        "gave_up",
+        "guards",
+        "held",
+        "horizon",
+        "name",
+        "resumes_at",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
         call: Call,
-        rules: GuardSpec,
-        world: Environment,
+        guards: GuardSpec,
+        environment: Environment,
         *,
-        turns: BusLock | None = None,
-        owner: Caller | None = None,
-        ties: SharedGuards = NO_SHARED_GUARDS,
+        bus_lock: BusLock | None = None,
+        caller: Caller | None = None,
+        shared: SharedGuards = NO_SHARED_GUARDS,
     ) -> None:
         self.name = name
-        self.rules = rules
+        self.guards = guards
         self.attempts = 0
         """Calls made in the current cycle, or in the last one that failed."""
         self.fired = False
@@ -134,21 +155,21 @@ class Execution:
         self.held = False
         """Whether the handler is held: no cycle is requested until a person releases it."""
         self._call = call
-        self._world = world
-        self._turns = turns
-        self._owner = owner
-        self._guarded: Call = call if rules.timeout is None else self._timed
-        if turns is not None:
+        self._environment = environment
+        self._bus_lock = bus_lock
+        self._caller = caller
+        self._guarded: Call = call if guards.timeout is None else self._timed
+        if bus_lock is not None:
             self._guarded = self._in_turn
-        if rules.breaker is not None and rules.breaker.slow is not None:
+        if guards.breaker is not None and guards.breaker.slow is not None:
             self._guarded = self._watched
         self._streak: FailureStreak | None = None
         self._circuit: Circuit = CLOSED
-        self._ties = ties
-        self._calm = ties is NO_SHARED_GUARDS
+        self._shared = shared
+        self._calm = shared is NO_SHARED_GUARDS
         self._slow = False
-        if ties.shared is not None:
-            ties.shared.members.append(self)
+        if shared.circuit is not None:
+            shared.circuit.members.append(self)
         self._permit: Permit | None = None
         self._task: asyncio.Task[Any] | None = None
         self._slot = 0
@@ -162,10 +183,10 @@ class Execution:
         if not isinstance(circuit, Closed | Disabled):
             opened_at, opens = circuit.since, circuit.opens
         if isinstance(circuit, Open):
-            refusals = circuit.refusals if self._ties.shared is None else self._ties.shared.refusals(self)
+            refusals = circuit.refusals if self._shared.circuit is None else self._shared.circuit.refusals(self)
             until = circuit.until if math.isfinite(circuit.until) else None
         name = breaker.name_of(circuit)
-        deferred = self.deferred_until if self.deferred_until > self._world.clock.monotonic() else None
+        deferred = self.deferred_until if self.deferred_until > self._environment.clock.monotonic() else None
         return Snapshot(
             name, circuit.failures, opened_at, until, opens, refusals, self.attempts, self.retries(), deferred
         )
@@ -179,26 +200,26 @@ class Execution:
         if self._calm:
             self._permit = _PASS
             return True
-        now = self._world.clock.monotonic()
+        now = self._environment.clock.monotonic()
         if now < self.deferred_until:
             return False
         if self._circuit is CLOSED:
             self._permit = _PASS
             return True
-        lease = (self.rules.timeout or 60.0) + GRACE
-        if self._ties.shared is not None:
-            self._permit = self._ties.shared.admit(self, now, lease)
+        lease = (self.guards.timeout or 60.0) + GRACE
+        if self._shared.circuit is not None:
+            self._permit = self._shared.circuit.admit(self, now, lease)
         else:
-            circuit, self._permit = breaker.admit(self.rules.breaker or _COUNTING, self._circuit, now, lease)
+            circuit, self._permit = breaker.admit(self.guards.breaker or _COUNTING, self._circuit, now, lease)
             self.moved(circuit)
         return self._permit is not None
 
-    def frozen(self) -> dict[str, Any]:
-        """The state as JSON-compatible values, for `thaw` after a restart; empty if there is nothing to keep."""
-        now, streak, found = self._world.clock.monotonic(), self._streak, dict[str, Any]()
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
+        now, streak, found = self._environment.clock.monotonic(), self._streak, dict[str, Any]()
         circuit = self._circuit
-        if isinstance(circuit, Open) and self._ties.shared is not None:
-            circuit = circuit._replace(refusals=self._ties.shared.refusals(self))
+        if isinstance(circuit, Open) and self._shared.circuit is not None:
+            circuit = circuit._replace(refusals=self._shared.circuit.refusals(self))
         if streak is not None:
             found["streak"] = {
                 "policy": _known_as(streak.policy),
@@ -209,27 +230,27 @@ class Execution:
                 "wall": streak.wall,
             }
             found["pending"] = max(0.0, self.resumes_at - now)
-        if (kept := breaker.frozen(circuit, now)) is not None:
+        if (kept := breaker.to_json(circuit, now)) is not None:
             found["circuit"] = kept
         if self.deferred_until > now:
             found["deferred"] = self.deferred_until - now
         return found
 
-    def thaw(self, found: Mapping[str, Any], away: float) -> float:
-        """Restore the state that `frozen` returned `away` seconds ago.
+    def restore(self, found: Mapping[str, Any], away: float) -> float:
+        """Restore the state that `to_json` returned `away` seconds ago.
 
         Returns:
             Seconds until the pending retry.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not what `frozen` returned.
+            KeyError, TypeError, ValueError: it is not what `to_json` returned.
         """
-        now, thawed = self._world.clock.monotonic(), self._thawed_streak(found.get("streak"), away)
-        circuit = breaker.thawed(found["circuit"], now, away) if "circuit" in found else None
-        self._streak = thawed
+        now, streak = self._environment.clock.monotonic(), self._restored_streak(found.get("streak"), away)
+        circuit = breaker.from_json(found["circuit"], now, away) if "circuit" in found else None
+        self._streak = streak
         if circuit is not None:
-            if self._ties.shared is not None:
-                self._ties.shared.restore(self, circuit)
+            if self._shared.circuit is not None:
+                self._shared.circuit.restore(self, circuit)
             else:
                 self.moved(circuit)
         if "deferred" in found:
@@ -237,25 +258,25 @@ class Execution:
         self._calm = self._calm and not found
         return max(0.0, float(found.get("pending", 0.0)) - away)
 
-    def is_asked(self, now: float) -> bool:
+    def is_polled(self, now: float) -> bool:
         """Whether its polls would reach the device now if the circuit were closed."""
         return not self.held and now >= self.deferred_until
 
-    def _thawed_streak(self, found: Mapping[str, Any] | None, away: float) -> FailureStreak | None:
+    def _restored_streak(self, found: Mapping[str, Any] | None, away: float) -> FailureStreak | None:
         if found is None:
             return None
-        policy, elapsed = self.rules.policy, float(found["elapsed"]) + away
+        policy, elapsed = self.guards.policy, float(found["elapsed"]) + away
         state = policy.start()
         if found["policy"] == _known_as(policy):
             state = as_state(found["state"])
             policy.step(state, Failure(OSError()), random.random)  # an invalid state raises here
-        began = self._world.clock.monotonic() - elapsed
+        began = self._environment.clock.monotonic() - elapsed
         waits, cycle, wall = int(found["waits"]), int(found["cycle"]), float(found["wall"])
         return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
 
     def isolate(self) -> None:
         """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
-        self._set(breaker.isolated(self._circuit, self._world.clock.monotonic()))
+        self._set(breaker.isolated(self._circuit, self._environment.clock.monotonic()))
 
     def close(self) -> None:
         """Close the circuit and reset all counters. The outage lasts until a success."""
@@ -270,8 +291,8 @@ class Execution:
         self._set(breaker.disabled(self._circuit))
 
     def _set(self, circuit: Circuit) -> None:
-        if self._ties.shared is not None:
-            self._ties.shared.move(circuit)
+        if self._shared.circuit is not None:
+            self._shared.circuit.move(circuit)
         else:
             self.moved(circuit)
 
@@ -295,8 +316,8 @@ class Execution:
             raise
         else:
             if not self._calm:
-                if self._ties.tokens is not None:
-                    self._ties.tokens.give_back()
+                if self._shared.tokens is not None:
+                    self._shared.tokens.give_back()
                 self.succeed()
             return result
         try:
@@ -306,7 +327,7 @@ class Execution:
 
     async def _recover(self, error: Exception) -> Any:
         self.attempts = 1
-        clock, policy = self._world.clock, self.rules.policy
+        clock, policy = self._environment.clock, self.guards.policy
         if self._streak is not None:
             self._streak = self._streak._replace(cycle=self._streak.cycle + 1)
         try:
@@ -321,8 +342,8 @@ class Execution:
                 error.__traceback__ = (
                     None  # told by now; it holds the frames, and grows where one error is raised again
                 )
-                self.resumes_at = self._world.clock.monotonic() + verdict.delay
-                await self._world.timers.sleep(verdict.delay)
+                self.resumes_at = self._environment.clock.monotonic() + verdict.delay
+                await self._environment.timers.sleep(verdict.delay)
                 if self.isolated:
                     self.gave_up = "isolated"
                     raise error
@@ -348,20 +369,22 @@ class Execution:
     ) -> tuple[FailureStreak, Verdict]:
         """Ask the policies about this failure, those attached to the error first. Returns the new streak and the
         verdict."""
-        laid_over = (policy for names, policy in reversed(self._world.overlay) if names is None or self.name in names)
+        overriding = (
+            policy for names, policy in reversed(self._environment.overrides) if names is None or self.name in names
+        )
         state, others, verdict = scope.step(
-            (*policies, *laid_over), streak.policy, streak.state, streak.others, failure, random.random
+            (*policies, *overriding), streak.policy, streak.state, streak.others, failure, random.random
         )
         return streak._replace(state=state, others=others), verdict
 
     def _judge(self, error: Exception, policies: tuple[Policy, ...]) -> Verdict:
-        if self._world.stopping.is_set():  # clean-up in the handler must not turn a cancellation into a retry
+        if self._environment.stopping.is_set():  # clean-up in the handler must not turn a cancellation into a retry
             raise asyncio.CancelledError from error
         forget_cancellations()
         if self._abandoned:
             self._abandoned = False
             raise Abandoned("it ended at last, after it was abandoned") from error
-        clock, now = self._world.clock, self._world.clock.monotonic()
+        clock, now = self._environment.clock, self._environment.clock.monotonic()
         verdict = self._verdict(error, now, policies)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up = reason
@@ -372,7 +395,7 @@ class Execution:
             self.name, now, clock.wall(), error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit,
             isinstance(error, RetryRequested),
         )  # fmt: skip
-        self._world.events.emit(event)
+        self._environment.events.emit(event)
         return verdict
 
     def _verdict(self, error: Exception, now: float, policies: tuple[Policy, ...]) -> Verdict:
@@ -386,17 +409,17 @@ class Execution:
             return GiveUp("probe")
         failure = Failure(
             error,
-            {} if self._owner is None else {**self._owner.facts(), "breaker": breaker.name_of(self._circuit)},
+            {} if self._caller is None else {**self._caller.facts(), "breaker": breaker.name_of(self._circuit)},
             streak.cycle,
             now - streak.began,
             streak.waits,
             streak.resumed,
-            self.faulty,
+            self.on_strategy_error,
         )
         try:
             after, verdict = self._asked(streak, failure, policies)
         except Exception as fault:
-            self.faulty(streak.policy, fault)
+            self.on_strategy_error(streak.policy, fault)
             return GiveUp("fault")
         if isinstance(verdict, GiveUp):
             self._streak = after
@@ -408,7 +431,7 @@ class Execution:
             self._streak = after  # the wait is kept, so it counts
             self._defer(asked, now)
             return GiveUp("deferred")
-        tokens = self._ties.tokens
+        tokens = self._shared.tokens
         if tokens is not None and not isinstance(error, RetryRequested) and not tokens.take():
             return GiveUp("tokens")
         self._streak = after._replace(waits=streak.waits + 1)
@@ -423,18 +446,18 @@ class Execution:
     def wait(self, attempt: int) -> float:
         """Ask the backoff for a wait. An exception in a user's strategy is reported once, and the default is used
         instead."""
-        return wait_of(self.rules.policy.strategy, attempt, random.random, self.faulty)
+        return wait_of(self.guards.policy.strategy, attempt, random.random, self.on_strategy_error)
 
-    def faulty(self, strategy: object, error: Exception) -> None:
+    def on_strategy_error(self, strategy: object, error: Exception) -> None:
         """Report that a user's strategy or policy raised an exception: once for each kind."""
-        rule = self.rules.breaker
+        rule = self.guards.breaker
         recovery = rule is not None and strategy is rule.recovery
         what = "policy" if isinstance(strategy, Policy) else "recovery" if recovery else "backoff"
         if what not in self._faulted:
             self._faulted = (*self._faulted, what)
-            now, wall = self._world.clock.monotonic(), self._world.clock.wall()
+            now, wall = self._environment.clock.monotonic(), self._environment.clock.wall()
             instead = "there are no retries" if what == "policy" else "the default is used instead"
-            self._world.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
+            self._environment.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
 
     def succeed(self) -> None:
         """Reset the counters: the current call has shown that the device works."""
@@ -443,72 +466,74 @@ class Execution:
             self.deferred_until = -math.inf
             slow, self._slow = self._slow, False
             self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
-            self._calm = self._circuit is CLOSED and self._ties is NO_SHARED_GUARDS
+            self._calm = self._circuit is CLOSED and self._shared is NO_SHARED_GUARDS
 
     def _outcome(self, error: BaseException) -> Outcome:
-        rule = self.rules.breaker
+        rule = self.guards.breaker
         if not isinstance(error, Exception) or isinstance(error, RetryRequested):
             return Outcome.ABANDONED
         return Outcome.ABANDONED if rule is not None and matches(error, rule.ignore) else Outcome.FAILED
 
     def _settle(self, outcome: Outcome) -> None:
         permit, self._permit = self._permit, None
-        rule = self.rules.breaker
+        rule = self.guards.breaker
         if permit is None or (rule is None and self._circuit is CLOSED):
             return
-        now = self._world.clock.monotonic()
-        if self._ties.shared is not None:
-            self._ties.shared.settle(self, permit, outcome, now)
+        now = self._environment.clock.monotonic()
+        if self._shared.circuit is not None:
+            self._shared.circuit.settle(self, permit, outcome, now)
         else:
-            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now, self.faulty))
+            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now, self.on_strategy_error))
 
     def moved(self, circuit: Circuit) -> None:
         """Store the new circuit, and emit an event if its state changed."""
         before, self._circuit = self._circuit, circuit
         self._calm = self._calm and circuit is CLOSED
         if type(before) is not type(circuit):
-            now, wall = self._world.clock.monotonic(), self._world.clock.wall()
-            self._world.events.emit(CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures))
-            if self.isolated and self._owner is not None:
-                self._owner.isolated()
+            now, wall = self._environment.clock.monotonic(), self._environment.clock.wall()
+            self._environment.events.emit(
+                CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures)
+            )
+            if self.isolated and self._caller is not None:
+                self._caller.isolated()
 
     async def _watched(self) -> Any:
-        rule = self.rules.breaker
+        rule = self.guards.breaker
         assert rule is not None  # chosen in __init__
-        began = self._world.clock.monotonic()
+        began = self._environment.clock.monotonic()
         result = (
-            await (self._call() if self.rules.timeout is None else self._timed())
-            if self._turns is None
+            await (self._call() if self.guards.timeout is None else self._timed())
+            if self._bus_lock is None
             else await self._in_turn()
         )
-        if rule.slow is not None and self._world.clock.monotonic() - began > rule.slow:
+        if rule.slow is not None and self._environment.clock.monotonic() - began > rule.slow:
             self._slow, self._calm = True, False
         return result
 
     async def _in_turn(self) -> Any:
-        assert self._turns is not None  # chosen in __init__
-        await self._turns.take(self)
+        assert self._bus_lock is not None  # chosen in __init__
+        await self._bus_lock.take(self)
         try:
-            return await (self._call() if self.rules.timeout is None else self._timed())
+            return await (self._call() if self.guards.timeout is None else self._timed())
         finally:
-            self._turns.give_back(self)
+            self._bus_lock.give_back(self)
 
     async def _timed(self) -> Any:
         """Limit the time of one call. Like `asyncio.timeout`, but the deadline is an entry in the heap that all
         calls share."""
-        timers, timeout = self._world.timers, self.rules.timeout
+        timers, timeout = self._environment.timers, self.guards.timeout
         assert timeout is not None  # chosen in __init__
         self._task = task = asyncio.current_task()
         assert task is not None  # cycles run in tasks
         self.fired = False
-        self._slot = timers.add(self._world.clock.monotonic() + timeout, self)
+        self._slot = timers.add(self._environment.clock.monotonic() + timeout, self)
         try:
             result = await self._call()
         except BaseException as error:
             if not self.fired:
                 raise
             task.uncancel()
-            if isinstance(error, asyncio.CancelledError) and not self._world.stopping.is_set():
+            if isinstance(error, asyncio.CancelledError) and not self._environment.stopping.is_set():
                 raise self._timed_out() from error
             raise
         finally:
@@ -520,7 +545,7 @@ class Execution:
         return result
 
     def _timed_out(self) -> DeviceTimeout:
-        return DeviceTimeout(f"no answer within {human(self.rules.timeout or 0.0)}")
+        return DeviceTimeout(f"no answer within {human(self.guards.timeout or 0.0)}")
 
     def ring(self, now: float) -> None:
         """The deadline expired: cancel the call. If it still runs `GRACE` seconds later, abandon it."""
@@ -529,17 +554,17 @@ class Execution:
         if not self.fired:
             self.fired = True
             self._task.cancel()
-            self._slot = self._world.timers.add(now + GRACE, self)
+            self._slot = self._environment.timers.add(now + GRACE, self)
             return
         self._abandoned = True
         self._settle(Outcome.FAILED)
-        if self._turns is not None:
-            self._turns.give_back(self)
-        if self._owner is not None:
+        if self._bus_lock is not None:
+            self._bus_lock.give_back(self)
+        if self._caller is not None:
             from leadsman.places import waiting_at
 
-            timeout, where = human(self.rules.timeout or 0.0), waiting_at(self._task)
-            self._owner.abandoned(
+            timeout, where = human(self.guards.timeout or 0.0), waiting_at(self._task)
+            self._caller.abandoned(
                 Abandoned(
                     f"still running {human(GRACE)} after its timeout of {timeout}{where}; "
                     "it is not called again while it runs"

@@ -89,7 +89,7 @@ def _leaves(group: ExceptionGroup[RetryRequested]) -> Iterator[RetryRequested]:
 _PLAIN = (str, int, float, tuple)
 
 
-def nobody(strategy: object, error: Exception) -> None:
+def ignore_error(strategy: object, error: Exception) -> None:
     """Ignore that a user's strategy raised."""
 
 
@@ -106,7 +106,7 @@ class Failure(NamedTuple):
     """Retries since the last success."""
     resumed: bool = False
     """Whether the outage began before the app was restarted."""
-    faulty: Callable[[object, Exception], None] = nobody
+    on_strategy_error: Callable[[object, Exception], None] = ignore_error
     """Called when a user's strategy raises; the default wait is then used."""
 
     @property

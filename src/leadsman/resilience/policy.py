@@ -34,7 +34,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience import backoff as backing_off
 from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
     LONGEST,
@@ -45,6 +44,8 @@ from leadsman.resilience.backoff import (
     Jittered,
     LinearBackoff,
     SequenceBackoff,
+    as_backoff,
+    fraction_of,
     jittered,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested
@@ -149,15 +150,15 @@ class Policy(Value):
 
     def __rshift__(self, other: object) -> "Policy":
         """Use this policy until it gives up, then `other`, in the same step."""
-        return AndThen(self, policy(other))
+        return AndThen(self, as_policy(other))
 
     def __or__(self, other: object) -> "Policy":
         """Retry if either policy would, after the shorter wait."""
-        return Union(self, policy(other))
+        return Union(self, as_policy(other))
 
     def __and__(self, other: object) -> "Policy":
         """Retry if both policies would, after the longer wait."""
-        return Intersect(self, policy(other))
+        return Intersect(self, as_policy(other))
 
 
 class _Leaf(Policy):
@@ -211,7 +212,7 @@ class Waits(Policy):
     scope: Scope
 
     def __init__(self, strategy: BackoffStrategy, scope: Scope = "outage") -> None:
-        self._hold(strategy=backing_off.checked(strategy), scope=_scope(scope))
+        self._hold(strategy=as_backoff(strategy), scope=_scope(scope))
 
     def start(self) -> State:
         return (0, 0)
@@ -222,7 +223,7 @@ class Waits(Policy):
             return state, Retry(request.delay)
         key = failure.cycle if self.scope == "cycle" else 0
         attempt = state[1] + 1 if state[0] == key else 1
-        delay = wait_of(self.strategy, attempt, draw, failure.faulty)
+        delay = wait_of(self.strategy, attempt, draw, failure.on_strategy_error)
         return (key, attempt), Retry(delay) if request is None else _requested(failure, delay)
 
     @property
@@ -267,7 +268,7 @@ class CountBox(_Wrapper):
             raise InvalidType(f"max_retries is {limit!r}; it is a whole number of retries")
         if limit < 0:
             raise InvalidValue(f"max_retries is {limit}; it is 0 or more")
-        self._hold(limit=limit, inner=policy(inner), scope=_scope(scope))
+        self._hold(limit=limit, inner=as_policy(inner), scope=_scope(scope))
 
     def start(self) -> State:
         return ((0, 0), self.inner.start())
@@ -297,7 +298,7 @@ class TimeBox(_Wrapper):
     scope: Scope
 
     def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
-        self._hold(limit=seconds(limit, "within"), inner=policy(inner), scope=_scope(scope))
+        self._hold(limit=seconds(limit, "within"), inner=as_policy(inner), scope=_scope(scope))
 
     def start(self) -> State:
         return ((0, None), self.inner.start())
@@ -325,7 +326,7 @@ class Budget(_Wrapper):
     scope: Scope
 
     def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
-        self._hold(limit=seconds(limit, "budget"), inner=policy(inner), scope=_scope(scope))
+        self._hold(limit=seconds(limit, "budget"), inner=as_policy(inner), scope=_scope(scope))
 
     def start(self) -> State:
         return ((0, 0.0), self.inner.start())
@@ -356,7 +357,7 @@ class Clamp(_Wrapper):
         bottom, top = _duration(low, "clamp's low end"), _duration(high, "clamp's high end")
         if bottom > top:
             raise InvalidValue(f"clamp goes from {low!r} to {high!r}; the low end comes first")
-        self._hold(low=bottom, high=top, inner=policy(inner))
+        self._hold(low=bottom, high=top, inner=as_policy(inner))
 
     def start(self) -> State:
         return self.inner.start()
@@ -385,7 +386,7 @@ class AddDelay(_Wrapper):
     delay: float
 
     def __init__(self, delay: Duration, inner: Policy) -> None:
-        self._hold(delay=_duration(delay, "the added delay"), inner=policy(inner))
+        self._hold(delay=_duration(delay, "the added delay"), inner=as_policy(inner))
 
     def start(self) -> State:
         return self.inner.start()
@@ -431,7 +432,7 @@ class Jitter(_Wrapper):
     def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
         if mode not in _MODES:
             raise InvalidValue(f"the mode of jitter is {mode!r}; it is one of {', '.join(_MODES)}")
-        part, within = backing_off.fraction_of(fraction), policy(inner)
+        part, within = fraction_of(fraction), as_policy(inner)
         ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
         self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
 
@@ -496,7 +497,7 @@ class FilteredOn(_Wrapper):
     condition: Predicate
 
     def __init__(self, condition: Predicate | bool, inner: Policy) -> None:
-        self._hold(condition=predicate(condition), inner=policy(inner))
+        self._hold(condition=predicate(condition), inner=as_policy(inner))
 
     def start(self) -> State:
         return self.inner.start()
@@ -532,7 +533,7 @@ class AndThen(_Pair):
     scope: Scope
 
     def __init__(self, left: Policy, right: Policy, scope: Scope = "cycle") -> None:
-        self._hold(left=policy(left), right=policy(right), scope=_scope(scope))
+        self._hold(left=as_policy(left), right=as_policy(right), scope=_scope(scope))
 
     def start(self) -> State:
         return (0, 0, self.left.start(), self.right.start())
@@ -554,7 +555,7 @@ class Union(_Pair):
     __slots__ = ("left", "right")
 
     def __init__(self, left: Policy, right: Policy) -> None:
-        self._hold(left=policy(left), right=policy(right))
+        self._hold(left=as_policy(left), right=as_policy(right))
 
     def start(self) -> State:
         return (self.left.start(), self.right.start())
@@ -573,7 +574,7 @@ class Intersect(_Pair):
     __slots__ = ("left", "right")
 
     def __init__(self, left: Policy, right: Policy) -> None:
-        self._hold(left=policy(left), right=policy(right))
+        self._hold(left=as_policy(left), right=as_policy(right))
 
     def start(self) -> State:
         return (self.left.start(), self.right.start())
@@ -631,7 +632,7 @@ def strategy(backoff: BackoffStrategy, scope: Scope = "outage") -> Policy:
     return Waits(backoff, scope)
 
 
-def policy(value: object) -> Policy:
+def as_policy(value: object) -> Policy:
     """Check that an object is a policy. Raises `InvalidType`."""
     if isinstance(value, Policy):
         return value
@@ -640,7 +641,9 @@ def policy(value: object) -> Policy:
     raise InvalidType(f"{value!r} is no policy; write one such as exponential('2s').max_retries(3)")
 
 
-def wait_of(backoff: BackoffStrategy, attempt: int, draw: Draw, faulty: Callable[[object, Exception], None]) -> float:
+def wait_of(
+    backoff: BackoffStrategy, attempt: int, draw: Draw, on_strategy_error: Callable[[object, Exception], None]
+) -> float:
     """Ask a strategy for a wait. If it raises or returns an invalid number, that is reported and the default is
     used."""
     if isinstance(backoff, Jittered):
@@ -651,7 +654,7 @@ def wait_of(backoff: BackoffStrategy, attempt: int, draw: Draw, faulty: Callable
             return delay
         raise ValueError(f"{backoff!r} answered {delay!r} seconds for attempt {attempt}")
     except Exception as error:
-        faulty(backoff, error)
+        on_strategy_error(backoff, error)
         return DEFAULT_BACKOFF.delay(attempt, draw())
 
 

@@ -51,11 +51,11 @@ class Member(Protocol):
         """The circuit that all share is now this one."""
         ...
 
-    def is_asked(self, now: float) -> bool:
+    def is_polled(self, now: float) -> bool:
         """Whether its polls reach the device at the moment, but for the circuit."""
         ...
 
-    def faulty(self, strategy: object, error: Exception) -> None:
+    def on_strategy_error(self, strategy: object, error: Exception) -> None:
         """Somebody's strategy broke."""
         ...
 
@@ -96,10 +96,10 @@ class SharedCircuit:
                 self._failed.clear()
             elif outcome is Outcome.FAILED:
                 self._failed.add(id(member))
-                if any(id(each) not in self._failed and each.is_asked(now) for each in self.members):
+                if any(id(each) not in self._failed and each.is_polled(now) for each in self.members):
                     return
                 self._failed.clear()
-        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, member.faulty))
+        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, member.on_strategy_error))
 
     def move(self, circuit: Circuit) -> None:
         """Make it this circuit for all members."""
@@ -126,7 +126,7 @@ class SharedCircuit:
 class SharedGuards(NamedTuple):
     """The guards that one handler shares with others."""
 
-    shared: SharedCircuit | None = None
+    circuit: SharedCircuit | None = None
     tokens: RetryTokenBucket | None = None
 
 

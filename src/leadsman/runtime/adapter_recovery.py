@@ -52,14 +52,14 @@ class AdapterRecovery:
         slots: Sequence[ManagedAdapter],
         needs: Mapping[str, Dependencies],
         last_resort: LastResort | None,
-        world: Environment,
+        environment: Environment,
     ) -> None:
         ladders = {id(slot): EscalationLadder(slot) for slot in slots}
         self._ladders: dict[str, list[EscalationLadder]] = {}
         for entity, asked in needs.items():
             self._ladders[entity] = [ladders[id(offer)] for _, offer in asked if id(offer) in ladders]
         self._last_resort = last_resort
-        self._world = world
+        self._environment = environment
 
     def observe(self, event: Event) -> None:
         """Take one event."""
@@ -98,9 +98,9 @@ class AdapterRecovery:
             async with asyncio.timeout(HOOK_TIMEOUT):
                 await self._last_resort(slot.label, failures)
         except Exception as error:
-            clock = self._world.clock
+            clock = self._environment.clock
             where = f"the last resort for {slot.label}"
-            self._world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            self._environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
         slot.reopen(remake=False)
 
 

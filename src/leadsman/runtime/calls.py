@@ -19,7 +19,7 @@ class SharedResources:
 
     def __init__(self) -> None:
         self._workers: dict[int, Worker] = {}
-        self._turns: dict[str, BusLock] = {}
+        self._bus_locks: dict[str, BusLock] = {}
         self._shared: dict[str, SharedCircuit] = {}
         self._tokens: dict[int, RetryTokenBucket] = {}
 
@@ -31,13 +31,13 @@ class SharedResources:
             worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
         return worker
 
-    def turns(self, group: str | None) -> BusLock | None:
+    def bus_lock(self, group: str | None) -> BusLock | None:
         """The bus lock of a group; None without a group."""
         if group is None:
             return None
-        return self._turns.setdefault(group, BusLock())
+        return self._bus_locks.setdefault(group, BusLock())
 
-    def ties(self, rule: CircuitBreaker | None, needs: Dependencies) -> SharedGuards:
+    def shared_guards(self, rule: CircuitBreaker | None, needs: Dependencies) -> SharedGuards:
         """The guards that a handler shares with others: the circuit that its breaker names, and the retry tokens of
         its adapter."""
         shared = tokens = None

@@ -55,7 +55,12 @@ def answer_to(
     topic = received.response_topic or ""
     if not mail.topics.may_answer(topic):
         raise PayloadError(f"the response topic must lie below {mail.topics.prefix}/, and be none of leadsman's own")
-    document: dict[str, Any] = {"status": status, "data": data, "error": error, "at": rfc3339(mail.world.clock.wall())}
+    document: dict[str, Any] = {
+        "status": status,
+        "data": data,
+        "error": error,
+        "at": rfc3339(mail.environment.clock.wall()),
+    }
     if transaction is not None:
         document["transaction"] = transaction
     correlation = received.correlation
@@ -117,9 +122,11 @@ class CommandQueue:
         self._made_for: _Waiting | None = None
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
-        world = dispatcher.mail.world._replace(events=EventBus())  # what became of it is told by `made`
-        rules = GuardSpec(timeout=command.timeout)
-        self.execution = Execution(command.name, self._made, rules, world, turns=lanes.turns(command.group), owner=self)
+        environment = dispatcher.mail.environment._replace(events=EventBus())  # what became of it is told by `made`
+        guards = GuardSpec(timeout=command.timeout)
+        self.execution = Execution(
+            command.name, self._made, guards, environment, bus_lock=lanes.bus_lock(command.group), caller=self
+        )
 
     async def _made(self) -> Any:
         command = self.command
@@ -154,9 +161,9 @@ class CommandQueue:
         try:
             self._dispatcher.made(self, made.received, made.transaction, result, error, self._began)
         except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
-            world = self._dispatcher.mail.world
+            environment = self._dispatcher.mail.environment
             where = f"answering a command of {self.command.name}"
-            world.events.emit(AppFault(world.clock.monotonic(), world.clock.wall(), where, fault))
+            environment.events.emit(AppFault(environment.clock.monotonic(), environment.clock.wall(), where, fault))
 
     def end(self) -> None:
         """The app stopped: answer all waiting commands."""
@@ -168,7 +175,7 @@ class CommandQueue:
     def _ends(self, error: BaseException) -> bool:
         """Whether `error` came because the app ends, and not out of the handler by itself."""
         if isinstance(error, asyncio.CancelledError):
-            return self._dispatcher.mail.world.stopping.is_set()
+            return self._dispatcher.mail.environment.stopping.is_set()
         return isinstance(error, GeneratorExit) and not self._dispatcher.loop.is_running()
 
     def begin(self, command: _Waiting) -> None:
@@ -183,7 +190,7 @@ class CommandQueue:
                 self._arguments = following.arguments
                 error: BaseException | None = None
                 result = None
-                self._began = self._dispatcher.mail.world.clock.monotonic()
+                self._began = self._dispatcher.mail.environment.clock.monotonic()
                 try:
                     self.execution.admit()
                     result = await self.execution.run()
@@ -289,7 +296,7 @@ class Dispatcher:
         began: float,
     ) -> None:
         """A command ended: publish its result, and the state that its handler returned."""
-        clock, device = self.mail.world.clock, line.command.name
+        clock, device = self.mail.environment.clock, line.command.name
         now, wall = clock.monotonic(), clock.wall()
         line.done += 1
         line.failed += error is not None
@@ -305,10 +312,10 @@ class Dispatcher:
     def _tell(
         self, received: Received, device: str, transaction: Any, fields: Any, error: BaseException | None, took: float
     ) -> None:
-        clock = self.mail.world.clock
+        clock = self.mail.environment.clock
         now, wall = clock.monotonic(), clock.wall()
         status, words = ("ok", None) if error is None else ("error", explained(error))
-        self.mail.world.events.emit(CommandDone(device, now, wall, took, error))
+        self.mail.environment.events.emit(CommandDone(device, now, wall, took, error))
         document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
         if transaction is not None:
             document["transaction"] = transaction

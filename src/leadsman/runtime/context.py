@@ -57,13 +57,13 @@ class Context:
             InvalidValue, InvalidType: there is no such zone.
         """
         return datetime.fromtimestamp(
-            self._mail.world.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
+            self._mail.environment.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
         )
 
     async def sleep(self, duration: Duration) -> None:
         """Sleep for a duration. The end of the app and the handler's timeout interrupt it with `CancelledError`: do
         not catch it."""
-        await self._mail.world.timers.sleep(seconds(duration))
+        await self._mail.environment.timers.sleep(seconds(duration))
 
     async def sleep_until(self, when: datetime | time | str, zone: str | tzinfo | None = None) -> None:
         """Sleep until the wall clock reaches `when`, also if the clock is set meanwhile.
@@ -77,10 +77,10 @@ class Context:
         Raises:
             InvalidValue, InvalidType: an argument is invalid.
         """
-        clock = self._mail.world.clock
+        clock = self._mail.environment.clock
         target = _target(when, zone, clock.wall())
         while (rest := target - clock.wall()) > 0:
-            await self._mail.world.timers.sleep(min(rest, CLOCK_CHECK))
+            await self._mail.environment.timers.sleep(min(rest, CLOCK_CHECK))
 
     def publish(self, topic: str, payload: Any, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
@@ -119,7 +119,7 @@ class Contexts:
     def __init__(self, directory: StateDirectory, mail: PublisherContext) -> None:
         self._mail = mail
         self._stores = Stores(directory.path, directory)
-        self._writer = Writer(self._stores, mail.world.timers)
+        self._writer = Writer(self._stores, mail.environment.timers)
 
     def give(self, needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
         """Make the context of a handler that asks for one."""

@@ -61,8 +61,8 @@ class OperatorRequests:
         execution = self._execution(device)
         action = request.get("action") if isinstance(request, dict) else request
         if isinstance(action, str) and action in ACTIONS:
-            clock = self._mail.world.clock
-            self._mail.world.events.emit(CircuitRequested(device, clock.monotonic(), clock.wall(), action, by))
+            clock = self._mail.environment.clock
+            self._mail.environment.events.emit(CircuitRequested(device, clock.monotonic(), clock.wall(), action, by))
         match action:
             case "isolate":
                 execution.isolate()

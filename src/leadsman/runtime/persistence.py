@@ -89,7 +89,7 @@ class ResilienceStore:
         directory: where.
         poller: whose polls are remembered.
         feeds: executions of sources, by name.
-        world: timers, clock and events.
+        environment: timers, clock and events.
         traces: the trace, once there is something in it.
     """
 
@@ -98,14 +98,14 @@ class ResilienceStore:
         directory: StateDirectory,
         poller: Poller,
         feeds: Mapping[str, Execution],
-        world: Environment,
+        environment: Environment,
         traces: Sequence[Trace],
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
         self._poller = poller
         self._executions = {name: poll.execution for name, poll in poller.polls.items()} | dict(feeds)
-        self._world = world
+        self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._traces = traces
         self._worker = Worker("state")
@@ -117,7 +117,7 @@ class ResilienceStore:
         self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
         self._first: dict[str, tuple[float, float]] = {}
         """The first call since the last success that gave no reading: epoch and monotonic seconds."""
-        self._successes_at = world.clock.monotonic()
+        self._successes_at = environment.clock.monotonic()
         self._traced = 0
         self._failed = False
         self.outages: dict[str, float] = {}
@@ -130,7 +130,7 @@ class ResilienceStore:
             For handlers whose next attempt was waited for: seconds until it.
         """
         pending: dict[str, float] = {}
-        wall, now = self._world.clock.wall(), self._world.clock.monotonic()
+        wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
         for name, saved in (await self._found(stopping)).items():
             if name not in self._executions:
                 continue
@@ -150,11 +150,11 @@ class ResilienceStore:
 
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
         """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its thread."""
-        deadline = self._world.clock.monotonic() + PATIENCE
+        deadline = self._environment.clock.monotonic() + PATIENCE
         stop = asyncio.ensure_future(stopping.wait())
         try:
             while True:
-                wait = deadline - self._world.clock.monotonic()
+                wait = deadline - self._environment.clock.monotonic()
                 reading = asyncio.wrap_future(self._worker.submit(self._read))
                 await asyncio.wait({stop, reading}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 found: dict[str, Saved] | Exception = (
@@ -164,7 +164,7 @@ class ResilienceStore:
                     return found
                 if stop.done():
                     return {}
-                if self._world.clock.monotonic() + LOOK_AGAIN >= deadline or not is_locked(found):
+                if self._environment.clock.monotonic() + LOOK_AGAIN >= deadline or not is_locked(found):
                     self._settled(found)
                     return {}
                 await asyncio.wait({stop}, timeout=LOOK_AGAIN)
@@ -174,7 +174,7 @@ class ResilienceStore:
     def _restore(
         self, name: str, known: "_Known", away: float, ledger: Ledger, outages: OutageReporter, now: float
     ) -> float:
-        pending = self._executions[name].thaw(known.execution, away)
+        pending = self._executions[name].restore(known.execution, away)
         ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
         if known.streak_wall is not None:
             self.outages[name] = known.streak_wall
@@ -231,14 +231,14 @@ class ResilienceStore:
     async def finish(self) -> None:
         """Write what is left, and when each device was well last."""
         self._changed |= set(self._successes)
-        job = self._job(self._world.clock.monotonic())
+        job = self._job(self._environment.clock.monotonic())
         self._settled(await asyncio.wrap_future(self._worker.submit(job)))
         await asyncio.wrap_future(self._worker.submit(self._file.close))
         self._worker.stop()
 
     def _change(self, name: str, *, urgent: bool = False) -> None:
         self._changed.add(name)
-        self._arm(self._pace.due(self._world.clock.monotonic(), urgent=urgent))
+        self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=urgent))
 
     def _arm(self, due: float) -> None:
         """Ring at `due`, or earlier if that is arranged already."""
@@ -246,8 +246,8 @@ class ResilienceStore:
             slot, when = self._alarm
             if when <= due:
                 return
-            self._world.timers.remove(slot, self)
-        self._alarm = self._world.timers.add(due, self), due
+            self._environment.timers.remove(slot, self)
+        self._alarm = self._environment.timers.add(due, self), due
 
     def _write(self, now: float) -> None:
         written = self._worker.submit(self._job(now))
@@ -262,14 +262,14 @@ class ResilienceStore:
         self._changed.clear()
         rows = [row for trace in self._traces for row in trace.rows(after=self._traced)]
         self._traced = rows[-1].number if rows else self._traced
-        wall = self._world.clock.wall()
+        wall = self._environment.clock.wall()
         return lambda: self._written(documents, rows, wall)
 
     def _document(self, name: str, now: float) -> dict[str, Any]:
         health = self._health.get(name)
         poll = self._poller.polls.get(name)
         return {
-            "execution": self._executions[name].frozen(),
+            "execution": self._executions[name].to_json(),
             "success": self._successes.get(name),
             "held": poll is not None and poll.held,
             "health": None if health is None else health | {"lasted": now - health["began"]},
@@ -295,7 +295,7 @@ class ResilienceStore:
         """The file was written, or could not be: then it is tried again, also when nothing else changes."""
         failed, self._failed = self._failed, error is not None
         if self._failed:
-            self._arm(self._world.clock.monotonic() + FLOOR)
+            self._arm(self._environment.clock.monotonic() + FLOOR)
         if self._failed != failed:
             self._directory.report(self._file.path, error)
 

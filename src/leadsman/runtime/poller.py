@@ -91,11 +91,11 @@ class PollRunner:
         self.execution = Execution(
             telemetry.name,
             self._fields,
-            telemetry.rules,
-            poller.mail.world,
-            turns=poller.lanes.turns(telemetry.group),
-            owner=self,
-            ties=poller.lanes.ties(telemetry.rules.breaker, telemetry.needs),
+            telemetry.guards,
+            poller.mail.environment,
+            bus_lock=poller.lanes.bus_lock(telemetry.group),
+            caller=self,
+            shared=poller.lanes.shared_guards(telemetry.guards.breaker, telemetry.needs),
         )
 
     @property
@@ -122,13 +122,13 @@ class PollRunner:
 
     async def cycle(self, horizon: float) -> None:
         """One poll, from its first call to its end. Raises nothing but a cancellation from outside."""
-        world = self._poller.mail.world
-        started = world.clock.monotonic()
+        environment = self._poller.mail.environment
+        started = environment.clock.monotonic()
         try:
             result = await self.execution.run(horizon)
             if result is not None and self.telemetry.job:
                 raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
-            now, wall = world.clock.monotonic(), world.clock.wall()
+            now, wall = environment.clock.monotonic(), environment.clock.wall()
             self._poller.succeeded(self, ReadingTaken(self.telemetry.name, now, wall, now - started), result)
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: a handler does not end the process
             if self._poller.ends(error):
@@ -152,7 +152,7 @@ class PollRunner:
                 await self._fall_back(self.telemetry.on_failure, error)
 
     async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
-        clock, name = self._poller.mail.world.clock, self.telemetry.name
+        clock, name = self._poller.mail.environment.clock, self.telemetry.name
         try:
             async with asyncio.timeout(FALLBACK_TIMEOUT):
                 result = await fallback(error)
@@ -162,7 +162,7 @@ class PollRunner:
             if self._poller.ends(fault):
                 raise
             where = f"on_failure of {name}"
-            self._poller.mail.world.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
+            self._poller.mail.environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
@@ -197,7 +197,7 @@ class Poller:
         self._give_up = give_up
         self.mail = mail
         self.lanes = lanes
-        self.world = mail.world
+        self.environment = mail.environment
         self.polls: dict[str, PollRunner] = {}
         self._loop = asyncio.get_running_loop()
         self._asked: dict[str, list[Answer]] = {}
@@ -206,7 +206,7 @@ class Poller:
     def ends(self, error: BaseException) -> bool:
         """Whether `error` came because the app ends, and not out of a handler by itself."""
         if isinstance(error, asyncio.CancelledError):
-            return self.world.stopping.is_set()
+            return self.environment.stopping.is_set()
         return isinstance(error, GeneratorExit) and not self._loop.is_running()
 
     def add(self, telemetry: Telemetry) -> PollRunner:
@@ -224,8 +224,8 @@ class Poller:
                 self._start_cron(poll, telemetry.cron.at_start)
             else:
                 wait = min(pending.get(telemetry.name, 0.0), telemetry.interval or 0.0)
-                poll.due = self.world.timers.first_slot(max(telemetry.offset, wait))
-                self.world.timers.add(poll.due, poll)
+                poll.due = self.environment.timers.first_slot(max(telemetry.offset, wait))
+                self.environment.timers.add(poll.due, poll)
 
     def ask(self, name: str, answer: Answer) -> None:
         """Poll a device now, or wait for the poll under way. The schedule stays as it is.
@@ -234,7 +234,7 @@ class Poller:
             PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs, or
                 `MOST_ASKING` others wait already.
         """
-        poll, now = self.polls[name], self.world.clock.monotonic()
+        poll, now = self.polls[name], self.environment.clock.monotonic()
         if poll.task is None:
             if (rest := poll.asked_at + poll.telemetry.throttle - now) > 0:
                 raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
@@ -265,7 +265,7 @@ class Poller:
         snapshot, cron = poll.execution.snapshot(), poll.telemetry.cron
         if snapshot.circuit == "isolated" or poll.held:
             return snapshot, None
-        ahead = self.world.clock.wall() - self.world.clock.monotonic()
+        ahead = self.environment.clock.wall() - self.environment.clock.monotonic()
         rest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
         if cron is not None:
             due = next_after(cron, 0.0, poll.due, rest + ahead, snapshot.refusals)
@@ -295,14 +295,14 @@ class Poller:
             poll.execution.horizon = self._horizon(poll, now)  # retries of the poll under way go on in its place
         elif not poll.execution.admit():
             if now >= poll.execution.deferred_until:
-                self.world.events.emit(PollSkipped(poll.telemetry.name, now, self.world.clock.wall()))
+                self.environment.events.emit(PollSkipped(poll.telemetry.name, now, self.environment.clock.wall()))
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
 
     def succeeded(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
         """Report a successful poll. Its reading is published after all handlers of this tick were called, so that
         publishing delays none of them."""
-        self.world.events.emit(event)
+        self.environment.events.emit(event)
         if self._asked and poll.telemetry.name in self._asked:
             self._answer(poll, event, result)
         elif result is not None:
@@ -316,7 +316,7 @@ class Poller:
             try:
                 poll.outlet.tell(fields, left_out, event.at, event.wall)
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
-                self.world.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
+                self.environment.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
 
     def _answer(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
         """Publish the reading of a requested poll, whatever the publish rule says, and answer the requests."""
@@ -335,40 +335,40 @@ class Poller:
     def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
         """Report a poll whose device asked for a later retry. It is not a failure."""
         self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
-        clock = self.world.clock
+        clock = self.environment.clock
         rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
         event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
-        self.world.events.emit(event)
+        self.environment.events.emit(event)
 
     def failed(self, poll: PollRunner, error: BaseException) -> None:
         """Report a poll that failed for good."""
         self.ended(poll, error)
-        clock = self.world.clock
+        clock = self.environment.clock
         attempts = poll.execution.attempts
         name, now, wall = poll.telemetry.name, clock.monotonic(), clock.wall()
-        self.world.events.emit(PollFailed(name, now, wall, error, attempts))
+        self.environment.events.emit(PollFailed(name, now, wall, error, attempts))
         if poll.telemetry.on_failure == "hold":
             poll.held = True
-            self.world.events.emit(DeviceHeld(name, now, wall))
+            self.environment.events.emit(DeviceHeld(name, now, wall))
         elif poll.telemetry.on_failure == "stop":
             self._give_up(name, error)
 
     def release(self, name: str, by: str = "") -> bool:
         """Poll a held device again, from now on, as if nothing had failed. Whether it was held; `by` says who asked."""
-        poll, clock = self.polls[name], self.world.clock
+        poll, clock = self.polls[name], self.environment.clock
         if not poll.held:
             return False
         poll.held = False
         poll.execution.close()
         now = clock.monotonic()
-        self.world.events.emit(DeviceReleased(name, now, clock.wall(), by))
+        self.environment.events.emit(DeviceReleased(name, now, clock.wall(), by))
         if not poll.busy and poll.execution.admit():
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         return True
 
     def _advance(self, poll: PollRunner, now: float) -> bool:
         """Put the next poll into the heap. Whether this one is really due: cron looks at the wall clock first."""
-        timers, interval = self.world.timers, poll.telemetry.interval
+        timers, interval = self.environment.timers, poll.telemetry.interval
         if interval is None:
             return self._advance_cron(poll, now)
         due, missed = next_on_grid(poll.due, interval, now)
@@ -379,26 +379,26 @@ class Poller:
         return True
 
     def _start_cron(self, poll: PollRunner, at_start: bool) -> None:
-        cron, now, wall = poll.telemetry.cron, self.world.timers.origin, self.world.clock.wall()
+        cron, now, wall = poll.telemetry.cron, self.environment.timers.origin, self.environment.clock.wall()
         assert cron is not None  # asked by `start`
-        poll.wait = Wait(wall if at_start else cron.after(wall), wall, self.world.clock.monotonic())
+        poll.wait = Wait(wall if at_start else cron.after(wall), wall, self.environment.clock.monotonic())
         poll.due = poll.wait.slot
-        self.world.timers.add(now if at_start else self._next_look(poll, now, wall), poll)
+        self.environment.timers.add(now if at_start else self._next_look(poll, now, wall), poll)
 
     def _advance_cron(self, poll: PollRunner, now: float) -> bool:
-        cron, wait, wall = poll.telemetry.cron, poll.wait, self.world.clock.wall()
+        cron, wait, wall = poll.telemetry.cron, poll.wait, self.environment.clock.wall()
         assert cron is not None  # asked by `_advance`
         assert wait is not None  # made by `_start_cron`
         poll.wait, due, missed = look(cron, wait, wall, now)
         poll.due = poll.wait.slot
         if missed:
             self._missed(poll, now, missed)
-        self.world.timers.add(self._next_look(poll, now, wall), poll)
+        self.environment.timers.add(self._next_look(poll, now, wall), poll)
         return due
 
     def _next_look(self, poll: PollRunner, now: float, wall: float) -> float:
         """At the slot, or before it together with all others that wait: the loop wakes up once for all of them."""
-        origin = self.world.timers.origin
+        origin = self.environment.timers.origin
         check = origin + (math.floor((now - origin) / CLOCK_CHECK + 1e-6) + 1) * CLOCK_CHECK
         return min(now + poll.due - wall, check)
 
@@ -407,7 +407,7 @@ class Poller:
             return math.inf
         if poll.telemetry.cron is None:
             return poll.due
-        return now + poll.due - self.world.clock.wall()
+        return now + poll.due - self.environment.clock.wall()
 
     def _missed(self, poll: PollRunner, now: float, count: int) -> None:
-        self.world.events.emit(PollMissed(poll.telemetry.name, now, self.world.clock.wall(), count))
+        self.environment.events.emit(PollMissed(poll.telemetry.name, now, self.environment.clock.wall(), count))

@@ -18,7 +18,7 @@ Send = Callable[[Message], None]
 class PublisherContext(NamedTuple):
     """What all publishers share: the environment, the topics, and `send`, which takes a message and returns at once."""
 
-    world: Environment
+    environment: Environment
     topics: Topics
     send: Send
 
@@ -46,7 +46,7 @@ class StatePublisher:
         """Publish a reading taken at `now` if the publish rule asks for it, or unconditionally with `always`."""
         if left_out != self._left_out:
             if left_out:
-                self._mail.world.events.emit(FieldsLeftOut(self._name, now, wall, left_out))
+                self._mail.environment.events.emit(FieldsLeftOut(self._name, now, wall, left_out))
             self._left_out = left_out
         if self._rule is not None:
             if not always and self._told is not None and not self._wanted(self._rule, self._told, fields, now):
@@ -57,7 +57,7 @@ class StatePublisher:
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else now + delivery.expiry
-        offset = wall - self._mail.world.clock.uptime()
+        offset = wall - self._mail.environment.clock.uptime()
         self._mail.send(
             Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
         )
@@ -66,8 +66,8 @@ class StatePublisher:
         try:
             return rule.wants(told, fields, now)
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            world = self._mail.world
-            world.events.emit(AppFault(now, world.clock.wall(), f"publish rule of {self._name}", error))
+            environment = self._mail.environment
+            environment.events.emit(AppFault(now, environment.clock.wall(), f"publish rule of {self._name}", error))
             return True
 
 

@@ -42,10 +42,10 @@ class SourceRunner:
         self.execution = Execution(
             source.name,
             self._readings,
-            source.rules,
-            mail.world,
-            owner=self,
-            ties=lanes.ties(source.rules.breaker, source.needs),
+            source.guards,
+            mail.environment,
+            caller=self,
+            shared=lanes.shared_guards(source.guards.breaker, source.needs),
         )
         self.failures = 0
         """Runs in a row that gave no reading."""
@@ -70,13 +70,13 @@ class SourceRunner:
     def isolated(self) -> None:
         """A person works at the device: end the run."""
         if self._run is not None and not self._cancelled:
-            self._mail.world.timers.remove(self._slot, self)
+            self._mail.environment.timers.remove(self._slot, self)
             self._cancel(_ISOLATED)
 
     async def run(self) -> None:
         """Run the generator until cancelled."""
         scope.IN_HANDLER.set(True)
-        world, name = self._mail.world, self.source.name
+        environment, name = self._mail.environment, self.source.name
         while True:
             if self.execution.admit():
                 error = await self._once()
@@ -85,16 +85,16 @@ class SourceRunner:
                     error.__traceback__ = None  # told by now; it holds the frames until the next run has ended
             else:
                 self.failures += 1
-                world.events.emit(PollSkipped(name, world.clock.monotonic(), world.clock.wall()))
-            await world.timers.sleep(self.execution.wait(max(1, self.failures)))
+                environment.events.emit(PollSkipped(name, environment.clock.monotonic(), environment.clock.wall()))
+            await environment.timers.sleep(self.execution.wait(max(1, self.failures)))
             self.restarts += 1
 
     async def _once(self) -> BaseException | None:
-        timers, silence = self._mail.world.timers, self.source.silence
+        timers, silence = self._mail.environment.timers, self.source.silence
         self._cancelled, self._stubborn = "", False
         self._run = begin(self.execution.run)
         if silence is not None:
-            self._slot = timers.add(self._mail.world.clock.monotonic() + silence, self)
+            self._slot = timers.add(self._mail.environment.clock.monotonic() + silence, self)
         try:
             return (await end(self._run)).error
         finally:
@@ -103,7 +103,7 @@ class SourceRunner:
 
     async def _readings(self) -> None:
         """Take readings until the generator has no more; to end after some of them is no failure."""
-        self._started = self._mail.world.clock.monotonic()
+        self._started = self._mail.environment.clock.monotonic()
         readings = bound(self.source.handler, self.source.needs)()
         taken = 0
         try:
@@ -124,42 +124,42 @@ class SourceRunner:
             raise DeviceUnavailable("the source ended without a reading; it is started again")
 
     def _take(self, result: Any) -> None:
-        world, name = self._mail.world, self.source.name
-        now, wall = world.clock.monotonic(), world.clock.wall()
+        environment, name = self._mail.environment, self.source.name
+        now, wall = environment.clock.monotonic(), environment.clock.wall()
         try:
             fields, left_out = ({}, ()) if result is None else fields_of(result)
         except ResultError as error:  # one bad reading does not end the source
-            world.events.emit(PollFailed(name, now, wall, error, 1))
+            environment.events.emit(PollFailed(name, now, wall, error, 1))
             return
         self.heard_at = now
         self.failures = 0
         self.execution.succeed()
-        world.events.emit(ReadingTaken(name, now, wall, 0.0))
+        environment.events.emit(ReadingTaken(name, now, wall, 0.0))
         if result is not None:
             try:
                 self.outlet.tell(fields, left_out, now, wall)
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
-                world.events.emit(AppFault(now, wall, f"publishing {name}", error))
+                environment.events.emit(AppFault(now, wall, f"publishing {name}", error))
 
     def _failed(self, error: BaseException) -> None:
         self.failures += 1
         if isinstance(error, Abandoned):
             return
-        clock = self._mail.world.clock
-        self._mail.world.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
+        clock = self._mail.environment.clock
+        self._mail.environment.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
 
     def _fell_silent(self) -> bool:
-        return self._cancelled == _SILENCE and not self._mail.world.stopping.is_set()
+        return self._cancelled == _SILENCE and not self._mail.environment.stopping.is_set()
 
     def _silence(self) -> DeviceTimeout:
         return DeviceTimeout(f"silent for {human(self.source.silence or 0.0)}")
 
     def _cancel(self, reason: str) -> None:
-        timers, run = self._mail.world.timers, self._run
+        timers, run = self._mail.environment.timers, self._run
         assert run is not None  # seen by whoever asks
         self._cancelled = reason
         run.cancel()
-        self._slot = timers.add(self._mail.world.clock.monotonic() + GRACE, self)
+        self._slot = timers.add(self._mail.environment.clock.monotonic() + GRACE, self)
 
     def ring(self, now: float) -> None:
         """Check whether the source is silent. If so, cancel its run; if the run does not end, report that once."""
@@ -169,12 +169,12 @@ class SourceRunner:
         if self._cancelled:
             self._stubborn = True
             error = Abandoned(f"still running {human(GRACE)} after it was cancelled: {self._cancelled}")
-            wall = self._mail.world.clock.wall()
-            self._mail.world.events.emit(PollFailed(self.source.name, now, wall, error, 1))
+            wall = self._mail.environment.clock.wall()
+            self._mail.environment.events.emit(PollFailed(self.source.name, now, wall, error, 1))
         elif silence is not None:
             # A source that asked to be left alone is silent from its next call on.
             due = max(self.heard_at, self._started, self.execution.resumes_at) + silence
             if due > now + 0.001:
-                self._slot = self._mail.world.timers.add(due, self)
+                self._slot = self._mail.environment.timers.add(due, self)
             else:
                 self._cancel(_SILENCE)
