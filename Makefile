@@ -4,7 +4,7 @@ VENV ?= .venv
 ARGS ?=
 BIN = $(VENV)/bin
 
-.PHONY: help demo deps test check bench
+.PHONY: help demo deps test check docs bench
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 10
@@ -20,8 +20,8 @@ test: deps ## run all tests, those against real brokers and ports included (take
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-check: ## formatting, lint, types, those of the examples on the pages, the rule that imports go down, and the generated reference
-	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench
+check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -30,6 +30,12 @@ check: ## formatting, lint, types, those of the examples on the pages, the rule 
 	@$(BIN)/python scripts/reference.py --check
 	@$(BIN)/python scripts/pictures.py --check
 	@$(BIN)/python scripts/diagrams.py --check
+	@$(BIN)/python scripts/site.py
+
+docs: ## build the documentation site in build/site
+	@scripts/environment "$(VENV)" "$(PYTHON)" docs
+	@$(BIN)/python scripts/site.py
+	@echo "to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
 	@scripts/debian-packages mosquitto

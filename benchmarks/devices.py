@@ -1,5 +1,5 @@
-"""How fast adapters are against the real libraries: bleak over a bus with GATT servers in the air, caldav on a server's reply,
-pyserial on a pseudo-terminal. The rigs are those of the tests."""
+"""How fast adapters are against the real libraries: bleak over a bus with GATT servers in the air, caldav on a server's
+reply, pyserial on a pseudo-terminal. The rigs are those of the tests."""
 
 import asyncio
 import contextlib
@@ -67,7 +67,8 @@ def radio(times: int) -> tuple[float, float, float]:
 
 
 def calendars(times: int) -> tuple[float, float]:
-    """Seconds to read 300 weekly series and expand two weeks of them; and the longest time that the loop was blocked."""
+    """Seconds to read 300 weekly series and expand two weeks of them; and the longest time that the loop was
+    blocked."""
     lines = "RRULE:FREQ=WEEKLY;COUNT=60"
     texts = [
         event(f"s{n}", f"SUMMARY:{n}", f"DTSTART:2026{1 + n % 9:02d}{1 + n % 28:02d}T100000Z", lines)

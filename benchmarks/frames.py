@@ -1,4 +1,5 @@
-"""How fast framers are: megabytes and messages per second through `Stream.feed`, in pieces of 512 bytes as a port gives them."""
+"""How fast framers are: megabytes and messages per second through `Stream.feed`, in pieces of 512 bytes as a port gives
+them."""
 
 import random
 import statistics

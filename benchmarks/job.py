@@ -1,8 +1,8 @@
 """The job: so many devices, each read so often, each reading published with QoS 1, retained. As a process of its own.
 
-``python -m benchmarks.job bare|ours|spread PORT DEVICES INTERVAL MEASURE`` polls for two seconds, then measures itself for
-MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM. The bare loop is the one people write: a task
-per device that reads, publishes, and sleeps.
+``python -m benchmarks.job bare|ours|spread PORT DEVICES INTERVAL MEASURE`` polls for two seconds, then measures itself
+for MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM. The bare loop is the one people write: a
+task per device that reads, publishes, and sleeps.
 """
 
 import asyncio

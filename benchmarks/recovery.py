@@ -1,7 +1,7 @@
 """Which policy for which device: how soon it is read again after an outage, and what the outage costs. In virtual time.
 
-A device fails again and again, each time just before a poll and for a random while, and recovers for three intervals. The whole app is simulated, with the broker in memory; dice are seeded, so the numbers are the same
-on every machine.
+A device fails again and again, each time just before a poll and for a random while, and recovers for three intervals.
+The whole app is simulated, with the broker in memory; dice are seeded, so the numbers are the same on every machine.
 """
 
 import itertools
@@ -32,7 +32,8 @@ POLICIES: Mapping[str, dict[str, Any]] = {
 
 
 class Recovery(NamedTuple):
-    """Seconds from the end of an outage to the first reading; calls per hour of outage; the largest gap between two calls."""
+    """Seconds from the end of an outage to the first reading; calls per hour of outage; the largest gap between two
+    calls."""
 
     mean: float
     p95: float

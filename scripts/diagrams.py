@@ -1,8 +1,8 @@
-"""Draw the pictures of the explanation pages from the code: ``python scripts/diagrams.py``; with ``--check``, see that they are
-up to date.
+"""Draw the pictures of the explanation pages from the code: ``python scripts/diagrams.py``; with ``--check``, see that
+they are up to date.
 
-The circuit's arrows are found by asking the breaker: every state is given every input. The waits of the connection come from
-its machine, the layers from the import contracts, and the road of a reading from the modules that exist.
+The circuit's arrows are found by asking the breaker: every state is given every input. The waits of the connection come
+from its machine, the layers from the import contracts, and the road of a reading from the modules that exist.
 """
 
 import sys
@@ -67,7 +67,8 @@ def moves() -> Iterator[tuple[str, str, str]]:
 
 
 def circuit() -> str:
-    """The states of a circuit, with an arrow for each input that moves it. What a person does stands in a line below."""
+    """The states of a circuit, with an arrow for each input that moves it. What a person does stands in a line
+    below."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for before, what, after in moves():
         if before != after and not what.startswith("a person"):

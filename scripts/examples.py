@@ -1,4 +1,7 @@
-"""Check the types of the examples on the pages, as strictly as our own: ``python scripts/examples.py``. Tests run them."""
+"""Check the types of the examples on the pages, as strictly as our own. Tests run the examples.
+
+Usage: ``python scripts/examples.py``.
+"""
 
 import re
 import subprocess
@@ -8,8 +11,6 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").rglob("*.md")) if "adr" not in page.parts)]
-SIGNATURES = ROOT / "docs" / "reference.md"
-"""Its blocks show how things are called; they are no programs."""
 
 
 def examples() -> dict[str, str]:
@@ -17,7 +18,6 @@ def examples() -> dict[str, str]:
     return {
         f"{page.stem.replace('-', '_')}_{number}.py": code
         for page in PAGES
-        if page != SIGNATURES
         for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL), 1)
     }
 

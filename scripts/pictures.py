@@ -1,7 +1,9 @@
-"""Draw docs/pictures/*.svg from the policies themselves: ``python scripts/pictures.py``; with ``--check``, see that they are up to date.
+"""Draw docs/pictures/*.svg from the policies themselves: ``python scripts/pictures.py``; with ``--check``, see that
+they are up to date.
 
-Each picture is one outage. A block is a wait: as wide and as high as it is long. A dot is a call that fails; a dashed line is
-where the policy gives up and the next poll begins. Where chance plays a part, a paler block shows the longest wait.
+Each picture is one outage. A block is a wait: as wide and as high as it is long. A dot is a call that fails; a dashed
+line is where the policy gives up and the next poll begins. Where chance plays a part, a paler block shows the longest
+wait.
 """
 
 import sys

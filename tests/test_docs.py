@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,10 @@ from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
 PAGES = sorted(Path("docs").rglob("*.md"))
-GUIDES = [page for page in PAGES if "adr" not in page.parts and page.name != "reference.md"]
+GUIDES = [page for page in PAGES if "adr" not in page.parts]
+REFERENCE = sorted(Path("docs/reference").glob("*.md"))
+SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)]
+PACKAGES = ["leadsman", "leadsman.testing", *(f"leadsman.adapters.{name}" for name in ("ble", "caldav", "serial"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.stem} {number}")
     for page in GUIDES
@@ -72,7 +76,8 @@ def test_a_reading_looks_as_the_page_shows_it():
 
 @pytest.fixture
 def house(monkeypatch):
-    """The app that `leadsman init` writes, which the page about Home Assistant is for, with the topics that it publishes."""
+    """The app that `leadsman init` writes, which the page about Home Assistant is for, with the topics that it
+    publishes."""
     code = Path("src/leadsman/cli/templates/module.py.txt").read_text().replace("$name", "house")
     names = {"__name__": "house"}
     exec(compile(code, "house", "exec", dont_inherit=True), names)
@@ -135,28 +140,63 @@ def script(name):
     return module
 
 
-def test_the_reference_is_what_the_code_says():
-    assert Path("docs/reference.md").read_text() == script("reference").reference(), "run: python scripts/reference.py"
+def test_the_page_of_the_command_line_is_what_the_parser_says():
+    assert Path("docs/reference/command-line.md").read_text() == script("reference").page(), (
+        "run: python scripts/reference.py"
+    )
 
 
-def test_every_import_of_the_reference_works():
-    lines = re.findall(r"^from leadsman\S* import \w+$", Path("docs/reference.md").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_in_the_reference(package):
+    names = {f"{package}.{name}" for name in importlib.import_module(package).__all__}
 
-    assert len(lines) > 70
-    for line in lines:
-        exec(line, {})
-
-
-@pytest.mark.parametrize("name", ["DeviceTimeout", "PollRefused", "bthome import SERVICE", "rssi: int", "command_line"])
-def test_the_reference_has(name):
-    assert name in Path("docs/reference.md").read_text()
+    assert names - set(SHOWN) == set()
 
 
-def test_each_entry_of_the_reference_is_in_its_list_of_contents():
-    contents, *entries = Path("docs/reference.md").read_text().split("\n### ")
+@pytest.mark.parametrize("path", SHOWN)
+def test_each_name_of_the_reference_can_be_imported_and_has_a_docstring(path):
+    module, _, name = path.rpartition(".")
+    value = getattr(importlib.import_module(module), name, None) or importlib.import_module(path)
 
+    assert documented(value) or constant_is_documented(path), path
+
+
+def documented(value):
+    """Whether a module, a class or a function has a docstring of its own."""
+    return not isinstance(value, str) and "__doc__" in vars(value) and bool(value.__doc__)
+
+
+def constant_is_documented(path):
+    """Whether a string stands below a constant, in the module that defines it."""
+    name = path.rpartition(".")[2]
+    pattern = rf'^{name}\b[^\n]* = .*?\n"""'
+    return any(re.search(pattern, source.read_text(), re.MULTILINE) for source in Path("src/leadsman").rglob("*.py"))
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=str)
+def test_each_page_of_the_reference_is_in_its_list_of_contents(page):
+    assert page.name == "README.md" or f"({page.name})" in Path("docs/reference/README.md").read_text()
+
+
+def paths_of(entries):
+    """The paths in the navigation of the site."""
     for entry in entries:
-        assert f"[{entry.splitlines()[0]}](#" in contents
+        for value in entry.values() if isinstance(entry, dict) else [entry]:
+            yield from [value] if isinstance(value, str) else paths_of(value)
+
+
+def test_every_page_but_single_decisions_is_in_the_navigation_of_the_site():
+    listed = sorted(Path(path) for path in paths_of(tomllib.loads(Path("zensical.toml").read_text())["project"]["nav"]))
+
+    assert [page for page in listed if not page.exists()] == []
+    assert [page for page in PAGES if page not in listed and not page.name[0].isdigit()] == []
+    assert [app for app in Path("apps").glob("*/README.md") if app not in listed] == []
+
+
+def test_a_complaint_of_the_builder_of_the_site_is_found():
+    written = "Build started\ngriffe: app.py:3: No type for parameter 'a, b'\nNo issues found\nBuild finished in 5.2s\n"
+
+    assert script("site").complaints(written) == ["griffe: app.py:3: No type for parameter 'a, b'"]
 
 
 def test_the_pictures_are_what_the_policies_say():

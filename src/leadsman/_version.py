@@ -1,3 +1,4 @@
 """The version, where both the package and its build find it."""
 
 __version__ = "0.1.0"
+"""The version of leadsman."""

@@ -1,17 +1,15 @@
 """The exceptions of leadsman, in one tree. The class of an error says whose fault it is, and whether a retry makes
 sense.
 
-==========================  ===========================  ====================
-class                       whose fault                  another attempt?
-==========================  ===========================  ====================
-`ConfigurationError`        the author of the app        no
-`ResultError`               the author of the handler    at the next poll
-`PayloadError`              the sender of the command    with another command
-`TransientError`            the device or its wire       yes
-`PermanentError`            the device or its settings   at the next poll
-`Stopped`                   a device that must work      after a restart
-`BrokerError`               the broker or its settings   the link reconnects
-==========================  ===========================  ====================
+| class                | whose fault                | another attempt?     |
+|----------------------|----------------------------|----------------------|
+| `ConfigurationError` | the author of the app      | no                   |
+| `ResultError`        | the author of the handler  | at the next poll     |
+| `PayloadError`       | the sender of the command  | with another command |
+| `TransientError`     | the device or its wire     | yes                  |
+| `PermanentError`     | the device or its settings | at the next poll     |
+| `Stopped`            | a device that must work    | after a restart      |
+| `BrokerError`        | the broker or its settings | the link reconnects  |
 """
 
 from collections.abc import Sequence

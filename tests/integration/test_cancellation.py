@@ -1,4 +1,5 @@
-"""Cancellations that somebody's code leaves behind in its task, as a task group of Python 3.11 does, or a timeout written by hand."""
+"""Cancellations that somebody's code leaves behind in its task, as a task group of Python 3.11 does, or a timeout
+written by hand."""
 
 import asyncio
 import itertools

@@ -1,4 +1,5 @@
-"""What the retry pages of five other tools offer, found here: a test by each offer, in the order of docs/how-to/coming-from.md.
+"""What the retry pages of five other tools offer, found here: a test by each offer, in the order of
+docs/how-to/coming-from.md.
 
 Details are tested where they live; here a user of each tool finds again what they had.
 """

@@ -1,4 +1,5 @@
-"""Half a day of everything at once: sources, commands, requests, wedged adapters, side jobs and a broker that comes and goes."""
+"""Half a day of everything at once: sources, commands, requests, wedged adapters, side jobs and a broker that comes and
+goes."""
 
 import gc
 import json

@@ -1,4 +1,5 @@
-"""What whoever watches sees of a device that fails, retries, waits or is left alone on purpose: heartbeat, inspect, log."""
+"""What whoever watches sees of a device that fails, retries, waits or is left alone on purpose: heartbeat, inspect,
+log."""
 
 import asyncio
 import contextlib

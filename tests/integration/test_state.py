@@ -1,4 +1,5 @@
-"""What survives a restart, with ``keep_state=True``; and what a file that is broken, read-only or full costs: a line."""
+"""What survives a restart, with ``keep_state=True``; and what a file that is broken, read-only or full costs: a
+line."""
 
 import json
 import sqlite3

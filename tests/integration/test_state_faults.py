@@ -1,4 +1,5 @@
-"""Whole apps whose state is damaged, locked, removed or full: polling goes on, it is said once, and nothing healthy is lost."""
+"""Whole apps whose state is damaged, locked, removed or full: polling goes on, it is said once, and nothing healthy is
+lost."""
 
 import json
 import os

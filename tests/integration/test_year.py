@@ -1,5 +1,5 @@
-"""A year of schedules in four time zones: over changes of the clock, with clocks that are set, a process that sleeps now and
-then, and devices that fail in every way. Each point of each schedule is accounted for, once."""
+"""A year of schedules in four time zones: over changes of the clock, with clocks that are set, a process that sleeps
+now and then, and devices that fail in every way. Each point of each schedule is accounted for, once."""
 
 import asyncio
 import gc
@@ -180,7 +180,8 @@ class Device:
 
 
 class Scenario:
-    """Devices over some time from `start` on, in which somebody sets the clock, and the process sleeps, so many times."""
+    """Devices over some time from `start` on, in which somebody sets the clock, and the process sleeps, so many
+    times."""
 
     def __init__(self, seed, start, length, steps, sleeps, zones=EVERYWHERE):
         self.dice = random.Random(seed)
@@ -269,7 +270,8 @@ class Scenario:
     # What came of it
 
     def unaccounted(self, name):
-        """Points of the schedule that came to nothing, or to more than one thing; and polls that no point and nobody asked for."""
+        """Points of the schedule that came to nothing, or to more than one thing; and polls that no point and nobody
+        asked for."""
         events = [event for event in self.events if getattr(event, "entity", None) == name]
         times, outcomes, wrong = [event.at for event in events], outcomes_of(events), []
         starts, last = [start for start, _ in outcomes], self.time.length - 2 * self.time.after

@@ -1,4 +1,5 @@
-"""Bluetooth without a radio: real bleak over a real D-Bus, a stand-in for bluetoothd, and real GATT stacks (bumble) in the air.
+"""Bluetooth without a radio: real bleak over a real D-Bus, a stand-in for bluetoothd, and real GATT stacks (bumble) in
+the air.
 
 ::
 
@@ -6,9 +7,10 @@
         thermometer = air.place(GattServer("F0:11:22:33:44:55", "thermometer", {"181a": {"2a6e": b"\\x66\\x08"}}))
         ...                                             bleak in the test's own loop sees and reads it
 
-What stands in for bluetoothd is `Daemon`: it puts objects of ``org.bluez`` on the bus, as BlueZ 5.66 does. Behind each device
-stands a `Peer`, which does what the controller would: `Scripted` has it in memory, with faults; `GattServer` sends it through
-bumble's host, controllers and link layer, so that MTU exchange, discovery, CCCD writes and ATT errors are nobody's fiction.
+What stands in for bluetoothd is `Daemon`: it puts objects of ``org.bluez`` on the bus, as BlueZ 5.66 does. Behind each
+device stands a `Peer`, which does what the controller would: `Scripted` has it in memory, with faults; `GattServer`
+sends it through bumble's host, controllers and link layer, so that MTU exchange, discovery, CCCD writes and ATT errors
+are nobody's fiction.
 """
 
 import asyncio
@@ -348,8 +350,8 @@ class Scripted:
 class GattServer:
     """A device with a GATT server of bumble's, on a controller of its own.
 
-    `services` maps UUIDs of services to characteristics; a value is bytes, or a function that is asked at each read and may raise
-    `ATT_Error`.
+    `services` maps UUIDs of services to characteristics; a value is bytes, or a function that is asked at each read and
+    may raise `ATT_Error`.
     """
 
     resolves, rssi = True, -60

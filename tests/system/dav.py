@@ -95,8 +95,8 @@ class Radicale:
 
 
 class Proxy:
-    """Passes on what it is asked, or does what `fault` says: a status, or one of ``html``, ``cut``, ``hang``, ``drip``, or bytes
-    that are the body of a 207."""
+    """Passes on what it is asked, or does what `fault` says: a status, or one of ``html``, ``cut``, ``hang``, ``drip``,
+    or bytes that are the body of a 207."""
 
     def __init__(self, port):
         self.target, self.fault, self.asked = port, None, []

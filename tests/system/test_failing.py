@@ -1,4 +1,5 @@
-"""What a person sees and does when a device fails for real: the trace of an unplugged port, hold and release, the end."""
+"""What a person sees and does when a device fails for real: the trace of an unplugged port, hold and release, the
+end."""
 
 import contextlib
 import json

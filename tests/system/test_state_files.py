@@ -1,4 +1,5 @@
-"""The files of the state, attacked: processes killed while they write, a disk without room, two processes on one directory."""
+"""The files of the state, attacked: processes killed while they write, a disk without room, two processes on one
+directory."""
 
 import json
 import resource

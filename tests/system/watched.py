@@ -5,10 +5,11 @@ import time
 
 
 def on(adapter, scenario, longest_block=0.5):
-    """Run ``scenario(adapter)`` with the adapter open, and see that the loop was never blocked for longer than that, in seconds.
+    """Run ``scenario(adapter)`` with the adapter open, and see that the loop was never blocked for longer than that, in
+    seconds.
 
-    What counts is the time that the thread of the loop worked, since a busy machine delays any loop; and four times as much of
-    the clock, since what waits for a device does not work.
+    What counts is the time that the thread of the loop worked, since a busy machine delays any loop; and four times as
+    much of the clock, since what waits for a device does not work.
     """
 
     async def run():

@@ -24,10 +24,12 @@ class Broker(Value):
         port: TCP port.
         scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket). There is no fallback to an unencrypted
             connection.
-        username, password: or None.
+        username: None where the broker wants none.
+        password: None where the broker wants none.
         path: of a WebSocket.
-        ca, cert, key: PEM files: the authorities to trust instead of the system's, and a client certificate with its
-            key.
+        ca: a PEM file with the authorities to trust instead of the system's.
+        cert: a PEM file with a client certificate.
+        key: a PEM file with the key of the client certificate.
         protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
         insecure: accept any certificate. Only for a test bench: an attacker on the network can read and change
             everything.

@@ -1,23 +1,21 @@
 """The topics of an app, in one table.
 
-=================================  ==============================================================  ==============
-topic                              payload                                                         retained, QoS
-=================================  ==============================================================  ==============
-``{prefix}/{device}/state``        the reading as JSON                                             by `Delivery`
-``{prefix}/{device}/availability`` ``online`` or ``offline``                                       yes, 1
-``{prefix}/{device}/error``        onset, reminder or recovery of an outage                        no, 1
-``{prefix}/{device}/set``          in: a command                                                   no, 1
-``{prefix}/{device}/set/result``   the result of a command                                         no, 1
-``{prefix}/{device}/get``          in: poll now                                                    no, 1
-``{prefix}/{device}/release/set``  in: release a held device, so that it is polled again           no, 1
-``{prefix}/{device}/circuit/set``  in: ``isolate``, ``close`` or ``disable``                       no, 1
-``{prefix}/{device}/{word}``       what a handler publishes through its `Context`                  as it says
-``{prefix}/error``                 faults of the app itself                                        no, 1
-``{prefix}/status``                birth, heartbeat, stop and will, one JSON                       yes, 1
-``{prefix}/introspect``            in: a request for the registrations and their state             no, 1
-``{prefix}/introspect/response``   the answer, if no response topic was named                      no, 1
-``{prefix}/registry``              the registrations, for tools                                    yes, 1
-=================================  ==============================================================  ==============
+| topic                                | payload                                               | retained, QoS |
+|--------------------------------------|-------------------------------------------------------|---------------|
+| `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
+| `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
+| `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
+| `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
+| `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
+| `{prefix}/{device}/get`              | in: poll now                                          | no, 1         |
+| `{prefix}/{device}/release/set`      | in: release a held device, so that it is polled again | no, 1         |
+| `{prefix}/{device}/circuit/set`      | in: `isolate`, `close` or `disable`                   | no, 1         |
+| `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it says    |
+| `{prefix}/error`                     | faults of the app itself                              | no, 1         |
+| `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
+| `{prefix}/introspect`                | in: a request for the registrations and their state   | no, 1         |
+| `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
+| `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |
 """
 
 import json

@@ -18,13 +18,13 @@ DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
 
 
 class Until(Enum):
-    """`UNTIL_NEXT_POLL`, for ``retry``: retry as often as the backoff allows until the next poll is due, whatever
-    the interval."""
+    """The type of `UNTIL_NEXT_POLL`."""
 
     NEXT_POLL = "until the next poll"
 
 
 UNTIL_NEXT_POLL: Final = Until.NEXT_POLL
+"""For ``retry``: retry as often as the backoff allows until the next poll is due, whatever the interval."""
 
 
 @functools.lru_cache(maxsize=256)

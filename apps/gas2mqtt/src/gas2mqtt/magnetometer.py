@@ -1,6 +1,7 @@
 """A QMC5883L magnetometer on I²C: the adapter of this app.
 
-Registers are those of QST's data sheet 1.0. Blocking calls go to a thread, since a bus that hangs must not stop the app.
+Registers are those of QST's data sheet 1.0. Blocking calls go to a thread, since a bus that hangs must not stop the
+app.
 """
 
 import asyncio

@@ -8,7 +8,8 @@ from gas2mqtt.magnetometer import ADDRESS, CHIP, CHIP_ID, Magnetometer, Measurem
 
 
 class Registers:
-    """A QMC5883L at the level of its registers: what cannot be had in a test. `measure` is called for each measurement."""
+    """A QMC5883L at the level of its registers: what cannot be had in a test. `measure` is called for each
+    measurement."""
 
     def __init__(self, measure: Callable[[], Measurement]) -> None:
         self._measure = measure

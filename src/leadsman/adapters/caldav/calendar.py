@@ -68,8 +68,9 @@ class CalDav:
     """A CalDAV server, used with one account.
 
     Args:
-        url: of the server, of the user's collection, or of one calendar: ``https://cloud.example/remote.php/dav``.
-        username, password: of the user; often an application password.
+        url: the server, the user's collection, or one calendar: ``https://cloud.example/remote.php/dav``.
+        username: the name of the user.
+        password: the user's password; often an application password.
         password_file: a file with the password instead, read at each connection.
         token: a bearer token instead of username and password.
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.

@@ -111,7 +111,8 @@ class DelimiterFramer(Value):
     """Messages between two delimiters, returned with both: ``/…!`` of a smart meter, STX … ETX.
 
     Args:
-        begin, end: the delimiters.
+        begin: the first delimiter.
+        end: the last delimiter.
         trailer: the number of bytes after the end that belong to the message, such as a checksum.
         check: returns whether a message is valid. An invalid one is discarded up to the next beginning inside it.
         max_size: the longest message, including its delimiters.
