@@ -5,6 +5,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
 import yaml
@@ -162,8 +163,8 @@ def test_each_name_of_the_reference_can_be_imported_and_has_a_docstring(path):
 
 
 def documented(value):
-    """Whether a module, a class or a function has a docstring of its own."""
-    return not isinstance(value, str) and "__doc__" in vars(value) and bool(value.__doc__)
+    """Whether this is a module, a class or a function, with a docstring of its own."""
+    return isinstance(value, ModuleType | FunctionType | type) and bool(value.__doc__)
 
 
 def constant_is_documented(path):
