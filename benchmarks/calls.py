@@ -34,9 +34,10 @@ async def nothing() -> None:
 def guarded(timeout: float | None) -> Callable[[], Awaitable[Any]]:
     """A call as the poll loop makes it: leave asked of the breaker, then the call under retry and timeout."""
     loop = asyncio.get_running_loop()
-    clock, events = system_clock(loop), EventBus()
+    clock = system_clock(loop)
+    events = EventBus(clock)
     guards = GuardSpec(from_options(3), breaker=CircuitBreaker(5), timeout=timeout)
-    execution = Execution("d", nothing, guards, Environment(Timers(loop, clock, events), clock, events))
+    execution = Execution("d", nothing, guards, Environment(Timers(loop, events.emit), clock, events))
 
     async def call() -> None:
         if execution.admit():

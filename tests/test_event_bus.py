@@ -3,14 +3,17 @@
 import logging
 
 from leadsman.event_bus import EventBus, Phase
-from leadsman.events import LinkSettled, MessageDropped, PollMissed
+from leadsman.events import AppFault, DeviceHeld, LinkSettled, MessageDropped, PollMissed, ReadingTaken
+from leadsman.timing.clock import Clock
 
-CAUSE, EFFECT = PollMissed("d", 1.0, 2.0, 1), MessageDropped(1.0, 2.0, "a/d/state", "full", 1)
+CAUSE = PollMissed("d", 1, at=1.0, wall=2.0)
+EFFECT = MessageDropped("a/d/state", "full", 1, at=1.0, wall=2.0)
+CLOCK = Clock(lambda: 10.0, lambda: 1_000.0)
 
 
 def test_no_observer_hears_an_effect_before_its_cause():
     heard = []
-    bus = EventBus()
+    bus = EventBus(CLOCK)
     bus.subscribe(lambda event: bus.emit(EFFECT) if event is CAUSE else None)
     bus.subscribe(heard.append)
 
@@ -20,10 +23,10 @@ def test_no_observer_hears_an_effect_before_its_cause():
 
 
 def test_effects_of_effects_come_in_the_order_in_which_they_happened():
-    first, second, third = (LinkSettled(at, 0.0) for at in (1.0, 2.0, 3.0))
+    first, second, third = (LinkSettled(at, 1_000.0 + at) for at in (1.0, 2.0, 3.0))
     follows = {first: [second, third], second: [CAUSE]}
     heard = []
-    bus = EventBus()
+    bus = EventBus(CLOCK)
 
     @bus.subscribe
     def chain(event):
@@ -38,7 +41,7 @@ def test_effects_of_effects_come_in_the_order_in_which_they_happened():
 
 def test_observers_are_called_by_phase_however_they_subscribed():
     heard = []
-    bus = EventBus()
+    bus = EventBus(CLOCK)
     for phase in (Phase.ACT, Phase.REPORT, Phase.LEDGER, Phase.SAVE, Phase.TRACE):
         bus.subscribe(lambda event, phase=phase: heard.append(phase), phase)
     bus.subscribe(lambda event: heard.append("later in its phase"), Phase.LEDGER)
@@ -50,7 +53,7 @@ def test_observers_are_called_by_phase_however_they_subscribed():
 
 def test_an_observer_that_breaks_is_logged_and_the_others_hear_what_follows(caplog):
     heard = []
-    bus = EventBus()
+    bus = EventBus(CLOCK)
 
     @bus.subscribe
     def broken(event):
@@ -63,3 +66,40 @@ def test_an_observer_that_breaks_is_logged_and_the_others_hear_what_follows(capl
 
     assert heard == [CAUSE, EFFECT]
     assert "An observer failed at PollMissed" in caplog.text
+
+
+def test_an_event_is_stamped_when_it_is_emitted():
+    heard = []
+    bus = EventBus(CLOCK)
+    bus.subscribe(heard.append)
+
+    bus.emit(DeviceHeld("d"))
+
+    assert heard == [DeviceHeld("d", at=10.0, wall=1_000.0)]
+
+
+def test_a_reading_keeps_the_time_at_which_it_was_taken():
+    heard = []
+    bus = EventBus(CLOCK)
+    bus.subscribe(heard.append)
+
+    bus.emit(ReadingTaken("d", 7.5, 997.5, 0.1))
+
+    assert heard == [ReadingTaken("d", 7.5, 997.5, 0.1)]
+
+
+def test_an_event_that_waits_for_its_cause_carries_the_time_at_which_it_happened():
+    times = iter(range(1, 100))
+    heard = []
+    bus = EventBus(Clock(lambda: float(next(times)), lambda: 1_000.0))
+
+    @bus.subscribe
+    def effect(event):
+        if isinstance(event, DeviceHeld):
+            bus.emit(AppFault("here", ZeroDivisionError()))
+            next(times)
+
+    bus.subscribe(heard.append)
+    bus.emit(DeviceHeld("d"))
+
+    assert [event.at for event in heard] == [1.0, 2.0]

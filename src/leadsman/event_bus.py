@@ -1,4 +1,4 @@
-"""The event bus: delivers events to their observers, in the order in which they happened.
+"""The event bus: stamps events, and delivers them to their observers in the order in which they happened.
 
 An observer may cause another event: a heartbeat that is published can push a message out of the outbox. That event
 waits until every observer has received the first one. So no observer learns of an effect before its cause.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from leadsman.events import Event
+from leadsman.timing.clock import Clock
 
 Observer = Callable[[Event], None]
 """Takes an event. It must be quick and must not raise; one that raises is logged, and the others still get the event."""
@@ -31,13 +32,14 @@ class Phase(IntEnum):
 
 
 class EventBus:
-    """Delivers each event to every observer."""
+    """Delivers each event to every observer. `clock` stamps the events."""
 
-    __slots__ = ("_emitting", "_observers", "_phases", "_waiting")
+    __slots__ = ("_clock", "_emitting", "_observers", "_phases", "_waiting")
 
-    def __init__(self, *observers: Observer) -> None:
-        self._observers: list[Observer] = list(observers)
-        self._phases: list[Phase] = [Phase.REPORT] * len(observers)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._observers: list[Observer] = []
+        self._phases: list[Phase] = []
         self._waiting: deque[Event] = deque()
         self._emitting = False
 
@@ -48,7 +50,10 @@ class EventBus:
         self._phases.insert(place, phase)
 
     def emit(self, event: Event) -> None:
-        """Call all observers; while they are called, further events wait. Never raises."""
+        """Stamp the event, unless it has a time already, and call all observers. While they are called, further
+        events wait. Never raises."""
+        if not event.wall:
+            event = event._replace(at=self._clock.monotonic(), wall=self._clock.wall())
         self._waiting.append(event)
         if self._emitting:
             return

@@ -1,9 +1,13 @@
 """What happened, as plain records. `leadsman.event_bus` carries them to their observers.
 
-All carry `at` (monotonic seconds) and `wall` (epoch seconds).
+All carry `at` (monotonic seconds) and `wall` (epoch seconds). Whoever emits an event leaves both out, and the bus stamps
+it. Only `ReadingTaken` brings the time of its reading, and it is published with that.
 """
 
 from typing import NamedTuple
+
+UNSTAMPED = 0.0
+"""The time of an event that has not been emitted. Nothing of ours happened in 1970."""
 
 
 class ReadingTaken(NamedTuple):
@@ -23,8 +27,6 @@ class AttemptFailed(NamedTuple):
     """
 
     entity: str
-    at: float
-    wall: float
     error: BaseException
     attempt: int
     delay: float | None
@@ -35,6 +37,8 @@ class AttemptFailed(NamedTuple):
     circuit: str
     requested: bool = False
     """Whether the handler itself requested the retry; that is not a failure."""
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 LONG = 60.0
@@ -61,45 +65,45 @@ class PollFailed(NamedTuple):
     """A poll failed for good, after `attempts` calls."""
 
     entity: str
-    at: float
-    wall: float
     error: BaseException
     attempts: int
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class PollSkipped(NamedTuple):
     """A poll was due, but was skipped because the circuit is open."""
 
     entity: str
-    at: float
-    wall: float
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class PollDeferred(NamedTuple):
     """The device asked for a pause of `seconds`, because of `reason`: there is no poll before its end."""
 
     entity: str
-    at: float
-    wall: float
     seconds: float
     reason: str | None
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class DeviceHeld(NamedTuple):
     """A poll failed for good, and the handler is not polled again until a person releases it."""
 
     entity: str
-    at: float
-    wall: float
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class DeviceReleased(NamedTuple):
     """A person released a held handler. `by` says who, as far as that is known."""
 
     entity: str
-    at: float
-    wall: float
     by: str = ""
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class PollMissed(NamedTuple):
@@ -107,19 +111,19 @@ class PollMissed(NamedTuple):
     up for."""
 
     entity: str
-    at: float
-    wall: float
     polls: int
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class CircuitMoved(NamedTuple):
     """The breaker of an entity is now ``closed``, ``open`` or ``half_open``; `failures` cycles failed in a row."""
 
     entity: str
-    at: float
-    wall: float
     state: str
     failures: int
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class CircuitRequested(NamedTuple):
@@ -127,38 +131,38 @@ class CircuitRequested(NamedTuple):
     that is known."""
 
     entity: str
-    at: float
-    wall: float
     action: str
     by: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class FieldsLeftOut(NamedTuple):
     """Fields of a reading were NaN or infinite and were left out. Emitted once, until a reading is complete again."""
 
     entity: str
-    at: float
-    wall: float
     fields: tuple[str, ...]
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class CommandDone(NamedTuple):
     """A command for a device ended or was refused, after `duration` seconds. `error` says why it failed."""
 
     device: str
-    at: float
-    wall: float
     duration: float
     error: BaseException | None
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class LinkUp(NamedTuple):
     """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``."""
 
-    at: float
-    wall: float
     session: int
     protocol: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class LinkDown(NamedTuple):
@@ -167,95 +171,95 @@ class LinkDown(NamedTuple):
     `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
     """
 
-    at: float
-    wall: float
     reason: str
     retry_in: float
     clash: bool = False
     topic: str | None = None
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class LinkSettled(NamedTuple):
     """The connection is stable, after several that ended within seconds."""
 
-    at: float
-    wall: float
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class MessageDropped(NamedTuple):
     """`messages` messages of `topic` will never be delivered, because of `reason`."""
 
-    at: float
-    wall: float
     topic: str
     reason: str
     messages: int
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class MessageRefused(NamedTuple):
     """The broker refused a message with a reason code that may be temporary. The message is kept, and its topic
     pauses for `retry_in` seconds."""
 
-    at: float
-    wall: float
     topic: str
     reason: str
     retry_in: float
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class SubscriptionFailed(NamedTuple):
     """The broker refused a subscription, so messages to it cannot arrive."""
 
-    at: float
-    wall: float
     topic_filter: str
     reason: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class AdapterFailed(NamedTuple):
     """An adapter could not be opened. The next attempt follows in `retry_in` seconds."""
 
     adapter: str
-    at: float
-    wall: float
     error: BaseException
     retry_in: float
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class AdapterReopened(NamedTuple):
     """An adapter was closed and opened again. `how` is ``reopened``, or ``reset`` if its client was replaced too."""
 
     adapter: str
-    at: float
-    wall: float
     how: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class StateFailed(NamedTuple):
     """A file of the app's state could not be read or written, because of `error`. Emitted at the first failure
     only. Log, error topic, heartbeat and introspection report it, so the emitter does not log it."""
 
-    at: float
-    wall: float
     file: str
     error: BaseException
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class StateWritten(NamedTuple):
     """A file of the app's state was written again, after `StateFailed`."""
 
-    at: float
-    wall: float
     file: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 class AppFault(NamedTuple):
     """The app itself is at fault: an observer, a strategy or a part of leadsman raised an exception."""
 
-    at: float
-    wall: float
     where: str
     error: BaseException
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
 
 
 Event = (

@@ -130,12 +130,13 @@ async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
 async def _serve(plan: Plan, connect: Connector, stopping: asyncio.Event, held: contextlib.ExitStack) -> int:
     """As `serve`. What is to be let go in any case, also when it is cancelled, is put into `held`."""
     loop = asyncio.get_running_loop()
-    clock, topics, events = system_clock(loop), plan.topics, EventBus()
+    clock, topics = system_clock(loop), plan.topics
+    events = EventBus(clock)
     if plan.catalogue is not None:
         from leadsman.resilience.catalogue import CATALOGUE
 
         CATALOGUE.set(plan.catalogue)
-    timers = scope.handler_context().run(Timers, loop, clock, events)
+    timers = scope.handler_context().run(Timers, loop, events.emit)
     environment = Environment(timers, clock, events, plan.overrides, stopping)
     telemetries = [telemetry for telemetry in plan.telemetries if telemetry.enabled]
     sources = [source for source in plan.sources if source.enabled]
@@ -367,11 +368,10 @@ def _storage(plan: Plan, environment: Environment, held: contextlib.ExitStack) -
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.store import state_directory
 
-    loop, clock = asyncio.get_running_loop(), environment.clock
+    loop = asyncio.get_running_loop()
 
     def report(file: Path, error: Exception | None) -> None:
-        now, wall = clock.monotonic(), clock.wall()
-        event = StateWritten(now, wall, str(file)) if error is None else StateFailed(now, wall, str(file), error)
+        event = StateWritten(str(file)) if error is None else StateFailed(str(file), error)
         with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
             loop.call_soon_threadsafe(environment.events.emit, event)
 
@@ -452,9 +452,7 @@ class _Lifespan:
                 raise error
             if isinstance(error, ConfigurationError):
                 raise error
-            clock = self._environment.clock
-            where = "entering the lifespan; it is tried again"
-            self._environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            self._environment.events.emit(AppFault("entering the lifespan; it is tried again", error))
             await self._environment.timers.sleep(REOPENING.delay(attempt))
 
     async def _once(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
@@ -472,7 +470,7 @@ async def _kept(where: str, run: Callable[[], Awaitable[Any]], environment: Envi
         error = (await outcome_of(run)).error
         if error is not None:
             deaths = deaths + 1 if clock.monotonic() - began < RESTARTING.max_delay else 1
-            environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            environment.events.emit(AppFault(where, error))
         await environment.timers.sleep(RESTARTING.delay(max(1, deaths)))
 
 
@@ -491,8 +489,7 @@ def _say_goodbye(heartbeat: Heartbeat, link: Link, topics: Topics, environment: 
     try:
         heartbeat.goodbye()
     except Exception as error:
-        now, wall = environment.clock.monotonic(), environment.clock.wall()
-        environment.events.emit(AppFault(now, wall, "the goodbye", error))
+        environment.events.emit(AppFault("the goodbye", error))
         link.put(Message(topics.status, heartbeat.will(link.number), 1, retain=True, latest=True))
 
 
@@ -501,6 +498,5 @@ async def _ended(tasks: Sequence[asyncio.Task[None]], timeout: float, environmen
     for task in done:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            now, wall = environment.clock.monotonic(), environment.clock.wall()
-            environment.events.emit(AppFault(now, wall, "closing a part of the app", error))
+            environment.events.emit(AppFault("closing a part of the app", error))
     return len(pending)

@@ -20,11 +20,11 @@ def taken(at):
 
 
 def failed(at, error=error):
-    return PollFailed("d", at, 1000.0 + at, error, 1)
+    return PollFailed("d", error, 1, at, 1000.0 + at)
 
 
 def circuit(state, at=1.0):
-    return CircuitMoved("d", at, 1000.0 + at, state, 5)
+    return CircuitMoved("d", state, 5, at, 1000.0 + at)
 
 
 def test_a_device_begins_as_starting():
@@ -69,7 +69,7 @@ def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
 
 
 def test_missed_polls_are_counted():
-    health = after(PollMissed("d", 1.0, 1.0, 3), PollMissed("d", 2.0, 2.0, 1))
+    health = after(PollMissed("d", 3, 1.0, 1.0), PollMissed("d", 1, 2.0, 2.0))
 
     assert health.missed == 4
 

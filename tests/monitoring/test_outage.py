@@ -13,12 +13,12 @@ def told(events):
 
 
 def failed(at, error=None):
-    return PollFailed("d", at, 1000 + at, error or OSError("gone"), 1)
+    return PollFailed("d", error or OSError("gone"), 1, at, 1000 + at)
 
 
 def call_failed(at, since, delay=2.0, reason="retry", attempt=1):
     error = OSError("gone")
-    return AttemptFailed("d", at, 1000 + at, error, attempt, delay, reason, 0, since, 1000 + since, "closed")
+    return AttemptFailed("d", error, attempt, delay, reason, 0, since, 1000 + since, "closed", at=at, wall=1000 + at)
 
 
 def skipped(at):

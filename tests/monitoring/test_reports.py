@@ -17,7 +17,7 @@ def test_a_state_file_that_cannot_be_written_is_a_fault_of_the_app():
     sent = []
     reports = OutageReporter(Topics("house"), sent.append, Ledger(), Lines())
 
-    reports.observe(StateFailed(1.0, 1001.0, "resilience.db", FULL))
+    reports.observe(StateFailed("resilience.db", FULL, 1.0, 1001.0))
 
     assert [message.topic for message in sent] == ["house/error"]
     assert json.loads(sent[0].payload) == {
@@ -33,8 +33,8 @@ def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(
     caplog.set_level(logging.INFO, "leadsman")
     log = Log("house", "house", Lines())
 
-    log.observe(StateFailed(1.0, 1001.0, "resilience.db", FULL))
-    log.observe(StateWritten(2.0, 1002.0, "resilience.db"))
+    log.observe(StateFailed("resilience.db", FULL, 1.0, 1001.0))
+    log.observe(StateWritten("resilience.db", 2.0, 1002.0))
 
     first, second = caplog.messages
     assert "resilience.db cannot be read or written: [Errno 28] No space left on device" in first
@@ -58,7 +58,7 @@ class Alarms:
 
 
 def dropped(at, messages=1):
-    return MessageDropped(at, 1000.0 + at, "house/d/state", "the outbox is full", messages)
+    return MessageDropped("house/d/state", "the outbox is full", messages, at, 1000.0 + at)
 
 
 def test_what_is_dropped_after_the_first_line_is_told_a_minute_later_though_nothing_more_happens(caplog):

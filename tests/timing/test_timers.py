@@ -2,10 +2,8 @@ import asyncio
 
 import pytest
 
-from leadsman.event_bus import EventBus
 from leadsman.events import AppFault
 from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
 from leadsman.timing.timers import FINE, Timers
 
 
@@ -34,7 +32,7 @@ def told():
 
 @pytest.fixture
 def timers(loop, told):
-    return Timers(loop, system_clock(loop), EventBus(told.append))
+    return Timers(loop, told.append)
 
 
 def pass_time(loop, seconds):

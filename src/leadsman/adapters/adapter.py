@@ -132,8 +132,7 @@ class ManagedAdapter:
                 await self._bounded(environment, f"resetting {self.label}", self.adapter.reset)  # type: ignore[attr-defined]  # seen by `reopen`
             await self._open(environment, begin(self._enter))
             self.reopened += 1
-            now, wall = environment.clock.monotonic(), environment.clock.wall()
-            environment.events.emit(AdapterReopened(self.label, now, wall, "reset" if self._remake else "reopened"))
+            environment.events.emit(AdapterReopened(self.label, "reset" if self._remake else "reopened"))
 
     def reopen(self, *, remake: bool) -> bool:
         """Close and reopen the adapter, and call its `reset` in between if `remake` is set and it has one. Returns
@@ -167,10 +166,10 @@ class ManagedAdapter:
         except TimeoutError as late:
             error = late
         if error is not None:  # what is broken may not close; it is opened again all the same
-            environment.events.emit(AppFault(environment.clock.monotonic(), environment.clock.wall(), where, error))
+            environment.events.emit(AppFault(where, error))
 
     async def _open(self, environment: Environment, opening: asyncio.Task[Outcome[None]]) -> None:
-        clock, attempt = environment.clock, 0
+        attempt = 0
         while True:
             attempt += 1
             try:
@@ -182,7 +181,7 @@ class ManagedAdapter:
                 return
             self._error = error  # whatever it is, an adapter does not end the process, nor the attempts to open it
             delay = REOPENING.delay(attempt)
-            environment.events.emit(AdapterFailed(self.label, clock.monotonic(), clock.wall(), error, delay))
+            environment.events.emit(AdapterFailed(self.label, error, delay))
             await environment.timers.sleep(delay)
             opening = begin(self._enter)
 

@@ -134,8 +134,7 @@ class Link:
                     self._end(self._connection)
                 raise
             self._error = None if end.topic is not None else end.reason
-            now, wall = self._clock.monotonic(), self._clock.wall()
-            self._events.emit(LinkDown(now, wall, end.reason, end.wait, machine.clashes(self.session), end.topic))
+            self._events.emit(LinkDown(end.reason, end.wait, machine.clashes(self.session), end.topic))
             await asyncio.sleep(end.wait)
 
     async def flush(self, timeout: float) -> bool:
@@ -212,7 +211,7 @@ class Link:
         else:
             self._error = None
         self._connection = connection
-        self._events.emit(LinkUp(self._clock.monotonic(), self._clock.wall(), self.number, self.session.protocol))
+        self._events.emit(LinkUp(self.number, self.session.protocol))
         for topic, message in self._retained.items():  # a broker that was restarted may have lost them
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
                 self.outbox.put(message)
@@ -223,7 +222,7 @@ class Link:
     def _settled(self) -> None:
         """The connection holds; nobody else takes it over any more."""
         self._error = None
-        self._events.emit(LinkSettled(self._clock.monotonic(), self._clock.wall()))
+        self._events.emit(LinkSettled())
 
     async def _subscribe(self, connection: Connection) -> None:
         try:
@@ -274,12 +273,11 @@ class Link:
 
     def _rest(self, topic: str, reason: str, longest: float = REST[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
-        now, wall = self._clock.monotonic(), self._clock.wall()
         others = REST_EACH * (self._suspects.blamed - 1)
         rest = min(self._rests.get(topic, REST[0] / 2) * 2, max(longest, others))
         self._rests[topic] = rest
-        self.outbox.rest(topic, now + rest)
-        self._events.emit(MessageRefused(now, wall, topic, reason, rest))
+        self.outbox.rest(topic, self._clock.monotonic() + rest)
+        self._events.emit(MessageRefused(topic, reason, rest))
 
     def _pump(self) -> None:
         """Fill the window."""
@@ -405,6 +403,5 @@ class Link:
             self._check = self._loop.call_at(oldest + PUBACK_TIMEOUT, self._check_acknowledgements)
 
     def _tell(self, dropped: list[Dropped]) -> None:
-        now, wall = self._clock.monotonic(), self._clock.wall()
         for topic, count, reason in dropped:
-            self._events.emit(MessageDropped(now, wall, topic, reason, count))
+            self._events.emit(MessageDropped(topic, reason, count))

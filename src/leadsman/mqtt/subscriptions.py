@@ -79,10 +79,9 @@ class Subscriptions:
                 try:
                     listener(message)
                 except Exception as error:  # a fault of ours; the message is lost, and the connection is not
-                    now, wall = self._clock.monotonic(), self._clock.wall()
-                    self._events.emit(AppFault(now, wall, f"receiving {clean(message.topic)}", error))
+                    self._events.emit(AppFault(f"receiving {clean(message.topic)}", error))
                 return
 
     def _failed(self, topic_filter: str, reason: str) -> None:
         self.error = reason
-        self._events.emit(SubscriptionFailed(self._clock.monotonic(), self._clock.wall(), topic_filter, reason))
+        self._events.emit(SubscriptionFailed(topic_filter, reason))

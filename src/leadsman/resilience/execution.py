@@ -384,15 +384,14 @@ class Execution:
         if self._abandoned:
             self._abandoned = False
             raise Abandoned("it ended at last, after it was abandoned") from error
-        clock, now = self._environment.clock, self._environment.clock.monotonic()
-        verdict = self._verdict(error, now, policies)
+        verdict = self._verdict(error, self._environment.clock.monotonic(), policies)
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up = reason
         streak = self._streak
         assert streak is not None  # made by _recover
         circuit = breaker.name_of(self._circuit)
         event = AttemptFailed(
-            self.name, now, clock.wall(), error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit,
+            self.name, error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit,
             isinstance(error, RetryRequested),
         )  # fmt: skip
         self._environment.events.emit(event)
@@ -455,9 +454,8 @@ class Execution:
         what = "policy" if isinstance(strategy, Policy) else "recovery" if recovery else "backoff"
         if what not in self._faulted:
             self._faulted = (*self._faulted, what)
-            now, wall = self._environment.clock.monotonic(), self._environment.clock.wall()
             instead = "there are no retries" if what == "policy" else "the default is used instead"
-            self._environment.events.emit(AppFault(now, wall, f"{what} of {self.name}; {instead}", error))
+            self._environment.events.emit(AppFault(f"{what} of {self.name}; {instead}", error))
 
     def succeed(self) -> None:
         """Reset the counters: the current call has shown that the device works."""
@@ -490,10 +488,7 @@ class Execution:
         before, self._circuit = self._circuit, circuit
         self._calm = self._calm and circuit is CLOSED
         if type(before) is not type(circuit):
-            now, wall = self._environment.clock.monotonic(), self._environment.clock.wall()
-            self._environment.events.emit(
-                CircuitMoved(self.name, now, wall, breaker.name_of(circuit), circuit.failures)
-            )
+            self._environment.events.emit(CircuitMoved(self.name, breaker.name_of(circuit), circuit.failures))
             if self.isolated and self._caller is not None:
                 self._caller.isolated()
 

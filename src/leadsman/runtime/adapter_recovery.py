@@ -98,9 +98,7 @@ class AdapterRecovery:
             async with asyncio.timeout(HOOK_TIMEOUT):
                 await self._last_resort(slot.label, failures)
         except Exception as error:
-            clock = self._environment.clock
-            where = f"the last resort for {slot.label}"
-            self._environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, error))
+            self._environment.events.emit(AppFault(f"the last resort for {slot.label}", error))
         slot.reopen(remake=False)
 
 

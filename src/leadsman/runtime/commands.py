@@ -122,7 +122,8 @@ class CommandQueue:
         self._made_for: _Waiting | None = None
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
-        environment = dispatcher.mail.environment._replace(events=EventBus())  # what became of it is told by `made`
+        environment = dispatcher.mail.environment
+        environment = environment._replace(events=EventBus(environment.clock))  # what became of it is told by `made`
         guards = GuardSpec(timeout=command.timeout)
         self.execution = Execution(
             command.name, self._made, guards, environment, bus_lock=lanes.bus_lock(command.group), caller=self
@@ -161,9 +162,8 @@ class CommandQueue:
         try:
             self._dispatcher.made(self, made.received, made.transaction, result, error, self._began)
         except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
-            environment = self._dispatcher.mail.environment
             where = f"answering a command of {self.command.name}"
-            environment.events.emit(AppFault(environment.clock.monotonic(), environment.clock.wall(), where, fault))
+            self._dispatcher.mail.environment.events.emit(AppFault(where, fault))
 
     def end(self) -> None:
         """The app stopped: answer all waiting commands."""
@@ -312,10 +312,9 @@ class Dispatcher:
     def _tell(
         self, received: Received, device: str, transaction: Any, fields: Any, error: BaseException | None, took: float
     ) -> None:
-        clock = self.mail.environment.clock
-        now, wall = clock.monotonic(), clock.wall()
+        wall = self.mail.environment.clock.wall()
         status, words = ("ok", None) if error is None else ("error", explained(error))
-        self.mail.environment.events.emit(CommandDone(device, now, wall, took, error))
+        self.mail.environment.events.emit(CommandDone(device, took, error))
         document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
         if transaction is not None:
             document["transaction"] = transaction

@@ -61,8 +61,7 @@ class OperatorRequests:
         execution = self._execution(device)
         action = request.get("action") if isinstance(request, dict) else request
         if isinstance(action, str) and action in ACTIONS:
-            clock = self._mail.environment.clock
-            self._mail.environment.events.emit(CircuitRequested(device, clock.monotonic(), clock.wall(), action, by))
+            self._mail.environment.events.emit(CircuitRequested(device, action, by))
         match action:
             case "isolate":
                 execution.isolate()

@@ -161,8 +161,7 @@ class PollRunner:
         except BaseException as fault:  # as the handler itself, it does not end the process
             if self._poller.ends(fault):
                 raise
-            where = f"on_failure of {name}"
-            self._poller.mail.environment.events.emit(AppFault(clock.monotonic(), clock.wall(), where, fault))
+            self._poller.mail.environment.events.emit(AppFault(f"on_failure of {name}", fault))
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
@@ -291,11 +290,11 @@ class Poller:
         if not self._advance(poll, now) or poll.execution.held:
             return
         if poll.busy:
-            self._missed(poll, now, 1)
+            self._missed(poll, 1)
             poll.execution.horizon = self._horizon(poll, now)  # retries of the poll under way go on in its place
         elif not poll.execution.admit():
             if now >= poll.execution.deferred_until:
-                self.environment.events.emit(PollSkipped(poll.telemetry.name, now, self.environment.clock.wall()))
+                self.environment.events.emit(PollSkipped(poll.telemetry.name))
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
 
@@ -316,7 +315,7 @@ class Poller:
             try:
                 poll.outlet.tell(fields, left_out, event.at, event.wall)
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
-                self.environment.events.emit(AppFault(event.at, event.wall, f"publishing {event.entity}", error))
+                self.environment.events.emit(AppFault(f"publishing {event.entity}", error))
 
     def _answer(self, poll: PollRunner, event: ReadingTaken, result: Any) -> None:
         """Publish the reading of a requested poll, whatever the publish rule says, and answer the requests."""
@@ -335,34 +334,30 @@ class Poller:
     def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
         """Report a poll whose device asked for a later retry. It is not a failure."""
         self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
-        clock = self.environment.clock
-        rest = max(0.0, poll.execution.deferred_until - clock.monotonic())
-        event = PollDeferred(poll.telemetry.name, clock.monotonic(), clock.wall(), rest, request.reason)
-        self.environment.events.emit(event)
+        rest = max(0.0, poll.execution.deferred_until - self.environment.clock.monotonic())
+        self.environment.events.emit(PollDeferred(poll.telemetry.name, rest, request.reason))
 
     def failed(self, poll: PollRunner, error: BaseException) -> None:
         """Report a poll that failed for good."""
         self.ended(poll, error)
-        clock = self.environment.clock
-        attempts = poll.execution.attempts
-        name, now, wall = poll.telemetry.name, clock.monotonic(), clock.wall()
-        self.environment.events.emit(PollFailed(name, now, wall, error, attempts))
+        name = poll.telemetry.name
+        self.environment.events.emit(PollFailed(name, error, poll.execution.attempts))
         if poll.telemetry.on_failure == "hold":
             poll.held = True
-            self.environment.events.emit(DeviceHeld(name, now, wall))
+            self.environment.events.emit(DeviceHeld(name))
         elif poll.telemetry.on_failure == "stop":
             self._give_up(name, error)
 
     def release(self, name: str, by: str = "") -> bool:
         """Poll a held device again, from now on, as if nothing had failed. Whether it was held; `by` says who asked."""
-        poll, clock = self.polls[name], self.environment.clock
+        poll = self.polls[name]
         if not poll.held:
             return False
         poll.held = False
         poll.execution.close()
-        now = clock.monotonic()
-        self.environment.events.emit(DeviceReleased(name, now, clock.wall(), by))
+        self.environment.events.emit(DeviceReleased(name, by))
         if not poll.busy and poll.execution.admit():
+            now = self.environment.clock.monotonic()
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         return True
 
@@ -373,7 +368,7 @@ class Poller:
             return self._advance_cron(poll, now)
         due, missed = next_on_grid(poll.due, interval, now)
         if missed:
-            self._missed(poll, now, missed)
+            self._missed(poll, missed)
         poll.due = due
         timers.add(due, poll)
         return True
@@ -392,7 +387,7 @@ class Poller:
         poll.wait, due, missed = look(cron, wait, wall, now)
         poll.due = poll.wait.slot
         if missed:
-            self._missed(poll, now, missed)
+            self._missed(poll, missed)
         self.environment.timers.add(self._next_look(poll, now, wall), poll)
         return due
 
@@ -409,5 +404,5 @@ class Poller:
             return poll.due
         return now + poll.due - self.environment.clock.wall()
 
-    def _missed(self, poll: PollRunner, now: float, count: int) -> None:
-        self.environment.events.emit(PollMissed(poll.telemetry.name, now, self.environment.clock.wall(), count))
+    def _missed(self, poll: PollRunner, count: int) -> None:
+        self.environment.events.emit(PollMissed(poll.telemetry.name, count))

@@ -46,7 +46,7 @@ class StatePublisher:
         """Publish a reading taken at `now` if the publish rule asks for it, or unconditionally with `always`."""
         if left_out != self._left_out:
             if left_out:
-                self._mail.environment.events.emit(FieldsLeftOut(self._name, now, wall, left_out))
+                self._mail.environment.events.emit(FieldsLeftOut(self._name, left_out))
             self._left_out = left_out
         if self._rule is not None:
             if not always and self._told is not None and not self._wanted(self._rule, self._told, fields, now):
@@ -66,8 +66,7 @@ class StatePublisher:
         try:
             return rule.wants(told, fields, now)
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            environment = self._mail.environment
-            environment.events.emit(AppFault(now, environment.clock.wall(), f"publish rule of {self._name}", error))
+            self._mail.environment.events.emit(AppFault(f"publish rule of {self._name}", error))
             return True
 
 

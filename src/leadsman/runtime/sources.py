@@ -85,7 +85,7 @@ class SourceRunner:
                     error.__traceback__ = None  # told by now; it holds the frames until the next run has ended
             else:
                 self.failures += 1
-                environment.events.emit(PollSkipped(name, environment.clock.monotonic(), environment.clock.wall()))
+                environment.events.emit(PollSkipped(name))
             await environment.timers.sleep(self.execution.wait(max(1, self.failures)))
             self.restarts += 1
 
@@ -129,7 +129,7 @@ class SourceRunner:
         try:
             fields, left_out = ({}, ()) if result is None else fields_of(result)
         except ResultError as error:  # one bad reading does not end the source
-            environment.events.emit(PollFailed(name, now, wall, error, 1))
+            environment.events.emit(PollFailed(name, error, 1))
             return
         self.heard_at = now
         self.failures = 0
@@ -139,14 +139,13 @@ class SourceRunner:
             try:
                 self.outlet.tell(fields, left_out, now, wall)
             except Exception as error:  # a fault of ours: this reading is lost, and the others are not
-                environment.events.emit(AppFault(now, wall, f"publishing {name}", error))
+                environment.events.emit(AppFault(f"publishing {name}", error))
 
     def _failed(self, error: BaseException) -> None:
         self.failures += 1
         if isinstance(error, Abandoned):
             return
-        clock = self._mail.environment.clock
-        self._mail.environment.events.emit(PollFailed(self.source.name, clock.monotonic(), clock.wall(), error, 1))
+        self._mail.environment.events.emit(PollFailed(self.source.name, error, 1))
 
     def _fell_silent(self) -> bool:
         return self._cancelled == _SILENCE and not self._mail.environment.stopping.is_set()
@@ -169,8 +168,7 @@ class SourceRunner:
         if self._cancelled:
             self._stubborn = True
             error = Abandoned(f"still running {human(GRACE)} after it was cancelled: {self._cancelled}")
-            wall = self._mail.environment.clock.wall()
-            self._mail.environment.events.emit(PollFailed(self.source.name, now, wall, error, 1))
+            self._mail.environment.events.emit(PollFailed(self.source.name, error, 1))
         elif silence is not None:
             # A source that asked to be left alone is silent from its next call on.
             due = max(self.heard_at, self._started, self.execution.resumes_at) + silence

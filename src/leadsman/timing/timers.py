@@ -10,13 +10,12 @@ is a multiple of the slot is met exactly, not 25 ms late on average.
 
 import asyncio
 import math
+from collections.abc import Callable
 from contextvars import copy_context
 from heapq import heappop, heappush
 from typing import Protocol
 
-from leadsman.event_bus import EventBus
 from leadsman.events import AppFault
-from leadsman.timing.clock import Clock
 
 FINE = 0.005
 """Seconds; the slot of what is due within a second."""
@@ -35,14 +34,14 @@ class Alarm(Protocol):
 
 
 class Timers:
-    """Rings alarms when they are due, many per wake-up, in the context in which the timers were made."""
+    """Rings alarms when they are due, many per wake-up, in the context in which the timers were made. `emit` takes the
+    exceptions of alarms, as faults of the app."""
 
-    __slots__ = ("_clock", "_context", "_events", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
+    __slots__ = ("_context", "_emit", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, events: EventBus) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, emit: Callable[[AppFault], None]) -> None:
         self._loop = loop
-        self._clock = clock
-        self._events = events
+        self._emit = emit
         self._context = copy_context()
         self._slots: dict[int, dict[Alarm, None]] = {}
         self._heap: list[int] = []
@@ -115,11 +114,10 @@ class Timers:
             self._wake_for(heap[0])
 
     def _ring(self, alarm: Alarm) -> None:
-        now = self._loop.time()
         try:
-            alarm.ring(now)
+            alarm.ring(self._loop.time())
         except Exception as error:
-            self._events.emit(AppFault(now, self._clock.wall(), f"timer of {alarm!r}", error))
+            self._emit(AppFault(f"timer of {alarm!r}", error))
 
 
 class _Sleeper:
