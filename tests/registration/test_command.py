@@ -1,4 +1,3 @@
-import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -8,49 +7,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from leadsman import App, Context
-from leadsman.errors import InvalidType, InvalidValue, PayloadError
-from leadsman.mqtt.topics import Topics, encode, topic_matches
-from leadsman.registration.command import MOST_BYTES, MOST_DEPTH, CommandOptions, decode
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.mqtt.topics import Topics, topic_matches
+from leadsman.registration.command import CommandOptions
 
 
 async def take(payload: dict): ...
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(st.binary(max_size=200) | JSON.map(json.dumps).map(str.encode))
-def test_whatever_comes_is_a_value_that_can_be_answered_with_or_a_named_error(payload):
-    try:
-        value, transaction = decode(payload)
-    except PayloadError:
-        return
-    encode({"data": value, "transaction": transaction})
-
-
-@given(st.integers(1, 200))
-def test_depth_has_one_bound_for_lists_and_objects(depth):
-    for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
-        payload = opening * depth + b"1" + closing * depth
-        if depth <= MOST_DEPTH:
-            decode(payload)
-        else:
-            with pytest.raises(PayloadError, match="nested deeper"):
-                decode(payload)
-
-
-def test_a_payload_of_the_largest_size_is_read_and_one_byte_more_is_not():
-    assert decode(b"x" * MOST_BYTES) == ("x" * MOST_BYTES, None)
-    with pytest.raises(PayloadError, match="are allowed"):
-        decode(b"x" * (MOST_BYTES + 1))
-
-
-def test_a_transaction_is_taken_out_of_an_object():
-    assert decode(b'{"a": 1, "transaction": [2]}') == ({"a": 1}, [2])
-    assert decode(b"[1]") == ([1], None)
 
 
 @pytest.mark.parametrize(

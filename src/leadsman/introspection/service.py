@@ -18,14 +18,15 @@ from leadsman.monitoring.heartbeat import under_way
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.requests import Json, answered
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.registration.command import Command, decode
+from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.runtime.commands import CommandQueue, answer_anyway
+from leadsman.runtime.commands import CommandQueue
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.text import clean, explained, suggestion
+from leadsman.text import clean, suggestion
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -100,22 +101,21 @@ class Service:
         self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
     def on_request(self, received: Received) -> None:
-        """Somebody asks."""
-        if received.retain:
-            return
-        transaction, data, error = None, None, None
-        try:
-            request, transaction = decode(received.payload)
-            wanted = _wanted(request, self._registered)
-            data = self.document(*wanted)
-            if "trace" in wanted[0]:
-                data["trace"] = self._trace(request, wanted[1])
-            if len(encode(data)) > LARGEST:
-                raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
-        except PayloadError as refused:
-            data, error = None, explained(refused)
-        message = answer_anyway(received, self._mail, data, error, transaction)
-        self._mail.send(message._replace(expires=self._mail.environment.clock.monotonic() + EXPIRY))
+        """Answer a request. Retained messages are ignored."""
+        if not received.retain:
+            clock = self._mail.environment.clock
+            message = answered(received, self._about.topics, clock.wall(), self._answer)
+            self._mail.send(message._replace(expires=clock.monotonic() + EXPIRY))
+
+    def _answer(self, request: Json) -> "Introspection":
+        """The document that a request asks for. Raises `PayloadError`."""
+        wanted = _wanted(request, self._registered)
+        data = self.document(*wanted)
+        if "trace" in wanted[0]:
+            data["trace"] = self._trace(request, wanted[1])
+        if len(encode(data)) > LARGEST:
+            raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
+        return data
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
         """The document, or some sections of it, and of some devices."""

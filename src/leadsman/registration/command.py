@@ -1,27 +1,20 @@
-"""The options of `@app.command`, and the conversion of a payload to the argument of its handler.
+"""The options of `@app.command`, and the conversion of a request to the argument of its handler.
 
 A command is executed once and never repeated, since an attempt that failed may have moved the valve. So commands have
-no retry
-and no breaker. The result is published at ``{prefix}/{device}/set/result``, separate from the device's state.
+no retry and no breaker. The result is published at ``{prefix}/{device}/set/result``, separate from the device's state.
 """
 
-import json
-import math
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError
+from leadsman.mqtt.requests import Json, is_finite
 from leadsman.mqtt.topics import check_name
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_spare
 from leadsman.registration.telemetry import check_options, group_of, instance_of
 from leadsman.text import clean, describe
 from leadsman.timing.durations import Duration, positive_seconds
 
-MOST_BYTES = 64 * 1024
-"""The largest payload in bytes. A command is not a file."""
-MOST_DEPTH = 20
-"""The deepest nesting of lists and objects in a payload."""
 TIMEOUT = 30.0
 """The default timeout of a command in seconds."""
 QUEUE = 16
@@ -124,48 +117,14 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
             raise PayloadError(_told(error.errors(include_url=False))) from None
         except Exception as error:  # a validator of the user's own
             raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
-        if not _finite(valid):  # pydantic reads the text "nan" as a number
+        if not is_finite(valid):  # pydantic reads the text "nan" as a number
             raise PayloadError("the payload holds NaN or an infinite number")
         return valid
 
     return validate
 
 
-def decode(payload: bytes) -> tuple[Any, Any]:
-    """Decode a payload as JSON.
-
-    Returns:
-        The value, and the ``transaction`` of an object, which is removed from it, or None. A payload that is not JSON
-        is returned as text, as ``mosquitto_pub -m on`` sends it.
-
-    Raises:
-        PayloadError: the payload is too large, too deep, not UTF-8 or broken JSON, or its transaction cannot be echoed.
-    """
-    if len(payload) > MOST_BYTES:
-        raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
-    try:
-        text = payload.decode()
-    except UnicodeDecodeError:
-        raise PayloadError("the payload is no UTF-8; send JSON") from None
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
-    except ValueError as error:
-        if text.lstrip()[:1] in ("{", "[", '"'):
-            raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
-        return text, None
-    if _deeper(value, MOST_DEPTH):
-        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
-    if not _finite(value):  # 1e999 is JSON, and more than a float holds
-        raise PayloadError("the payload holds an infinite number")
-    if "\\u" in text and not _encodable(value):
-        raise PayloadError("the payload holds half a surrogate pair, which UTF-8 cannot carry")
-    transaction = value.pop("transaction", None) if isinstance(value, dict) else None
-    return value, transaction
-
-
-def validated(command: Command, value: Any, text: bytes) -> dict[str, Any]:
+def validated(command: Command, value: Json, text: bytes) -> dict[str, Any]:
     """Convert the payload to the handler's argument, by name.
 
     If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.
@@ -184,37 +143,6 @@ def validated(command: Command, value: Any, text: bytes) -> dict[str, Any]:
             return {command.payload: command.validate(text.decode())}
         except PayloadError:
             raise error from None
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(_finite(each) for each in value.values())
-    if isinstance(value, list | tuple | set):
-        return all(_finite(each) for each in value)
-    inner = getattr(value, "__dict__", None)
-    return True if inner is None or isinstance(value, Enum) else _finite(inner)
-
-
-def _encodable(value: Any) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _deeper(value: Any, depth: int) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(depth):
-        inside = (element for each in level for element in (each.values() if isinstance(each, dict) else each))
-        level = [element for element in inside if isinstance(element, dict | list)]
-    return bool(level)
 
 
 def _told(errors: Sequence[Any]) -> str:

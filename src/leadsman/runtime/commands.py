@@ -18,9 +18,10 @@ from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, CommandDone
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
+from leadsman.mqtt.requests import Json, answer_anyway, answer_to, decode, document
 from leadsman.mqtt.topics import encode
 from leadsman.reading import fields_of
-from leadsman.registration.command import Command, decode, validated
+from leadsman.registration.command import Command, validated
 from leadsman.registration.injection import bound
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.execution import Execution
@@ -30,7 +31,6 @@ from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext, StatePublisher, outlet_of
 from leadsman.tasks import forget_cancellations
 from leadsman.text import clean, describe, explained
-from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
@@ -38,60 +38,14 @@ if TYPE_CHECKING:
 MOST_TOLD = 100
 """The number of devices whose retained commands are logged, once each: the broker sends them again at every
 reconnect."""
-LARGEST_CORRELATION = 1024
-"""Bytes of correlation data that are sent back."""
 
 logger = logging.getLogger("leadsman")
-
-
-def answer_to(
-    received: Received, mail: PublisherContext, status: str, data: Any, error: str | None, transaction: Any
-) -> Message:
-    """The answer to a request, on the topic that the request names.
-
-    Raises:
-        PayloadError: it names a topic that an answer may not go to.
-    """
-    topic = received.response_topic or ""
-    if not mail.topics.may_answer(topic):
-        raise PayloadError(f"the response topic must lie below {mail.topics.prefix}/, and be none of leadsman's own")
-    document: dict[str, Any] = {
-        "status": status,
-        "data": data,
-        "error": error,
-        "at": rfc3339(mail.environment.clock.wall()),
-    }
-    if transaction is not None:
-        document["transaction"] = transaction
-    correlation = received.correlation
-    if correlation is not None and len(correlation) > LARGEST_CORRELATION:
-        raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
-    return Message(topic, encode(document), correlation=correlation)
-
-
-def answer_anyway(
-    received: Received, mail: PublisherContext, data: Any, error: str | None, transaction: Any
-) -> Message:
-    """The answer to a request, on the topic that the request names. If it names none, or one that an answer may not
-    go to, the answer goes to the topic of the request with ``/response`` appended."""
-    own = received._replace(response_topic=f"{received.topic}/response")
-    status = "ok" if error is None else "error"
-    try:
-        return answer_to(received if received.response_topic else own, mail, status, data, error, transaction)
-    except PayloadError as refused:
-        logger.warning(
-            "A request at %s is answered at %s: %s",
-            clean(received.topic),
-            clean(own.response_topic or ""),
-            describe(refused),
-        )
-        return answer_to(own._replace(correlation=None), mail, status, data, error, transaction)
 
 
 class _Waiting(NamedTuple):
     received: Received
     arguments: dict[str, Any]
-    transaction: Any
+    transaction: Json
 
 
 class CommandQueue:
@@ -290,7 +244,7 @@ class Dispatcher:
         self,
         line: CommandQueue,
         received: Received,
-        transaction: Any,
+        transaction: Json,
         result: Any,
         error: BaseException | None,
         began: float,
@@ -306,23 +260,25 @@ class Dispatcher:
             self._outlets[device].tell(fields, left_out, now, wall, always=True)
         self._tell(received, device, transaction, fields, error, now - began)
 
-    def _refuse(self, received: Received, device: str, transaction: Any, error: PayloadError) -> None:
+    def _refuse(self, received: Received, device: str, transaction: Json, error: PayloadError) -> None:
         self._tell(received, device, transaction, None, error, 0.0)
 
     def _tell(
-        self, received: Received, device: str, transaction: Any, fields: Any, error: BaseException | None, took: float
+        self, received: Received, device: str, transaction: Json, fields: Any, error: BaseException | None, took: float
     ) -> None:
-        wall = self.mail.environment.clock.wall()
-        status, words = ("ok", None) if error is None else ("error", explained(error))
         self.mail.environment.events.emit(CommandDone(device, took, error))
-        document = {"status": status, "data": fields, "error": words, "at": rfc3339(wall)}
-        if transaction is not None:
-            document["transaction"] = transaction
+        text = None if error is None else explained(error)
+        answer = document(fields, text, self.mail.environment.clock.wall(), transaction)
         if device in self.lines:  # nobody can fill the broker with topics by inventing devices
-            self.mail.send(Message(self.mail.topics.set_result(device), encode(document)))
-        self._respond(received, status, fields, words, transaction)
+            self.mail.send(Message(self.mail.topics.set_result(device), encode(answer)))
+        if received.response_topic is None:
+            return
+        try:
+            self.mail.send(answer_to(received, self.mail.topics, answer))
+        except PayloadError as refused:
+            logger.warning("A request at %s gets no answer: %s", clean(received.topic), describe(refused))
 
-    def _polled(self, received: Received, transaction: Any, outcome: dict[str, Any] | BaseException | None) -> None:
+    def _polled(self, received: Received, transaction: Json, outcome: dict[str, Any] | BaseException | None) -> None:
         """Answer a request for a reading. A sender without a response topic sees the reading as the device's state.
         It only gets an answer if something went wrong, or if the request carried a transaction."""
         error = explained(outcome) if isinstance(outcome, BaseException) else None
@@ -331,15 +287,8 @@ class Dispatcher:
         if error is not None:
             logger.info("%s: %s", clean(received.topic), error)
         data = None if isinstance(outcome, BaseException) else outcome
-        self.mail.send(answer_anyway(received, self.mail, data, error, transaction))
-
-    def _respond(self, received: Received, status: str, data: Any, error: str | None, transaction: Any) -> None:
-        if received.response_topic is None:
-            return
-        try:
-            self.mail.send(answer_to(received, self.mail, status, data, error, transaction))
-        except PayloadError as refused:
-            logger.warning("A request at %s gets no answer: %s", clean(received.topic), describe(refused))
+        answer = document(data, error, self.mail.environment.clock.wall(), transaction)
+        self.mail.send(answer_anyway(received, self.mail.topics, answer))
 
     def _ignored(self, device: str) -> None:
         if device in self._retained or len(self._retained) >= MOST_TOLD:

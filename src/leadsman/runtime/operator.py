@@ -1,8 +1,7 @@
 """Handles requests of a person about a failing device: release it if it is held; isolate, close or disable its circuit.
 
 Requests arrive at ``{prefix}/{device}/release/set`` and ``{prefix}/{device}/circuit/set``. They are answered at the
-response
-topic, or at the topic itself with ``/response`` appended.
+response topic, or at the topic itself with ``/response`` appended.
 """
 
 from collections.abc import Mapping
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from leadsman.errors import PayloadError
 from leadsman.events import CircuitRequested
 from leadsman.mqtt.connection import Received
-from leadsman.registration.command import decode
+from leadsman.mqtt.requests import Json, answered
 from leadsman.resilience.execution import Execution
-from leadsman.runtime.commands import answer_anyway
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.text import clean, explained, suggestion
+from leadsman.text import clean, suggestion
 
 if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
@@ -40,14 +38,12 @@ class OperatorRequests:
         word = received.topic.split("/")[-2]
         if received.retain or word not in ("release", "circuit"):
             return
-        transaction, data, error = None, None, None
-        try:
-            request, transaction = decode(received.payload)
+
+        def handle(request: Json) -> Json:
             by = _who(received, request)
-            data = self._release(device, by) if word == "release" else self._circuit(device, request, by)
-        except PayloadError as refused:
-            error = explained(refused)
-        self._mail.send(answer_anyway(received, self._mail, data, error, transaction))
+            return self._release(device, by) if word == "release" else self._circuit(device, request, by)
+
+        self._mail.send(answered(received, self._mail.topics, self._mail.environment.clock.wall(), handle))
 
     def _release(self, device: str, by: str) -> dict[str, Any]:
         if device not in self._poller.polls:
@@ -57,7 +53,7 @@ class OperatorRequests:
             raise PayloadError(f"{device} is not held")
         return {"device": device, "held": False}
 
-    def _circuit(self, device: str, request: Any, by: str) -> dict[str, Any]:
+    def _circuit(self, device: str, request: Json, by: str) -> dict[str, Any]:
         execution = self._execution(device)
         action = request.get("action") if isinstance(request, dict) else request
         if isinstance(action, str) and action in ACTIONS:
@@ -82,7 +78,7 @@ class OperatorRequests:
         raise PayloadError(f"there is no device {clean(device)!r} with a circuit; {meant}")
 
 
-def _who(received: Received, request: Any) -> str:
+def _who(received: Received, request: Json) -> str:
     """The sender of a request, as far as MQTT tells: the name in the request, else its response topic, else its
     topic."""
     named = request.get("by") if isinstance(request, dict) else None

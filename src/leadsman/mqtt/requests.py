@@ -1,0 +1,143 @@
+"""A request and its answer: what a payload may hold, and the document that answers it.
+
+A request is JSON, or plain text. An object may carry a ``transaction``, which the answer repeats. The sender may name a
+response topic and correlation data (MQTT 5 §3.3.2.3.5). An answer is one document with ``status``, ``data``, ``error``
+and ``at``.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from leadsman.errors import PayloadError
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.text import clean, describe, explained
+from leadsman.timing.clock import rfc3339
+
+Json = Any
+"""A value of decoded JSON."""
+
+MOST_BYTES = 64 * 1024
+"""The largest payload in bytes. A command is not a file."""
+MOST_DEPTH = 20
+"""The deepest nesting of lists and objects in a payload."""
+LARGEST_CORRELATION = 1024
+"""Bytes of correlation data that are sent back."""
+
+logger = logging.getLogger("leadsman")
+
+
+def decode(payload: bytes) -> tuple[Json, Json]:
+    """Decode a payload as JSON.
+
+    Returns:
+        The value, and the ``transaction`` of an object, which is removed from it, or None. A payload that is not JSON
+        is returned as text, as ``mosquitto_pub -m on`` sends it.
+
+    Raises:
+        PayloadError: the payload is too large, too deep, not UTF-8 or broken JSON, or its transaction cannot be echoed.
+    """
+    if len(payload) > MOST_BYTES:
+        raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        raise PayloadError("the payload is no UTF-8; send JSON") from None
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
+    except ValueError as error:
+        if text.lstrip()[:1] in ("{", "[", '"'):
+            raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
+        return text, None
+    if _is_deeper(value, MOST_DEPTH):
+        raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
+    if not is_finite(value):  # 1e999 is JSON, and more than a float holds
+        raise PayloadError("the payload holds an infinite number")
+    if "\\u" in text and not _is_encodable(value):
+        raise PayloadError("the payload holds half a surrogate pair, which UTF-8 cannot carry")
+    transaction = value.pop("transaction", None) if isinstance(value, dict) else None
+    return value, transaction
+
+
+def document(data: Json, error: str | None, wall: float, transaction: Json) -> dict[str, Json]:
+    """The answer to a request: `data`, or the `error` that prevented it. `wall` is the time in epoch seconds."""
+    status = "ok" if error is None else "error"
+    found = {"status": status, "data": data, "error": error, "at": rfc3339(wall)}
+    return found if transaction is None else found | {"transaction": transaction}
+
+
+def answer_to(received: Received, topics: Topics, answer: dict[str, Json]) -> Message:
+    """The message with an answer, at the topic that the request names.
+
+    Raises:
+        PayloadError: an answer may not go to that topic, or the correlation data is too long.
+    """
+    topic, correlation = received.response_topic or "", received.correlation
+    if not topics.may_answer(topic):
+        raise PayloadError(f"the response topic must lie below {topics.prefix}/, and be none of leadsman's own")
+    if correlation is not None and len(correlation) > LARGEST_CORRELATION:
+        raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
+    return Message(topic, encode(answer), correlation=correlation)
+
+
+def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json]) -> Message:
+    """The message with an answer, also if the request names no topic, or one that an answer may not go to. It then goes
+    to the topic of the request with ``/response`` appended."""
+    own = received._replace(response_topic=f"{received.topic}/response")
+    try:
+        return answer_to(received if received.response_topic else own, topics, answer)
+    except PayloadError as refused:
+        instead = clean(own.response_topic or "")
+        logger.warning("A request at %s is answered at %s: %s", clean(received.topic), instead, describe(refused))
+        return answer_to(own._replace(correlation=None), topics, answer)
+
+
+def answered(received: Received, topics: Topics, wall: float, handle: Callable[[Json], Json]) -> Message:
+    """Pass the value of a request to `handle`, and return the message that answers it: with what `handle` returned, or
+    with the `PayloadError` that it raised."""
+    transaction, data, error = None, None, None
+    try:
+        value, transaction = decode(received.payload)
+        data = handle(value)
+    except PayloadError as refused:
+        error = explained(refused)
+    return answer_anyway(received, topics, document(data, error, wall, transaction))
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value holds no NaN and no infinite number, in lists, dicts and the attributes of objects either."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(is_finite(each) for each in value.values())
+    if isinstance(value, list | tuple | set):
+        return all(is_finite(each) for each in value)
+    inner = getattr(value, "__dict__", None)
+    return True if inner is None or isinstance(value, Enum) else is_finite(inner)
+
+
+def _is_encodable(value: Json) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse_constant(name: str) -> Json:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _is_deeper(value: Json, depth: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth):
+        inside = (element for each in level for element in (each.values() if isinstance(each, dict) else each))
+        level = [element for element in inside if isinstance(element, dict | list)]
+    return bool(level)
