@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from leadsman._version import __version__
-from leadsman.adapters.adapter import Adapter, slots_of
+from leadsman.adapters.adapter import Adapter
+from leadsman.adapters.managed import managed_adapters
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
@@ -111,7 +112,7 @@ class App(Registrar):
         self._broker = mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt)
         self._fixed_broker = mqtt is not None
         self._adapters = adapters if callable(adapters) else None
-        self._slots = () if callable(adapters) else slots_of(adapters)
+        self._slots = () if callable(adapters) else managed_adapters(adapters)
         self._heartbeat = positive_seconds(heartbeat, "heartbeat")
         self._instance = "" if instance is None else f"-{check_name(instance)}"
         self.client_id = self.topics.prefix + self._instance
@@ -216,7 +217,7 @@ class App(Registrar):
         if loaded.settings is not None:
             _fill(self._held, loaded.settings)
         if self._adapters is not None:
-            self._slots = slots_of(ask_user("adapters", self._adapters, loaded.settings))
+            self._slots = managed_adapters(ask_user("adapters", self._adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
         self._loaded, self.loaded_from = loaded, where
         for registration in waiting:
@@ -286,7 +287,7 @@ class App(Registrar):
 
     def _begin_again(self, adapters: Adapters | Callable[[Any], Adapters]) -> None:
         self._adapters = adapters if callable(adapters) else None
-        self._slots = () if callable(adapters) else slots_of(adapters)
+        self._slots = () if callable(adapters) else managed_adapters(adapters)
         self._registry = Registry()
         self._held, self._catalogue = _held(self._model), None
         self._loaded, self.loaded_from, self.dry_run = None, None, False
@@ -344,7 +345,7 @@ class App(Registrar):
             raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
         self.load()
         settings = None if self._loaded is None else self._loaded.settings
-        left = list(slots_of(ask_user("twins", twins, settings) if callable(twins) else twins))
+        left = list(managed_adapters(ask_user("twins", twins, settings) if callable(twins) else twins))
         for slot in self._slots:
             twin = next((each for each in left if each.name == slot.name and each.fits(type(slot.adapter))), None)
             if twin is None:

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.adapters.adapter import REOPENING, ManagedAdapter
+from leadsman.adapters.managed import REOPENING, ManagedAdapter
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.event_bus import EventBus, Phase
 from leadsman.events import (

@@ -5,7 +5,7 @@ from typing import Annotated, Any, NoReturn
 import pytest
 
 from leadsman import App
-from leadsman.adapters.adapter import slots_of
+from leadsman.adapters.managed import managed_adapters
 from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
 from leadsman.registration.injection import bound, check_result, is_async, needs_of
 
@@ -29,9 +29,9 @@ async def with_both(radio: Radio, port: Annotated[Port, "boiler"], extra: int = 
 
 
 def open_slots(adapters):
-    slots = slots_of(adapters)
+    slots = managed_adapters(adapters)
     for slot in slots:
-        slot._opened, slot._entered = slot.adapter, True
+        slot._opened, slot._is_open = slot.adapter, True
     return slots
 
 
@@ -44,28 +44,28 @@ def test_a_parameter_is_filled_by_its_type():
 def test_a_subclass_fits():
     radio = Radio()
 
-    assert needs_of(with_port, slots_of((radio,)))[0][1].adapter is radio
+    assert needs_of(with_port, managed_adapters((radio,)))[0][1].adapter is radio
 
 
 def test_a_name_chooses_between_two_of_one_type():
     boiler, meter, radio = Port(), Port(), Radio()
-    slots = slots_of({"boiler": boiler, "meter": meter, "radio": radio})
+    slots = managed_adapters({"boiler": boiler, "meter": meter, "radio": radio})
 
     assert [(name, slot.adapter) for name, slot in needs_of(with_both, slots)] == [("radio", radio), ("port", boiler)]
 
 
 def test_two_of_one_type_without_a_name_is_refused_with_what_to_write():
     with pytest.raises(InvalidValue, match=r"write Annotated\[Port, 'a'\]"):
-        needs_of(with_port, slots_of({"a": Port(), "b": Port()}))
+        needs_of(with_port, managed_adapters({"a": Port(), "b": Port()}))
     with pytest.raises(InvalidValue, match="name them"):
-        needs_of(with_port, slots_of((Port(), Port())))
+        needs_of(with_port, managed_adapters((Port(), Port())))
 
 
 def test_an_adapter_that_is_not_there_is_refused_with_what_is():
     with pytest.raises(
         InvalidValue, match=r"asks for Radio, and there is: Port 'a'; add an adapter to App\(adapters=…\)"
     ):
-        needs_of(with_radio, slots_of({"a": Port()}))
+        needs_of(with_radio, managed_adapters({"a": Port()}))
 
 
 def test_a_parameter_without_a_type_is_refused():
@@ -94,7 +94,7 @@ def test_methods_partials_and_callable_objects_are_handlers():
 
         async def __call__(self, port: Port): ...
 
-    slots = slots_of((Port(),))
+    slots = managed_adapters((Port(),))
     for handler in (Reader().read, Reader(), functools.partial(with_both, extra=4)):
         assert is_async(handler)
     assert needs_of(Reader().read, slots)[0][0] == "port"
@@ -115,7 +115,7 @@ def test_generators_classes_and_things_that_cannot_be_called_are_refused():
 
 
 def test_a_call_before_the_adapter_is_open_says_so():
-    needs = needs_of(with_port, slots_of((Port(),)))
+    needs = needs_of(with_port, managed_adapters((Port(),)))
 
     with pytest.raises(DeviceUnavailable, match="Port is not open: it is still opening"):
         bound(with_port, needs)()
@@ -124,14 +124,14 @@ def test_a_call_before_the_adapter_is_open_says_so():
 @pytest.mark.parametrize("adapters", [(Port,), (5,), 5, "port", {1: Port()}])
 def test_what_is_no_adapter_is_refused(adapters):
     with pytest.raises(InvalidType):
-        slots_of(adapters)
+        managed_adapters(adapters)
 
 
 def test_one_adapter_given_twice_is_refused():
     port = Port()
 
     with pytest.raises(InvalidValue, match="twice"):
-        slots_of((port, port))
+        managed_adapters((port, port))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from leadsman.adapters.adapter import ManagedAdapter
+from leadsman.adapters.managed import ManagedAdapter
 from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of

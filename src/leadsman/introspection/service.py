@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leadsman.adapters.adapter import ManagedAdapter
+from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import PayloadError
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import Ledger, is_stale

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from leadsman import publish as publishing
-from leadsman.adapters.adapter import ManagedAdapter
+from leadsman.adapters.managed import declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
@@ -255,11 +255,8 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
 
     found, guards = telemetry.guards.policy, telemetry.guards
     if isinstance(found, Lookup):
-        declared = [
-            kind for _, offer in telemetry.needs if isinstance(offer, ManagedAdapter) for kind in offer.transient_errors
-        ]
         try:
-            asked = catalogue.policy(found.name, also=declared)
+            asked = catalogue.policy(found.name, also=declared_errors(telemetry.needs))
             return telemetry._replace(guards=guards._replace(policy=asked), policy_name=found.name)
         except ConfigurationError as error:
             raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
@@ -272,8 +269,7 @@ def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
 
 def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     """The errors that are retried by default."""
-    slots = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
-    declared = [kind for slot in slots for kind in slot.transient_errors if kind not in DEFAULT_RETRY_ON]
+    declared = [kind for kind in declared_errors(needs) if kind not in DEFAULT_RETRY_ON]
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 

@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from leadsman.adapters.adapter import ManagedAdapter
+from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import TransientError
 from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
 from leadsman.registration.injection import Dependencies
@@ -82,13 +82,12 @@ class AdapterRecovery:
         slot, failures = ladder.slot, ladder.failures
         if await slot.probe():
             return
-        has_reset = callable(getattr(slot.adapter, "reset", None))
-        rungs = ["reopen", *(["reset"] if has_reset else []), *(["hook"] if self._last_resort else [])]
+        rungs = ["reopen", *(["reset"] if slot.supports_reset else []), *(["hook"] if self._last_resort else [])]
         rung = rungs[ladder.rung % len(rungs)]
         ladder.rung += 1
         if rung == "hook":
             await self._ask(slot, failures)
-        elif slot.reopen(remake=rung == "reset"):
+        elif slot.reopen(with_reset=rung == "reset"):
             _tell(failures, "%s: %d failed polls in a row; it is %s", slot.label, failures, _WORDS[rung])
 
     async def _ask(self, slot: ManagedAdapter, failures: int) -> None:
@@ -99,7 +98,7 @@ class AdapterRecovery:
                 await self._last_resort(slot.label, failures)
         except Exception as error:
             self._environment.events.emit(AppFault(f"the last resort for {slot.label}", error))
-        slot.reopen(remake=False)
+        slot.reopen(with_reset=False)
 
 
 def _tell(failures: int, message: str, *words: object) -> None:

@@ -5,7 +5,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
-from leadsman.adapters.adapter import ManagedAdapter
+from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
 from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker

@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadsman.adapters.adapter import names_of
+from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
     AppFault,
@@ -168,7 +168,7 @@ class PollRunner:
         telemetry = self.telemetry
         facts: dict[str, Property] = {
             "handler": telemetry.name,
-            "adapter": names_of(telemetry.needs),
+            "adapter": adapter_names(telemetry.needs),
             "verb": "poll",
         }
         return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}

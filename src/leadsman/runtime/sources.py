@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from leadsman.adapters.adapter import names_of
+from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
 from leadsman.reading import fields_of
@@ -62,7 +62,7 @@ class SourceRunner:
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask."""
-        return {"handler": self.source.name, "adapter": names_of(self.source.needs), "verb": "poll"}
+        return {"handler": self.source.name, "adapter": adapter_names(self.source.needs), "verb": "poll"}
 
     def abandoned(self, error: Abandoned) -> None:
         """A source has no timeout that could abandon it."""

@@ -42,8 +42,6 @@ class Bus(Protocol):
 class Magnetometer:
     """The sensor. ``await sensor.read()`` gives the latest `Measurement`."""
 
-    transient_errors: tuple[type[Exception], ...] = ()
-
     def __init__(self, bus: int = 1, *, open_bus: Callable[[int], Bus] | None = None) -> None:
         self._number = bus
         self._open = open_bus or _smbus

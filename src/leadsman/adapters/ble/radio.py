@@ -107,14 +107,11 @@ class BleRadio:
         connect: how long connecting may take.
         timeout: for one read or write.
         silence: the scanner is restarted when nothing was received for this long.
-        retry_tokens: see `leadsman.adapters.adapter.Adapter`.
+        retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
-
-    transient_errors: tuple[type[Exception], ...] = ()
-    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self,

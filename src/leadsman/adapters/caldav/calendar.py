@@ -76,14 +76,11 @@ class CalDav:
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
         ca: a file with the certificate of the authority, if it is not a public one.
         timeout: for one reply of the server; a call may take three times as long.
-        retry_tokens: see `leadsman.adapters.adapter.Adapter`.
+        retry_tokens: see `leadsman.adapters.adapter.LimitsRetries`.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
-
-    transient_errors: tuple[type[Exception], ...] = ()
-    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
 
     def __init__(
         self,

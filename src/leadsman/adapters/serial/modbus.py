@@ -45,9 +45,6 @@ class Modbus:
         InvalidValue, InvalidType: at construction.
     """
 
-    transient_errors: tuple[type[Exception], ...] = ()
-    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
-
     def __init__(
         self, port: str | SerialPort, baudrate: int = 9600, *, parity: str = "N", timeout: Duration = 1.0
     ) -> None:

@@ -45,9 +45,6 @@ class Optolink:
         InvalidValue, InvalidType: at construction.
     """
 
-    transient_errors: tuple[type[Exception], ...] = ()
-    """Empty: everything that it raises and that a retry may fix is a `TransientError` already."""
-
     def __init__(
         self, port: str | SerialPort, protocol: Literal["P300", "KW"] = "P300", *, timeout: Duration = 2.0
     ) -> None:

@@ -63,9 +63,6 @@ class SerialPort:
         InvalidValue, InvalidType: at construction.
     """
 
-    transient_errors: tuple[type[Exception], ...] = ()
-    """Empty: everything that it raises is a `TransientError` already."""
-
     def __init__(
         self,
         url: str,
@@ -79,7 +76,7 @@ class SerialPort:
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
-        """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.Adapter`."""
+        """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.LimitsRetries`."""
         self.url = _checked_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
             raise InvalidType(f"baudrate is {baudrate!r}; it is a number such as 9600")
