@@ -198,7 +198,8 @@ def _text(x: float, y: float, text: str, anchor: str, size: int = 11) -> str:
 
 def _picture(title: str, height: float, parts: list[str]) -> str:
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" font-family="sans-serif">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:g}" role="img" '
+        'font-family="sans-serif">\n'
         f"<title>{title}</title>\n"
         f'<defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
         f'<path d="M0 0L8 4L0 8z" fill="{LINE}"/></marker></defs>\n'

@@ -80,7 +80,8 @@ def drawn(title: str, policy: Policy) -> str:
         x += width
     escaped = title.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="sans-serif" font-size="10">\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        'font-family="sans-serif" font-size="10">\n'
         f"<title>{escaped}</title>\n"
         f'<rect width="{WIDTH}" height="{HEIGHT}" rx="6" fill="#fbfcfd" stroke="#d5d8dc"/>\n'
         f'<text x="{MARGIN}" y="22" font-family="monospace" font-size="13" fill="#1b2631">{escaped}</text>\n'

@@ -10,7 +10,9 @@ from pathlib import Path
 from leadsman.cli.main import CODES, parser
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
-HEAD = "# Command line\n\nGenerated from the parser by `python scripts/reference.py`. `leadsman COMMAND --help` says the same."
+HEAD = """# Command line
+
+Generated from the parser by `python scripts/reference.py`. `leadsman COMMAND --help` says the same."""
 
 
 def page() -> str:

@@ -14,7 +14,11 @@ case "$*" in
     -c*version_info*) cat "$0.version" 2>/dev/null || echo 3.12; exit $(cat "$STUB/too-old" 2>/dev/null || echo 0) ;;
     -c*find_spec*) cat "$STUB/origin" 2>/dev/null || echo "$PWD/src/leadsman/__init__.py"; exit ;;
     "-m venv"*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit $(cat "$STUB/no-venv" 2>/dev/null || echo 0) ;;
-    "-m pip install"*) echo "${{@:4}}" >>"$STUB/asked"; cat "$STUB/pip-says" 2>/dev/null; exit $(cat "$STUB/pip-fails" 2>/dev/null || echo 0) ;;
+    "-m pip install"*)
+        echo "${{@:4}}" >>"$STUB/asked"
+        cat "$STUB/pip-says" 2>/dev/null
+        exit $(cat "$STUB/pip-fails" 2>/dev/null || echo 0)
+        ;;
 esac
 exec {sys.executable} "$@"
 """

@@ -14,7 +14,9 @@ WELL = {"status": "ok"}
 UNPLUGGED = {
     "status": "circuit_open",
     "consecutive_failures": 3,
-    "last_error": "DeviceUnavailable: /tmp/leadsman-tty-9yjx11ub/ttyDevice cannot be opened: it is not there; is it plugged in?",
+    "last_error": (
+        "DeviceUnavailable: /tmp/leadsman-tty-9yjx11ub/ttyDevice cannot be opened: it is not there; is it plugged in?"
+    ),
     "next_poll_at": "2027-01-15T08:00:03Z",
 }
 SIZES = [(80, 24), (60, 20), (100, 30), (120, 40)]

@@ -82,7 +82,8 @@ def test_a_handler_that_says_something_goes_by_that(harness, where):
 def test_yaml_says_the_same(harness, where):
     sensor = Scripted(fail(99))
     app = app_with(sensor, policy="gentle")
-    text = "retry:\n  policy:\n    gentle:\n      policy: {countBox: {maxRetries: 2, inner: {periodic: {secs: 10, nanos: 0}}}}\n"
+    policy = "{countBox: {maxRetries: 2, inner: {periodic: {secs: 10, nanos: 0}}}}"
+    text = f"retry:\n  policy:\n    gentle:\n      policy: {policy}\n"
     app.load(where(text, "leadsman.yaml"))
 
     harness(app).run("24m")

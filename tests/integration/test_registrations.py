@@ -36,9 +36,12 @@ def cells(capsys, app, where=None):
         ({}, "none"),
         ({"policy": "serial"}, "serial"),
         ({"policy": immediate().max_retries(3)}, "{countBox: {maxRetries: 3, inner: immediate}}"),
-        ({"policy": exponential().only_when(prop("errno") == 5).max_retries(3)}, "{countBox: {maxRetries: 3, inner: {filteredOn: {predicate: …"),
+        (
+            {"policy": exponential().only_when(prop("errno") == 5).max_retries(3)},
+            "{countBox: {maxRetries: 3, inner: {filteredOn: {predicate: …",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_table_shows_retries_as_they_are_written(capsys, words, shown):
     assert cells(capsys, app_of(**words))["retries"] == shown
 

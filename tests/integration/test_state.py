@@ -220,8 +220,15 @@ def test_a_broken_file_is_kept_aside_and_polling_goes_on(life, directory, caplog
 
 
 @pytest.mark.parametrize(
-    "document", ['{"execution": {"streak": {}}}', "[]", "5", '{"execution": {"circuit": ["open"]}}', '{"execution": {"streak": {"policy": "x", "state": "y", "waits": "z"}}}']
-)  # fmt: skip
+    "document",
+    [
+        '{"execution": {"streak": {}}}',
+        "[]",
+        "5",
+        '{"execution": {"circuit": ["open"]}}',
+        '{"execution": {"streak": {"policy": "x", "state": "y", "waits": "z"}}}',
+    ],
+)
 def test_a_row_that_makes_no_sense_costs_a_line(life, directory, caplog, document):
     life(Scripted(fail(99)), "5s")
     with sqlite3.connect(directory / "resilience.db") as database:

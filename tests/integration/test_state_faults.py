@@ -67,11 +67,17 @@ def with_number(document, path, number):
     ("path", "number"),
     [
         *((("health", "since"), number) for number in EVIL),
-        (("health", "failures"), "1e308"), (("health", "lasted"), "NaN"), (("success",), "NaN"), (("execution", "pending"), "NaN"),
-        (("execution", "streak", "wall"), "NaN"), (("execution", "streak", "elapsed"), "-1e308"),
-        (("execution", "circuit", 1), "1" + "0" * 400), (("execution", "circuit", 2), "NaN"), (("execution", "circuit", 5), "1e308"),
+        (("health", "failures"), "1e308"),
+        (("health", "lasted"), "NaN"),
+        (("success",), "NaN"),
+        (("execution", "pending"), "NaN"),
+        (("execution", "streak", "wall"), "NaN"),
+        (("execution", "streak", "elapsed"), "-1e308"),
+        (("execution", "circuit", 1), "1" + "0" * 400),
+        (("execution", "circuit", 2), "NaN"),
+        (("execution", "circuit", 5), "1e308"),
     ],
-)  # fmt: skip
+)
 def test_a_number_that_makes_no_sense_costs_the_row_and_is_reported_once(life, directory, caplog, path, number):
     words = {"retry": UNTIL_NEXT_POLL, "circuit_breaker": CircuitBreaker(1, recovery="10m")}
     running = life(Scripted(fail(99)), **words)

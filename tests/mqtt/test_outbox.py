@@ -188,9 +188,7 @@ def test_a_message_put_while_its_topic_rests_waits_with_it():
     assert drained(outbox) == {"a": [1, 2]}
 
 
-ACTIONS = (
-    "put", "take", "accept", "drop", "rest", "wake", "lost", "defer", "back", "discard", "set aside", "wake next",
-)  # fmt: skip
+ACTIONS = "put", "take", "accept", "drop", "rest", "wake", "lost", "defer", "back", "discard", "set aside", "wake next"
 actions = st.lists(
     st.tuples(
         st.sampled_from(ACTIONS),

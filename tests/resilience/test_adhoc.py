@@ -153,7 +153,8 @@ def test_an_error_that_does_not_pass_is_logged_with_its_type_and_why_it_is_not_r
         run(execute_with_retry(Flaky(9, ValueError("bug")), retry="storage"))
 
     assert caplog.messages == [
-        "Flaky: gave up: not of a kind that is retried; retry_on or the policy says which; call 1 failed: ValueError: bug"
+        "Flaky: gave up: not of a kind that is retried; retry_on or the policy says which; "
+        "call 1 failed: ValueError: bug"
     ]
 
 

@@ -22,10 +22,16 @@ def waits(policy, error=None, draw=lambda: 0.5, calls=20):
 @pytest.mark.parametrize(
     ("family", "calls", "shortest", "longest"),
     [
-        ("worker", 3, 1, 10), ("storage", 5, 0.5, 5), ("scheduler", 3, 1, 8), ("api", 4, 1, 15),
-        ("ble", 4, 2, 60), ("serial", 5, 0.5, 5), ("http", 4, 1, 15), ("caldav", 4, 1, 15),
+        ("worker", 3, 1, 10),
+        ("storage", 5, 0.5, 5),
+        ("scheduler", 3, 1, 8),
+        ("api", 4, 1, 15),
+        ("ble", 4, 2, 60),
+        ("serial", 5, 0.5, 5),
+        ("http", 4, 1, 15),
+        ("caldav", 4, 1, 15),
     ],
-)  # fmt: skip
+)
 def test_a_family_makes_so_many_calls_with_waits_between_its_shortest_and_its_longest(family, calls, shortest, longest):
     policy = Catalogue().policy(family)
 

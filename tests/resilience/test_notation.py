@@ -99,7 +99,7 @@ WRONG = {
     "countBox: {maxRetries: true, inner: immediate}": "x.countBox: max_retries is True",
     "countBox: {maxRetries: 3, inner: {periodic: soon}}": "x.countBox.inner.periodic: delay is 'soon'",
     "countBox: {maxRetries: 3, inner: immediate, scope: poll}": "x.countBox: scope is 'poll'",
-    "countBox: {maxretries: 3, inner: immediate}": "x.countBox: 'maxretries' is unknown here; did you mean 'maxRetries'",
+    "countBox: {maxretries: 3, inner: immediate}": "'maxretries' is unknown here; did you mean 'maxRetries'",
     "countBox: 3": "x.countBox: countBox takes maxRetries",
     "clamp: {minDelay: 5s, maxDelay: 1s, inner: immediate}": "x.clamp: clamp goes from",
     "periodic: {secs: 1.5}": "x.periodic: secs and nanos are whole numbers",
@@ -113,7 +113,9 @@ WRONG = {
     "jitter: {factor: 2, inner: immediate}": "x.jitter: jitter is 2",
     "sequence: []": "x.sequence: delays is empty",
     "sequence: [1s, x]": "x.sequence: delays[1]",
-    "filteredOn: {predicate: {propEq: {property: errnum, value: 1}}, inner: immediate}": "x.filteredOn.predicate.propEq: 'errnum' is no property",
+    "filteredOn: {predicate: {propEq: {property: errnum, value: 1}}, inner: immediate}": (
+        "x.filteredOn.predicate.propEq: 'errnum' is no property"
+    ),
     "filteredOn: {predicate: maybe, inner: immediate}": "x.filteredOn.predicate: 'maybe' is no predicate",
     "filteredOn: {predicate: {propIn: {property: errno, values: 5}}, inner: immediate}": "propIn.values: it is a list",
     "filteredOn: {predicate: {propEq: {property: errno, value: {integer: x}}}, inner: immediate}": "a typed value",

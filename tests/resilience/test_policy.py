@@ -190,10 +190,9 @@ def test_a_union_takes_the_shorter_wait_and_an_intersection_the_longer_one():
 
 def test_a_filter_leaves_what_is_inside_untouched():
     only = exponential("2s").only_when(is_a(TimeoutError))
+    failures = [Failure(ERROR), Failure(TimeoutError()), Failure(ERROR), Failure(TimeoutError())]
 
-    assert verdicts(only, [Failure(ERROR), Failure(TimeoutError()), Failure(ERROR), Failure(TimeoutError())]) == [
-        None, 2, None, 4,
-    ]  # fmt: skip
+    assert verdicts(only, failures) == [None, 2, None, 4]
 
 
 @pytest.mark.parametrize(
@@ -337,8 +336,17 @@ def test_a_wrong_node_is_refused_where_it_is_written(make, hint):
 
 @pytest.mark.parametrize(
     "kind",
-    [OSError, TimeoutError, asyncio.TimeoutError, ConnectionResetError, PermissionError, TransientError, DeviceTimeout, GarbledData],
-)  # fmt: skip
+    [
+        OSError,
+        TimeoutError,
+        asyncio.TimeoutError,
+        ConnectionResetError,
+        PermissionError,
+        TransientError,
+        DeviceTimeout,
+        GarbledData,
+    ],
+)
 def test_the_default_retries_what_the_operating_system_and_adapters_report(kind):
     assert isinstance(from_options(1).step(from_options(1).start(), Failure(kind("x")), middle)[1], Retry)
 

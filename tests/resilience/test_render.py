@@ -21,20 +21,32 @@ class Golden:
     ("policy", "text"),
     [
         (exponential("2s").max_retries(3), "{countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}"),
-        (immediate().max_retries(2) >> periodic(5) >> never(), "{andThen: [{countBox: {maxRetries: 2, inner: immediate}}, {periodic: 5s}, never]}"),
-        (linear(2, scope="cycle") | fibonacci(1, 2, "5m"), "{union: [{linear: {step: 2s, scope: cycle}}, {fibonacci: {first: 1s, second: 2s, cap: 5m}}]}"),
+        (
+            immediate().max_retries(2) >> periodic(5) >> never(),
+            "{andThen: [{countBox: {maxRetries: 2, inner: immediate}}, {periodic: 5s}, never]}",
+        ),
+        (
+            linear(2, scope="cycle") | fibonacci(1, 2, "5m"),
+            "{union: [{linear: {step: 2s, scope: cycle}}, {fibonacci: {first: 1s, second: 2s, cap: 5m}}]}",
+        ),
         (periodic(1 / 3), "{periodic: 0.3333333333333333}"),
         (sequence([1, 0]).within("1m"), "{timeBox: {limit: 1m, inner: {sequence: [1s, 0s]}}}"),
         (strategy(ExponentialBackoff()), "{jitter: {inner: {exponential: {baseDelay: 2s}}}}"),
         (strategy(FixedBackoff(5, 6)), "{jitter: {inner: {periodic: 5s}, cap: 6s}}"),
         (periodic(5).jitter(0.3, "add"), "{jitter: {factor: 0.3, mode: add, inner: {periodic: 5s}}}"),
         (periodic(5).jitter(mode="full", cap=3), "{jitter: {mode: full, cap: 3s, inner: {periodic: 5s}}}"),
-        (immediate().only_when(is_a(OSError)), "{filteredOn: {predicate: {propEq: {property: error-bases, value: builtins.OSError}}, inner: immediate}}"),
-        (immediate().only_when(prop("error-message").contains("a b")), '{filteredOn: {predicate: {propContains: {property: error-message, substring: "a b"}}, inner: immediate}}'),
+        (
+            immediate().only_when(is_a(OSError)),
+            "{filteredOn: {predicate: {propEq: {property: error-bases, value: builtins.OSError}}, inner: immediate}}",
+        ),
+        (
+            immediate().only_when(prop("error-message").contains("a b")),
+            '{filteredOn: {predicate: {propContains: {property: error-message, substring: "a b"}}, inner: immediate}}',
+        ),
         (strategy(Golden()), "{strategy: tests.resilience.test_render.Golden}"),
         (Lookup("serial"), "serial"),
     ],
-)  # fmt: skip
+)
 def test_a_policy_is_shown_on_one_line_without_what_is_default(policy, text):
     assert rendered(policy) == text
 
@@ -68,11 +80,15 @@ def test_policies_of_a_file_are_shown_as_a_file_lists_them():
     catalogue = Catalogue(
         {
             "policy": {
-                "radio": {"priority": 5, "predicate": {"propEq": {"property": "adapter", "value": "on"}}, "policy": "immediate"},
+                "radio": {
+                    "priority": 5,
+                    "predicate": {"propEq": {"property": "adapter", "value": "on"}},
+                    "policy": "immediate",
+                },
                 "rest": "never",
             }
         }
-    )  # fmt: skip
+    )
     radio = '{name: radio, priority: 5, predicate: {propEq: {property: adapter, value: "on"}}, policy: immediate}'
 
     assert rendered(catalogue.choice()) == f"[{radio}, {{name: rest, policy: never}}]"

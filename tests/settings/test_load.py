@@ -313,9 +313,15 @@ def test_the_faults_of_all_sections_are_told_in_one_run(here):
 
     told = str(caught.value).splitlines()
     for start in (
-        "mqtt.hots: unknown", "levell: unknown", "enabled: Input should be", "mqtt.port is '0'",
-        "retry.api.max_attempts", "retry.ble.min_wiat", "retry.policy[0]: it lacks", "retry.policy[1]: it lacks",
-    ):  # fmt: skip
+        "mqtt.hots: unknown",
+        "levell: unknown",
+        "enabled: Input should be",
+        "mqtt.port is '0'",
+        "retry.api.max_attempts",
+        "retry.ble.min_wiat",
+        "retry.policy[0]: it lacks",
+        "retry.policy[1]: it lacks",
+    ):
         assert [line for line in told if line.startswith(start)], (start, told)
 
 

@@ -84,8 +84,15 @@ class Object(ServiceInterface):
 class Radio(Object):
     def __init__(self, daemon):
         super().__init__(
-            "Adapter1", Address="00:00:5E:00:53:01", Name="air", Alias="air", Powered=True, Discovering=False, Roles=["central"], UUIDs=[]
-        )  # fmt: skip
+            "Adapter1",
+            Address="00:00:5E:00:53:01",
+            Name="air",
+            Alias="air",
+            Powered=True,
+            Discovering=False,
+            Roles=["central"],
+            UUIDs=[],
+        )
         self.daemon = daemon
 
     @dbus_method()
@@ -126,9 +133,21 @@ class Monitors(Object):
 
 
 @published(
-    Adapter="o", Address="s", AddressType="s", Name="s", Alias="s", Paired="b", Trusted="b", Blocked="b", Connected="b",
-    ServicesResolved="b", RSSI="n", UUIDs="as", ManufacturerData="a{qv}", ServiceData="a{sv}",
-)  # fmt: skip
+    Adapter="o",
+    Address="s",
+    AddressType="s",
+    Name="s",
+    Alias="s",
+    Paired="b",
+    Trusted="b",
+    Blocked="b",
+    Connected="b",
+    ServicesResolved="b",
+    RSSI="n",
+    UUIDs="as",
+    ManufacturerData="a{qv}",
+    ServiceData="a{sv}",
+)
 class Known(Object):
     """A device that was heard."""
 
@@ -136,9 +155,19 @@ class Known(Object):
         self.daemon, self.peer, self.path = daemon, peer, f"{RADIO}/dev_{peer.address.replace(':', '_')}"
         name = peer.name or peer.address.replace(":", "-")
         super().__init__(
-            "Device1", Adapter=RADIO, Address=peer.address, AddressType="random", Name=name, Alias=name, Paired=False, Trusted=False,
-            Blocked=False, Connected=False, ServicesResolved=False, **self.said(),
-        )  # fmt: skip
+            "Device1",
+            Adapter=RADIO,
+            Address=peer.address,
+            AddressType="random",
+            Name=name,
+            Alias=name,
+            Paired=False,
+            Trusted=False,
+            Blocked=False,
+            Connected=False,
+            ServicesResolved=False,
+            **self.said(),
+        )
         self.attributes, self.calls, self.objects = {}, set(), []
 
     def said(self):
@@ -307,9 +336,12 @@ class Daemon:
         """Until the bus has what was sent: dbus-fast's writer fails when its socket is full."""
         await self.bus.call(
             Message(
-                destination="org.freedesktop.DBus", path="/org/freedesktop/DBus", interface="org.freedesktop.DBus.Peer", member="Ping"
+                destination="org.freedesktop.DBus",
+                path="/org/freedesktop/DBus",
+                interface="org.freedesktop.DBus.Peer",
+                member="Ping",
             )
-        )  # fmt: skip
+        )
 
 
 class Scripted:

@@ -64,8 +64,12 @@ class TestBoth:
                     device.silent = True
 
                 return SimpleNamespace(
-                    radio=BleTwin(device, **options), notify=device.notify, hang_up=device.hang_up, refuse=refuse, away=away
-                )  # fmt: skip
+                    radio=BleTwin(device, **options),
+                    notify=device.notify,
+                    hang_up=device.hang_up,
+                    refuse=refuse,
+                    away=away,
+                )
             device = air.place(Scripted(ADDRESS, "sensor", {"181a": values}, **said))
 
             def notify(uuid, data):

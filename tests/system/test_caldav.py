@@ -215,10 +215,12 @@ def test_an_xml_bomb_costs_neither_time_nor_memory(proxy):
 def multistatus(*texts):
     answers = "".join(
         f"<response><href>/ann/home/{n}.ics</href><propstat><prop><getetag>1</getetag>"
-        f"<C:calendar-data><![CDATA[{text}]]></C:calendar-data></prop><status>HTTP/1.1 200 OK</status></propstat></response>"
+        f"<C:calendar-data><![CDATA[{text}]]></C:calendar-data></prop>"
+        "<status>HTTP/1.1 200 OK</status></propstat></response>"
         for n, text in enumerate(texts)
     )
-    return f'<?xml version="1.0"?><multistatus xmlns="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">{answers}</multistatus>'
+    spaces = 'xmlns="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"'
+    return f'<?xml version="1.0"?><multistatus {spaces}>{answers}</multistatus>'
 
 
 @pytest.mark.parametrize(

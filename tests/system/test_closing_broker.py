@@ -48,8 +48,11 @@ class Case:
         self.app = start_app(code, f"{self.broker.url}?protocol={version}")
 
     def readings(self, device):
-        return [(at, json.loads(message.payload)) for at, message in self.listener.messages
-                if message.topic == f"sys/{device}/state"]  # fmt: skip
+        return [
+            (at, json.loads(message.payload))
+            for at, message in self.listener.messages
+            if message.topic == f"sys/{device}/state"
+        ]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,17 @@ def test_a_telegram_is_what_the_meter_says():
     }
 
 
-@pytest.mark.parametrize("telegram", [b"/X\r\n\r\n!\r\n", b"/X\r\n1-0:1.8.1(lots*kWh)\r\n!\r\n", b"/X\r\n0-1:24.2.1(101209112500W)(x*m3)\r\n!\r\n", b"\xff" * 50, b"0-0:96.14.0(0002.5)", b"0-0:96.14.0(nan)"])  # fmt: skip
+@pytest.mark.parametrize(
+    "telegram",
+    [
+        b"/X\r\n\r\n!\r\n",
+        b"/X\r\n1-0:1.8.1(lots*kWh)\r\n!\r\n",
+        b"/X\r\n0-1:24.2.1(101209112500W)(x*m3)\r\n!\r\n",
+        b"\xff" * 50,
+        b"0-0:96.14.0(0002.5)",
+        b"0-0:96.14.0(nan)",
+    ],
+)
 def test_a_telegram_that_makes_no_sense_is_a_named_error(telegram):
     with pytest.raises(GarbledData):
         decode(telegram)

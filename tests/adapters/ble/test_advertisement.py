@@ -18,9 +18,9 @@ def test_only_what_differs_from_the_last_one_signal_strength_aside():
     wanted = AdvertisementFilter(None, None, None, None, 0.0, changed=True)
     stronger, later = FIRST._replace(rssi=-40), FIRST._replace(manufacturer={0x0334: b"b"})
 
-    assert [wanted.accepts(each, 0) for each in (FIRST, FIRST, stronger, later, later, FIRST, OTHER)] == [
-        True, False, False, True, False, True, True
-    ]  # fmt: skip
+    accepted = [wanted.accepts(each, 0) for each in (FIRST, FIRST, stronger, later, later, FIRST, OTHER)]
+
+    assert accepted == [True, False, False, True, False, True, True]
 
 
 def test_a_city_full_of_devices_is_forgotten_again():

@@ -92,7 +92,16 @@ def test_bthome_sensors_are_decoded(data, found):
     assert bthome.decode(bytes.fromhex(data)) == found
 
 
-@pytest.mark.parametrize(("data", "error"), [("", GarbledData), ("2001", GarbledData), ("4002ca", GarbledData), ("405309ab", GarbledData), ("41aabb", PermanentError)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        ("", GarbledData),
+        ("2001", GarbledData),
+        ("4002ca", GarbledData),
+        ("405309ab", GarbledData),
+        ("41aabb", PermanentError),
+    ],
+)
 def test_bthome_data_that_makes_no_sense_is_a_named_error(data, error):
     with pytest.raises(error):
         bthome.decode(bytes.fromhex(data))

@@ -21,7 +21,8 @@ def expanded(*lines, zone=BERLIN):
 
 
 def test_an_override_moves_one_occurrence():
-    moved = "BEGIN:VEVENT\r\nUID:e\r\nRECURRENCE-ID:20261025T080000Z\r\nSUMMARY:Later\r\nDTSTART:20261025T200000Z\r\nEND:VEVENT\r\n"
+    lines = ("UID:e", "RECURRENCE-ID:20261025T080000Z", "SUMMARY:Later", "DTSTART:20261025T200000Z")
+    moved = "\r\n".join(("BEGIN:VEVENT", *lines, "END:VEVENT", ""))
     text = event("e", "SUMMARY:Daily", "DTSTART:20261024T080000Z", "RRULE:FREQ=DAILY;COUNT=3")
     text = text.replace("END:VCALENDAR", f"{moved}END:VCALENDAR")
 
@@ -77,16 +78,38 @@ def test_events_that_take_for_ever_are_a_named_error(monkeypatch):
 FREQUENCIES = st.sampled_from(["SECONDLY", "MINUTELY", "HOURLY", "DAILY", "WEEKLY", "MONTHLY", "YEARLY", "NEVER", ""])
 PARTS = st.lists(
     st.sampled_from(
-        ["INTERVAL=2", "INTERVAL=0", "COUNT=3", "COUNT=-1", "BYHOUR=1,2", "BYMINUTE=0,30", "BYDAY=MO,FR", "BYDAY=-1SU",
-         "BYMONTH=2", "BYMONTHDAY=29", "BYMONTHDAY=31", "BYSETPOS=1", "UNTIL=20270101T000000Z", "UNTIL=x", "BYDAY=XX"]
+        [
+            "INTERVAL=2",
+            "INTERVAL=0",
+            "COUNT=3",
+            "COUNT=-1",
+            "BYHOUR=1,2",
+            "BYMINUTE=0,30",
+            "BYDAY=MO,FR",
+            "BYDAY=-1SU",
+            "BYMONTH=2",
+            "BYMONTHDAY=29",
+            "BYMONTHDAY=31",
+            "BYSETPOS=1",
+            "UNTIL=20270101T000000Z",
+            "UNTIL=x",
+            "BYDAY=XX",
+        ]
     ),
     max_size=4,
     unique_by=lambda part: part.split("=")[0],
-)  # fmt: skip
+)
 STARTS = st.sampled_from(
-    ["DTSTART:20261024T120000", "DTSTART:20261024T120000Z", "DTSTART;VALUE=DATE:20261024", "DTSTART;TZID=Europe/Berlin:20260601T120000",
-     "DTSTART;TZID=Mars/Olympus:20260601T120000", "DTSTART:2026", "DTSTART:19991231T235959Z"]
-)  # fmt: skip
+    [
+        "DTSTART:20261024T120000",
+        "DTSTART:20261024T120000Z",
+        "DTSTART;VALUE=DATE:20261024",
+        "DTSTART;TZID=Europe/Berlin:20260601T120000",
+        "DTSTART;TZID=Mars/Olympus:20260601T120000",
+        "DTSTART:2026",
+        "DTSTART:19991231T235959Z",
+    ]
+)
 
 
 @settings(max_examples=60)

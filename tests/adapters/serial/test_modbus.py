@@ -109,7 +109,9 @@ def test_garbage_before_a_request_is_discarded():
     assert asking(Meter().receive, scenario) == struct.pack(">f", 230.5)
 
 
-@pytest.mark.parametrize("wrong", [(0, 0, 1), (248, 0, 1), (1, -1, 1), (1, 65536, 1), (1, 0, 0), (1, 0, 126), (1, 65535, 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong", [(0, 0, 1), (248, 0, 1), (1, -1, 1), (1, 65536, 1), (1, 0, 0), (1, 0, 126), (1, 65535, 2)]
+)
 def test_a_request_that_is_out_of_range_is_refused_before_anything_is_sent(wrong):
     meter = Meter()
 

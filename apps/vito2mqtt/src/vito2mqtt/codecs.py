@@ -134,9 +134,13 @@ def timer(value: Any, length: int) -> bytes:
 
 
 FAULTS = {
-    0x00: "none", 0x10: "short circuit outdoor sensor", 0x18: "open circuit outdoor sensor", 0xD1: "burner fault",
-    0xE5: "ionisation electrode", 0xF4: "no flame signal",
-}  # fmt: skip
+    0x00: "none",
+    0x10: "short circuit outdoor sensor",
+    0x18: "open circuit outdoor sensor",
+    0xD1: "burner fault",
+    0xE5: "ionisation electrode",
+    0xF4: "no flame signal",
+}
 IS10, IUNON = integer(10, signed=True), integer()
 IU3600 = integer(3600, places=2)
 PR2, PR3 = byte(1), byte(0, 2)
