@@ -41,7 +41,7 @@ def radio(times: int) -> tuple[float, float, float]:
             async with BleRadio() as radio:
                 reads = []
                 for _ in range(times):
-                    radio._known.clear()
+                    radio._scanner.known.clear()
                     before = time.perf_counter()
                     await radio.read(WAVE, *VALUES)
                     reads.append(time.perf_counter() - before)
@@ -90,7 +90,7 @@ def calendars(times: int) -> tuple[float, float]:
             await calendars.events("ann/home/")
             watcher = asyncio.create_task(watch())
             for _ in range(times):
-                calendars._known.clear()
+                calendars._answers.clear()
                 before = time.perf_counter()
                 await calendars.events("ann/home/")
                 taken.append(time.perf_counter() - before)

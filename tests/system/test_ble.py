@@ -160,7 +160,7 @@ class TestBoth:
         async def scenario(radio):
             await radio.read(ADDRESS, "2a6e")
             there.away()
-            radio._known.clear()
+            radio._scanner.known.clear()
             with pytest.raises(DeviceTimeout, match="was not heard within 2s; is it in range, awake"):
                 await radio.read(ADDRESS, "2a6e")
 

@@ -158,8 +158,8 @@ def ask(calendars):
         (401, PermanentError, "check username, password"),
         (404, PermanentError, "check url and calendar"),
         (500, DeviceUnavailable, "asking for"),
-        (429, RetryRequested, "asks for a rest"),
-        (503, RetryRequested, "asks for a rest"),
+        (429, RetryRequested, "asks for a pause"),
+        (503, RetryRequested, "asks for a pause"),
         ("html", GarbledData, "maybe a web page"),
         ("cut", DeviceUnavailable, "asking for"),
         ("hang", DeviceTimeout, "no answer in time|took longer"),
@@ -289,7 +289,7 @@ def test_a_password_may_be_in_a_file_and_is_read_anew(server, tmp_path):
         file.write_text("secret\n")
         return await ask(calendars)
 
-    calendars = CalDav(f"http://127.0.0.1:{server.port}", "ann", password_file=file, zone="Europe/Berlin")
+    calendars = CalDav(f"http://127.0.0.1:{server.port}", "ann", password=file, zone="Europe/Berlin")
     assert len(on(calendars, scenario)) == 8
 
 

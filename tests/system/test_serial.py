@@ -183,7 +183,7 @@ def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
         time.sleep(0.5)
         return Late()
 
-    monkeypatch.setattr(module, "_open_device", slow)
+    monkeypatch.setattr(module, "open_device", slow)
     monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.1)
 
     async def scenario(port):
@@ -198,7 +198,7 @@ def test_opening_that_hangs_times_out_off_the_loop(monkeypatch, tmp_path):
 def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_next(monkeypatch, pty_device):
     from leadsman.adapters.serial import port as module
 
-    release, attempts, really_open = threading.Event(), [], module._open_device
+    release, attempts, really_open = threading.Event(), [], module.open_device
 
     def wedged_once(url, options):
         attempts.append(url)
@@ -206,7 +206,7 @@ def test_an_attempt_to_open_that_never_ends_does_not_stand_in_the_way_of_the_nex
             release.wait()
         return really_open(url, options)
 
-    monkeypatch.setattr(module, "_open_device", wedged_once)
+    monkeypatch.setattr(module, "open_device", wedged_once)
     monkeypatch.setattr(module, "OPEN_TIMEOUT", 0.2)
 
     async def scenario(port):
@@ -537,7 +537,7 @@ def test_a_port_that_stays_silent_is_opened_anew_and_read_once_the_device_answer
         serving = asyncio.create_task(app.serve())
         lines = set()
         while len(lines - {None}) < 2:
-            lines.add(wire._line)
+            lines.add(wire._connection)
             await asyncio.sleep(0.01)
         echo(pty_device)
         while not listener.on("sys/meter/state"):

@@ -28,7 +28,7 @@ class CalDavTwin(CalDav):
         """Raise this error from now on; None answers normally again."""
         self._store.error = error
 
-    def _made(self) -> CalendarBackend:
+    def _create_backend(self) -> CalendarBackend:
         return self._store
 
 

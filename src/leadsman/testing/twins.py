@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from leadsman.adapters.ble.advertisement import Advertisement, checked_address
+from leadsman.adapters.ble.backend import AdvertisementListener, Backend, GattConnection
 from leadsman.adapters.ble.gatt import uuid_of
-from leadsman.adapters.ble.radio import Advertisement, Backend, BleRadio, GattConnection, Heard, checked_address
-from leadsman.adapters.serial.port import SerialConnection, SerialPort
+from leadsman.adapters.ble.radio import BleRadio
+from leadsman.adapters.serial.connection import SerialConnection
+from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import DeviceUnavailable, PermanentError
 
 ADVERTISING_INTERVAL = 0.2
@@ -50,42 +53,42 @@ class SerialTwin(SerialPort):
 
     def send(self, data: bytes) -> None:
         """Let the device send bytes without a request. They are lost while the port is closed."""
-        if self._line is not None and self._line.lost is None:
-            self._line.data_received(data)
+        if self._connection is not None and self._connection.lost is None:
+            self._connection.data_received(data)
 
     def unplug(self) -> None:
         """Unplug the device: reading and opening raise `DeviceUnavailable`."""
         self._there = False
-        if self._line is not None and self._line.lost is None:
-            self._line.connection_lost(OSError(5, "unplugged"))
+        if self._connection is not None and self._connection.lost is None:
+            self._connection.connection_lost(OSError(5, "unplugged"))
 
     def plug(self) -> None:
         """Plug the device in again."""
         self._there = True
 
-    async def _open(self, line: SerialConnection) -> None:
+    async def _open(self, connection: SerialConnection) -> None:
         if not self._there:
             raise DeviceUnavailable(f"{self.url} cannot be opened: it is not there; is it plugged in?")
-        line.connection_made(_Wire(line, self._device))
+        connection.connection_made(_Wire(connection, self._device))
         if self._says is not None:
             if self._talking is not None:
                 self._talking.cancel()
-            self._talking = asyncio.create_task(self._talk(self._says, line))
+            self._talking = asyncio.create_task(self._talk(self._says, connection))
 
-    async def _talk(self, says: Callable[[], tuple[float, bytes]], line: SerialConnection) -> None:
-        while line.lost is None:
+    async def _talk(self, says: Callable[[], tuple[float, bytes]], connection: SerialConnection) -> None:
+        while connection.lost is None:
             wait, data = says()
             await asyncio.sleep(wait)
-            if line.lost is None:
-                line.data_received(data)
+            if connection.lost is None:
+                connection.data_received(data)
 
 
 class _Wire(asyncio.Transport):
-    """Between a line and a device in memory."""
+    """Between a connection and a device in memory."""
 
-    def __init__(self, line: SerialConnection, device: Callable[[bytes], bytes]) -> None:
+    def __init__(self, connection: SerialConnection, device: Callable[[bytes], bytes]) -> None:
         super().__init__()
-        self._line = line
+        self._connection = connection
         self._device = device
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -97,11 +100,11 @@ class _Wire(asyncio.Transport):
         return 0
 
     def abort(self) -> None:
-        self._line.connection_lost(None)
+        self._connection.connection_lost(None)
 
     def _heard(self, data: bytes) -> None:
-        if self._line.lost is None:
-            self._line.data_received(data)
+        if self._connection.lost is None:
+            self._connection.data_received(data)
 
 
 class TwinDevice:
@@ -142,19 +145,19 @@ class TwinDevice:
         """The written values with their characteristics, in order."""
         self.connections = 0
         """The number of connections so far."""
-        self._heard: dict[str, Callable[[bytes], None]] = {}
+        self._subscribers: dict[str, Callable[[bytes], None]] = {}
         self._lost: Callable[[], None] | None = None
 
     def notify(self, characteristic: str, data: bytes) -> None:
         """Send a notification to the subscriber."""
-        heard = self._heard.get(uuid_of(characteristic))
-        if heard is not None:
-            heard(data)
+        on_notification = self._subscribers.get(uuid_of(characteristic))
+        if on_notification is not None:
+            on_notification(data)
 
     def hang_up(self) -> None:
         """End the connection."""
         lost, self._lost = self._lost, None
-        self._heard.clear()
+        self._subscribers.clear()
         if lost is not None:
             lost()
 
@@ -189,23 +192,23 @@ class TwinDevice:
         self._value(uuid, "writing")
         self.written.append((uuid, data))
 
-    async def subscribe(self, uuid: str, heard: Callable[[bytes], None]) -> None:
-        """Pass notifications to `heard`: those of `notify`, and the one that the device sends on subscription."""
+    async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
+        """Pass on notifications: those of `notify`, and the one that the device sends on subscription."""
         first = self.notifies.get(uuid)
         if first is None:
             self._value(uuid, "subscribing to")
-        self._heard[uuid] = heard
+        self._subscribers[uuid] = on_notification
         if first is not None:
             asyncio.get_running_loop().call_soon(self.notify, uuid, first() if callable(first) else first)
 
     async def unsubscribe(self, uuid: str) -> None:
         """Tell it no longer."""
-        self._heard.pop(uuid, None)
+        self._subscribers.pop(uuid, None)
 
     async def disconnect(self) -> None:
         """The radio hangs up."""
         self._lost = None
-        self._heard.clear()
+        self._subscribers.clear()
 
     def _value(self, uuid: str, what: str) -> Any:
         if uuid not in self.values:
@@ -228,7 +231,7 @@ class BleTwin(BleRadio):
     def check_installed(self) -> None:
         """A twin needs no library."""
 
-    def _made(self) -> Backend:
+    def _create_backend(self) -> Backend:
         return _TwinBackend(self.devices)
 
 
@@ -237,12 +240,12 @@ class _TwinBackend:
         self._devices = devices
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, heard: Heard) -> None:
+    async def start(self, on_advertisement: AdvertisementListener) -> None:
         async def advertise() -> None:
             while True:
                 for device in self._devices.values():
                     if not device.silent:
-                        heard(device.advertisement(), device)
+                        on_advertisement(device.advertisement(), device)
                 await asyncio.sleep(ADVERTISING_INTERVAL)
 
         self._task = asyncio.create_task(advertise())
@@ -252,6 +255,5 @@ class _TwinBackend:
             self._task.cancel()
             self._task = None
 
-    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> GattConnection:
-        link: GattConnection = await handle.connect(lost)
-        return link
+    async def connect(self, handle: TwinDevice, on_lost: Callable[[], None], timeout: float) -> GattConnection:
+        return await handle.connect(on_lost)

@@ -1,31 +1,34 @@
 """The app: each calendar of the settings is a device."""
 
+from pathlib import Path
+
 from pydantic import SecretStr
 
 from caldates2mqtt.payloads import Dates, Entry, Query
-from caldates2mqtt.settings import DEMO, Calendar, Settings
+from caldates2mqtt.settings import DEMO, Calendar, Server, Settings
 from leadsman import UNTIL_NEXT_POLL, App, Cron, Device, ExponentialBackoff
 from leadsman.adapters.caldav import CalDav
 from leadsman.cli.app_cli import command_line
-
-
-def secret(value: SecretStr | None) -> str | None:
-    """What a secret holds."""
-    return None if value is None else value.get_secret_value()
+from leadsman.errors import InvalidValue
 
 
 def servers(settings: Settings) -> tuple[CalDav]:
     """The server of the settings."""
     server = settings.server
-    calendars = CalDav(
-        server.url,
-        server.username,
-        secret(server.password),
-        password_file=server.password_file,
-        token=secret(server.token),
-        zone=server.zone,
-    )
+    calendars = CalDav(server.url, server.username, password_of(server), token=text_of(server.token), zone=server.zone)
     return (calendars,)
+
+
+def password_of(server: Server) -> str | Path | None:
+    """The password, or the file that holds it."""
+    if server.password is not None and server.password_file is not None:
+        raise InvalidValue("server.password and server.password_file are both set; one is enough")
+    return server.password_file or text_of(server.password)
+
+
+def text_of(secret: SecretStr | None) -> str | None:
+    """The text of a secret."""
+    return None if secret is None else secret.get_secret_value()
 
 
 def simulated_servers(settings: Settings) -> tuple[CalDav]:

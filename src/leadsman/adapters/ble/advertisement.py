@@ -48,29 +48,29 @@ class AdvertisementFilter:
         self._changed = changed
         self._last: dict[str, tuple[float, Advertisement]] = {}
 
-    def accepts(self, advert: Advertisement, now: float) -> bool:
+    def accepts(self, advertisement: Advertisement, now: float) -> bool:
         """Whether an advertisement passes the filter. `now` is monotonic seconds."""
-        if self._address is not None and advert.address != self._address:
+        if self._address is not None and advertisement.address != self._address:
             return False
-        if self._name is not None and not fnmatch.fnmatchcase(advert.name or "", self._name):
+        if self._name is not None and not fnmatch.fnmatchcase(advertisement.name or "", self._name):
             return False
         if (
             self._service is not None
-            and self._service not in advert.services
-            and self._service not in advert.service_data
+            and self._service not in advertisement.services
+            and self._service not in advertisement.service_data
         ):
             return False
-        if self._manufacturer is not None and self._manufacturer not in advert.manufacturer:
+        if self._manufacturer is not None and self._manufacturer not in advertisement.manufacturer:
             return False
-        last = self._last.get(advert.address)
+        last = self._last.get(advertisement.address)
         if last is not None:
             if self._every and now - last[0] < self._every:
                 return False
-            if self._changed and last[1]._replace(rssi=0) == advert._replace(rssi=0):
+            if self._changed and last[1]._replace(rssi=0) == advertisement._replace(rssi=0):
                 return False
         if self._every or self._changed:
-            self._last.pop(advert.address, None)
-            self._last[advert.address] = now, advert
+            self._last.pop(advertisement.address, None)
+            self._last[advertisement.address] = now, advertisement
             if len(self._last) > MOST_KNOWN:
                 del self._last[next(iter(self._last))]
         return True

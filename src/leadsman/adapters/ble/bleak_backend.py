@@ -1,14 +1,14 @@
-"""Scans and connects with bleak, for `leadsman.adapters.ble.radio`. Only this file imports bleak. Its errors say
-what to do."""
+"""The backend of real adapters: scans and connects with bleak. Only this file imports bleak. Its errors say what to do."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING
 
-from leadsman.adapters.ble.radio import Advertisement, Heard
+from leadsman.adapters.ble.advertisement import Advertisement
+from leadsman.adapters.ble.backend import AdvertisementListener
 from leadsman.adapters.extras import missing
 from leadsman.errors import (
     DeviceError,
@@ -19,31 +19,41 @@ from leadsman.errors import (
 )
 from leadsman.text import describe
 
+if TYPE_CHECKING:
+    from bleak.args.bluez import BlueZClientArgs, BlueZScannerArgs
+    from bleak.backends.device import BLEDevice
+    from bleak.backends.scanner import AdvertisementData
+
 try:
     from bleak import BleakClient, BleakScanner
     from bleak import exc as errors
 except ImportError as error:
     raise missing("Bluetooth devices", "bleak", "ble") from error
 
-_FOREVER = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
+_PERMANENT = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
 """ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size, existence."""
 _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 """Values of the flags that most devices advertise: BlueZ wants patterns for a passive scan."""
 
 
-class Bleak:
-    """A backend of `BleRadio`."""
+class BleakBackend:
+    """The backend of a `BleRadio`.
+
+    Args:
+        adapter: such as ``hci1``; None takes the first one. Only BlueZ has a choice.
+        passive: scan without asking devices for more data.
+    """
 
     def __init__(self, adapter: str | None, passive: bool) -> None:
-        self._bluez: Any = {} if adapter is None or sys.platform != "linux" else {"adapter": adapter}
+        self._adapter = adapter if sys.platform == "linux" else None
         self._passive = passive
         self._scanner: BleakScanner | None = None
 
-    async def start(self, heard: Heard) -> None:
-        """Start to scan."""
+    async def start(self, on_advertisement: AdvertisementListener) -> None:
+        """Start the scanner."""
 
-        def detected(device: Any, data: Any) -> None:
-            advert = Advertisement(
+        def detected(device: BLEDevice, data: AdvertisementData) -> None:
+            advertisement = Advertisement(
                 device.address.upper(),
                 data.local_name,
                 data.rssi,
@@ -51,9 +61,9 @@ class Bleak:
                 dict(data.manufacturer_data),
                 {uuid.lower(): bytes(value) for uuid, value in data.service_data.items()},
             )
-            heard(advert, device)
+            on_advertisement(advertisement, device)
 
-        options: Any = dict(self._bluez)  # a typed dictionary with what this platform takes
+        options: BlueZScannerArgs = {} if self._adapter is None else {"adapter": self._adapter}
         if self._passive and sys.platform == "linux":
             from bleak.args.bluez import OrPattern
             from bleak.assigned_numbers import AdvertisementDataType
@@ -66,22 +76,23 @@ class Bleak:
             await self._scanner.start()
 
     async def stop(self) -> None:
-        """Stop."""
+        """Stop the scanner."""
         scanner, self._scanner = self._scanner, None
         if scanner is not None:
             with _translated("scanning"):
                 await scanner.stop()
 
-    async def connect(self, handle: Any, lost: Callable[[], None], timeout: float) -> BleakLink:
-        """Connect to a device that was heard."""
-        client = BleakClient(handle, lambda _: lost(), timeout=timeout, bluez=self._bluez)
+    async def connect(self, handle: BLEDevice, on_lost: Callable[[], None], timeout: float) -> BleakConnection:
+        """Connect to a device whose advertisement was received."""
+        options: BlueZClientArgs = {} if self._adapter is None else {"adapter": self._adapter}
+        client = BleakClient(handle, lambda _: on_lost(), timeout=timeout, bluez=options)
         with _translated(f"connecting to {handle.address}"):
             await client.connect()
-        return BleakLink(client)
+        return BleakConnection(client)
 
 
-class BleakLink:
-    """A connection."""
+class BleakConnection:
+    """A connection to one device."""
 
     def __init__(self, client: BleakClient) -> None:
         self._client = client
@@ -96,42 +107,42 @@ class BleakLink:
         with _translated(f"writing {uuid} of {self._client.address}"):
             await self._client.write_gatt_char(uuid, data, response=response)
 
-    async def subscribe(self, uuid: str, heard: Callable[[bytes], None]) -> None:
-        """Have its notifications."""
+    async def subscribe(self, uuid: str, on_notification: Callable[[bytes], None]) -> None:
+        """Subscribe to the notifications of a characteristic."""
         with _translated(f"subscribing to {uuid} of {self._client.address}"):
-            await self._client.start_notify(uuid, lambda _, data: heard(bytes(data)))
+            await self._client.start_notify(uuid, lambda _, data: on_notification(bytes(data)))
 
     async def unsubscribe(self, uuid: str) -> None:
-        """Have them no longer."""
+        """End a subscription."""
         with _translated(f"unsubscribing from {uuid} of {self._client.address}"):
             await self._client.stop_notify(uuid)
 
     async def disconnect(self) -> None:
-        """Hang up."""
-        with _translated(f"hanging up on {self._client.address}"):
+        """End the connection."""
+        with _translated(f"disconnecting from {self._client.address}"):
             await self._client.disconnect()
 
 
 @contextlib.contextmanager
 def _translated(what: str) -> Iterator[None]:
-    """What bleak and D-Bus raise, in our words."""
+    """Raise what bleak and D-Bus raise as a `DeviceError`."""
     try:
         yield
     except DeviceError:
         raise
     except Exception as error:
-        raise _ours(error, what) from error
+        raise _device_error(error, what) from error
 
 
-def _ours(error: Exception, what: str) -> DeviceError:
-    words = f"{what}: {describe(error)}" if str(error) else f"{what}: {type(error).__name__}"
+def _device_error(error: Exception, what: str) -> DeviceError:
+    text = f"{what}: {describe(error)}" if str(error) else f"{what}: {type(error).__name__}"
     match error:
         case TimeoutError():
             return DeviceTimeout(f"{what} took too long")
         case errors.BleakCharacteristicNotFoundError():
             return PermanentError(f"{what}: the device has no such characteristic")
         case errors.BleakGATTProtocolError():
-            return _of_att(int(error.code), words)
+            return _att_error(int(error.code), text)
         case errors.BleakBluetoothNotAvailableError():
             return DeviceUnavailable(
                 f"{what}: Bluetooth is not there or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
@@ -139,28 +150,28 @@ def _ours(error: Exception, what: str) -> DeviceError:
         case errors.BleakDeviceNotFoundError():
             return DeviceUnavailable(f"{what}: the Bluetooth service has forgotten it; it is listened for again")
         case errors.BleakDBusError():
-            return _of_dbus(error, words)
+            return _dbus_error(error, text)
         case FileNotFoundError() | ConnectionRefusedError():
             return DeviceUnavailable(
                 f"{what}: no D-Bus is there; is bluetoothd running? In a container, mount /run/dbus"
             )
-    return DeviceUnavailable(words)
+    return DeviceUnavailable(text)
 
 
-def _of_att(code: int, words: str) -> DeviceError:
-    found: Any = PermanentError(words) if code in _FOREVER else TransientError(words)
-    found.retry_properties = {"gatt-code": code}  # what a policy may ask for
-    return cast(DeviceError, found)
+def _att_error(code: int, text: str) -> DeviceError:
+    error: DeviceError = PermanentError(text) if code in _PERMANENT else TransientError(text)
+    error.retry_properties = {"gatt-code": code}  # type: ignore[attr-defined]  # what a policy may ask for
+    return error
 
 
-def _of_dbus(error: errors.BleakDBusError, words: str) -> DeviceError:
+def _dbus_error(error: errors.BleakDBusError, text: str) -> DeviceError:
     match error.dbus_error:
         case "org.bluez.Error.NotReady":
-            return DeviceUnavailable(f"{words}; the adapter is off, type: bluetoothctl power on")
+            return DeviceUnavailable(f"{text}; the adapter is off, type: bluetoothctl power on")
         case "org.freedesktop.DBus.Error.AccessDenied":
-            return PermanentError(f"{words}; add the user to the group bluetooth")
+            return PermanentError(f"{text}; add the user to the group bluetooth")
         case "org.bluez.Error.NotPermitted" | "org.bluez.Error.NotSupported" | "org.bluez.Error.NotAuthorized":
-            return PermanentError(words)
+            return PermanentError(text)
         case "org.freedesktop.DBus.Error.ServiceUnknown":
-            return DeviceUnavailable(f"{words}; is bluetoothd running?")
-    return DeviceUnavailable(words)
+            return DeviceUnavailable(f"{text}; is bluetoothd running?")
+    return DeviceUnavailable(text)

@@ -2,11 +2,9 @@
 
 ::
 
-    async for advert in radio.advertisements(service=bthome.SERVICE):
-        yield bthome.decode(advert.service_data[bthome.SERVICE])     {"temperature": 21.5, "humidity": 45.0}
+    async for advertisement in radio.advertisements(service=bthome.SERVICE):
+        yield bthome.decode(advertisement.service_data[bthome.SERVICE])     {"temperature": 21.5, "humidity": 45.0}
 """
-
-from typing import Any
 
 from leadsman.errors import GarbledData, PermanentError
 
@@ -76,17 +74,43 @@ _KINDS: dict[int, tuple[str, str, int, float]] = {
     0xF2: ("firmware", _UINT, 3, 1),
 }
 _BOOLEANS = {
-    0x0F: "boolean", 0x10: "power_on", 0x11: "opening", 0x15: "battery_low", 0x16: "battery_charging", 0x17: "carbon_monoxide",
-    0x18: "cold", 0x19: "connectivity", 0x1A: "door", 0x1B: "garage_door", 0x1C: "gas_detected", 0x1D: "heat", 0x1E: "light",
-    0x1F: "lock", 0x20: "moisture_detected", 0x21: "motion", 0x22: "moving", 0x23: "occupancy", 0x24: "plug", 0x25: "presence",
-    0x26: "problem", 0x27: "running", 0x28: "safety", 0x29: "smoke", 0x2A: "sound", 0x2B: "tamper", 0x2C: "vibration",
+    0x0F: "boolean",
+    0x10: "power_on",
+    0x11: "opening",
+    0x15: "battery_low",
+    0x16: "battery_charging",
+    0x17: "carbon_monoxide",
+    0x18: "cold",
+    0x19: "connectivity",
+    0x1A: "door",
+    0x1B: "garage_door",
+    0x1C: "gas_detected",
+    0x1D: "heat",
+    0x1E: "light",
+    0x1F: "lock",
+    0x20: "moisture_detected",
+    0x21: "motion",
+    0x22: "moving",
+    0x23: "occupancy",
+    0x24: "plug",
+    0x25: "presence",
+    0x26: "problem",
+    0x27: "running",
+    0x28: "safety",
+    0x29: "smoke",
+    0x2A: "sound",
+    0x2B: "tamper",
+    0x2C: "vibration",
     0x2D: "window",
-}  # fmt: skip
+}
 _KINDS |= {number: (name, _BOOL, 1, 1) for number, name in _BOOLEANS.items()}
 _TEXT, _RAW = 0x53, 0x54
 
+Measurement = float | bool | str
+"""A measurement: a number, yes or no, or text."""
 
-def decode(data: bytes) -> dict[str, Any]:
+
+def decode(data: bytes) -> dict[str, Measurement]:
     """Decode the measurements in one advertisement, in the units of the format: °C, %, hPa, lx, kg, kWh, W, V, ppm, …
 
     If a kind occurs twice, its names are numbered: ``temperature`` and ``temperature_2``. Kinds are ordered by number.
@@ -100,37 +124,34 @@ def decode(data: bytes) -> dict[str, Any]:
         raise GarbledData(f"no BTHome 2: {data[:32].hex(' ') or 'nothing'}")
     if data[0] & 1:
         raise PermanentError("this BTHome sensor encrypts; switch that off in it")
-    found: dict[str, Any] = {}
+    found: dict[str, Measurement] = {}
     at = 1
     while at < len(data):
         kind = data[at]
         if kind in (_TEXT, _RAW):
-            size = data[at + 1] if at + 1 < len(data) else 0
-            value: Any = data[at + 2 : at + 2 + size]
-            _whole(data, at + 2 + size)
-            _put(
-                found,
-                "text" if kind == _TEXT else "raw",
-                value.decode(errors="replace") if kind == _TEXT else value.hex(),
-            )
-            at += 2 + size
-            continue
-        if kind not in _KINDS:
+            begin = at + 2
+            end = begin + (data[at + 1] if at + 1 < len(data) else 0)
+            content = _part(data, begin, end)
+            _put(found, *(("text", content.decode(errors="replace")) if kind == _TEXT else ("raw", content.hex())))
+        elif kind in _KINDS:
+            name, shape, size, divisor = _KINDS[kind]
+            end = at + 1 + size
+            number = int.from_bytes(_part(data, at + 1, end), "little", signed=shape == _SINT)
+            value = bool(number) if shape == _BOOL else number if divisor == 1 else round(number / divisor, 4)
+            _put(found, name, value)
+        else:
             break
-        name, shape, size, divisor = _KINDS[kind]
-        _whole(data, at + 1 + size)
-        number = int.from_bytes(data[at + 1 : at + 1 + size], "little", signed=shape == _SINT)
-        _put(found, name, bool(number) if shape == _BOOL else number if divisor == 1 else round(number / divisor, 4))
-        at += 1 + size
+        at = end
     return found
 
 
-def _whole(data: bytes, end: int) -> None:
+def _part(data: bytes, begin: int, end: int) -> bytes:
     if end > len(data):
         raise GarbledData(f"BTHome data is cut: {data[:64].hex(' ')}")
+    return data[begin:end]
 
 
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
+def _put(found: dict[str, Measurement], name: str, value: Measurement) -> None:
     number = 1
     key = name
     while key in found:

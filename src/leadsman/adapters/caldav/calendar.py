@@ -1,18 +1,16 @@
 """The CalDAV adapter (RFC 4791): reads which events take place in the next days.
 
-The library caldav blocks, so it runs in a thread of its own. The whole window is requested only when something
-changed; servers
-with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a change to
-or from
-daylight saving time.
+The library caldav blocks, so it runs in a thread of its own. The whole window is requested only when something changed;
+servers with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a change
+to or from daylight saving time.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -37,27 +35,27 @@ __all__ = ["CalDav", "CalendarBackend", "CalendarEvent"]
 
 
 class CalendarBackend(Protocol):
-    """The source of the calendars: a server, or a twin in memory. Its methods block."""
+    """The interface of a `CalDav` to its calendars: those of a server, or of a twin in memory. Its methods block."""
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
-        """iCalendar text of all objects with an event in the window."""
+        """Return the iCalendar texts of all objects with an event in the window."""
         ...
 
     def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        """A token for now, if there are any, and whether anything changed since `token`."""
+        """Return the current sync token, or None if the server has none, and whether anything changed since `token`."""
         ...
 
     def names(self) -> list[str]:
-        """The calendars."""
+        """Return the names of the calendars."""
         ...
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         ...
 
 
-class _Known(NamedTuple):
-    """What a calendar answered last."""
+class _Answer(NamedTuple):
+    """The latest answer for one calendar."""
 
     token: str | None
     window: tuple[date, date, str]
@@ -70,8 +68,8 @@ class CalDav:
     Args:
         url: the server, the user's collection, or one calendar: ``https://cloud.example/remote.php/dav``.
         username: the name of the user.
-        password: the user's password; often an application password.
-        password_file: a file with the password instead, read at each connection.
+        password: the user's password; often an application password. A `Path` is a file that holds it, read at each
+            connection.
         token: a bearer token instead of username and password.
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
         ca: a file with the certificate of the authority, if it is not a public one.
@@ -86,9 +84,8 @@ class CalDav:
         self,
         url: str,
         username: str | None = None,
-        password: str | None = None,
+        password: str | Path | None = None,
         *,
-        password_file: str | Path | None = None,
         token: str | None = None,
         zone: str | None = None,
         ca: str | None = None,
@@ -96,17 +93,16 @@ class CalDav:
         retry_tokens: int | None = None,
     ) -> None:
         self.retry_tokens = retry_tokens
-        if sum(each is not None for each in (password, password_file, token)) > 1:
-            raise InvalidValue("password, password_file and token: write one of them")
-        file = None if password_file is None else Path(password_file)
+        if password is not None and token is not None:
+            raise InvalidValue("password and token: write one of them")
         self._timeout = positive_seconds(timeout, "timeout")
-        self._access = Access(_checked_url(url), username, password, file, token, ca, self._timeout)
+        self._access = Access(_checked_url(url), username, password, token, ca, self._timeout)
         self._zone = None if zone is None else _checked_zone(zone)
         self._lock = asyncio.Lock()
-        self._known: dict[str | None, _Known] = {}
-        self._told_of: set[int] = set()
+        self._answers: dict[str | None, _Answer] = {}
+        self._reported: set[int] = set()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
-        self._asked: CalendarBackend = self._made()
+        self._backend: CalendarBackend = self._create_backend()
 
     async def __aenter__(self) -> Self:
         """Enter the context. The first request is sent when a handler asks."""
@@ -117,7 +113,7 @@ class CalDav:
         self._renew()
         self._worker.stop()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
-        self._known.clear()
+        self._answers.clear()
 
     async def probe(self) -> None:
         """Check that the server accepts the user. Raises as `events`."""
@@ -125,15 +121,15 @@ class CalDav:
 
     async def reset(self) -> None:
         """Discard the connection and all cached answers."""
-        self._known.clear()
+        self._answers.clear()
         self._renew()
 
     @property
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Mapping[str, object]:
         """For introspection: the server's address, how many calendars were read, and how many of them report
         changes."""
-        tracked = sum(known.token is not None for known in self._known.values())
-        return {"url": shown(self._access.url), "calendars": len(self._known), "with_sync_tokens": tracked}
+        tracked = sum(answer.token is not None for answer in self._answers.values())
+        return {"url": shown(self._access.url), "calendars": len(self._answers), "with_sync_tokens": tracked}
 
     def today(self) -> date:
         """The current date in the adapter's time zone."""
@@ -142,7 +138,7 @@ class CalDav:
     async def calendars(self) -> list[str]:
         """The names of the user's calendars. Raises as `events`."""
         async with self._lock:
-            return await self._in_thread(self._asked.names)
+            return await self._in_thread(self._backend.names)
 
     async def events(
         self, calendar: str | None = None, *, days: int = 14, start: date | None = None, zone: str | None = None
@@ -165,22 +161,22 @@ class CalDav:
         where = self._local() if zone is None else _checked_zone(zone)
         first = _day(where) if start is None else start
         async with self._lock:
-            known = await self._in_thread(lambda: self._looked(calendar, first, first + timedelta(days=days), where))
+            answer = await self._in_thread(lambda: self._query(calendar, first, first + timedelta(days=days), where))
             return await self._in_thread(
-                lambda: occurrences(known.texts, first, first + timedelta(days=days), where, self._told_of)
+                lambda: occurrences(answer.texts, first, first + timedelta(days=days), where, self._reported)
             )
 
-    def _looked(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> _Known:
-        """In the thread: what the calendar holds in the window, asking for all of it only when something changed."""
-        before, window = self._known.get(calendar), (first, end, str(zone))
+    def _query(self, calendar: str | None, first: date, end: date, zone: tzinfo) -> _Answer:
+        """Return the contents of a window. They are requested only if something changed. Blocks."""
+        before, window = self._answers.get(calendar), (first, end, str(zone))
         same = before is not None and before.window == window
-        token, changed = self._asked.changes(calendar, before.token if before is not None and same else None)
+        token, changed = self._backend.changes(calendar, before.token if before is not None and same else None)
         if before is not None and same and not changed:
-            known = before._replace(token=token)
+            answer = before._replace(token=token)
         else:
-            known = _Known(token, window, self._asked.search(calendar, first, end, zone))
-        self._known[calendar] = known
-        return known
+            answer = _Answer(token, window, self._backend.search(calendar, first, end, zone))
+        self._answers[calendar] = answer
+        return answer
 
     async def _in_thread(self, call: Callable[[], _T]) -> _T:
         future = self._worker.submit(call)
@@ -199,8 +195,8 @@ class CalDav:
             raise
 
     def _renew(self) -> None:
-        self._worker.submit(self._asked.close)
-        self._asked = self._made()
+        self._worker.submit(self._backend.close)
+        self._backend = self._create_backend()
 
     def _local(self) -> tzinfo:
         if self._zone is not None:
@@ -209,7 +205,7 @@ class CalDav:
 
         return get_localzone()
 
-    def _made(self) -> CalendarBackend:
+    def _create_backend(self) -> CalendarBackend:
         return Client(self._access)
 
 
@@ -227,8 +223,10 @@ def _checked_url(url: object) -> str:
     raise InvalidValue(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
 
 
-def _checked_zone(zone: Any) -> tzinfo:
+def _checked_zone(zone: object) -> tzinfo:
     try:
+        if not isinstance(zone, str):
+            raise TypeError(zone)
         return ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         raise InvalidValue(f"zone is {zone!r}; write an IANA name such as 'Europe/Berlin'") from error

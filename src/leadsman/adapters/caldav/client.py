@@ -1,5 +1,5 @@
-"""Requests calendars from a server with the library caldav, which blocks. Only this file imports caldav. Its errors
-say what to do."""
+"""Requests calendars from a server with the library caldav, which blocks. Only this file imports caldav. Its errors say
+what to do."""
 
 import contextlib
 from collections.abc import Iterator
@@ -30,34 +30,34 @@ except ImportError as error:
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one."""
-LONGEST_REST = 86400.0
-"""Seconds; a server may ask for more, and is asked again after so much."""
+LONGEST_PAUSE = 86400.0
+"""Seconds; a server may ask for a longer pause, but gets the next request after this one."""
 
 
 _WEB_PAGE = "no calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
 
 
 class Access(NamedTuple):
-    """Where a server is, and who asks."""
+    """The address of a server, and the account."""
 
     url: str
     username: str | None
-    password: str | None
-    password_file: Path | None
+    password: str | Path | None
+    """A `Path` is a file that holds it."""
     token: str | None
     ca: str | None
     timeout: float
 
 
 class Client:
-    """Asks one server. Not for the event loop."""
+    """The requests to one server. They block."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._made: Any = None
+        self._connected: Any = None
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
-        """The iCalendar text of all objects with an event in the window."""
+        """Return the iCalendar texts of all objects with an event in the window."""
         with self._translated("asking for events"):
             # A day more on both sides: servers put whole days and floating times into a zone of their own (RFC 4791, 9.9).
             day = timedelta(days=1)
@@ -66,12 +66,12 @@ class Client:
             return [_text_of(each) for each in found]
 
     def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        """The sync token of now (RFC 6578), and whether anything changed since `token`; None and True where the server has no
-        tokens, or has forgotten this one."""
+        """Return the current sync token (RFC 6578), and whether anything changed since `token`. They are None and True if the
+        server has no tokens, or has forgotten this one."""
         with self._translated("asking for changes"):
-            ask: Any = self._calendar(calendar).get_objects_by_sync_token
+            request = self._calendar(calendar).get_objects_by_sync_token
             try:
-                found = ask(sync_token=token, load_objects=False, disable_fallback=True)
+                found = request(sync_token=token, load_objects=False, disable_fallback=True)
             except errors.RateLimitError:
                 raise
             except errors.AuthorizationError:
@@ -83,16 +83,16 @@ class Client:
             return str(found.sync_token), token is None or len(list(found)) > 0
 
     def names(self) -> list[str]:
-        """The calendars of the user, by name."""
+        """Return the names of the user's calendars."""
         with self._translated("asking for calendars"):
             return list(self._by_name())
 
     def close(self) -> None:
-        """Forget the connection."""
-        made, self._made = self._made, None
-        if made is not None:
+        """Disconnect. The next request connects again."""
+        client, self._connected = self._connected, None
+        if client is not None:
             with contextlib.suppress(Exception):  # it is of no use any more, however it ends
-                made.close()
+                client.close()
 
     def _calendar(self, calendar: str | None) -> Any:
         client = self._client()
@@ -110,12 +110,12 @@ class Client:
         return {clean(str(each.get_display_name() or each.id)): each for each in found}
 
     def _client(self) -> Any:
-        if self._made is None:
+        if self._connected is None:
             access = self._access
             password = access.token or access.password
-            if access.password_file is not None:
-                password = access.password_file.read_text().strip()
-            self._made = DAVClient(
+            if isinstance(password, Path):
+                password = password.read_text().strip()
+            self._connected = DAVClient(
                 url=access.url,
                 username=access.username,
                 password=password,
@@ -125,8 +125,8 @@ class Client:
                 enable_rfc6764=False,
                 rate_limit_handle=False,
             )
-            self._made.session.request = _bounded(self._made.session.request)
-        return self._made
+            self._connected.session.request = _bounded(self._connected.session.request)
+        return self._connected
 
     @contextlib.contextmanager
     def _translated(self, what: str) -> Iterator[None]:
@@ -136,7 +136,7 @@ class Client:
             raise
         except Exception as error:
             self.close()
-            raise _ours(error, f"{what} of {shown(self._access.url)}") from error
+            raise _leadsman_error(error, f"{what} of {shown(self._access.url)}") from error
 
 
 def _bounded(request: Any) -> Any:
@@ -164,13 +164,13 @@ def _text_of(thing: Any) -> str:
     return str(thing.data)
 
 
-def _ours(error: Exception, what: str) -> LeadsmanError:
-    words = f"{what}: {describe(error)}"
+def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
+    text = f"{what}: {describe(error)}"
     match error:
         case errors.RateLimitError():
             seconds = error.retry_after_seconds
             return RetryRequested(
-                None if seconds is None else min(float(seconds), LONGEST_REST), f"{what}: the server asks for a rest"
+                None if seconds is None else min(float(seconds), LONGEST_PAUSE), f"{what}: the server asks for a pause"
             )
         case errors.AuthorizationError():
             return PermanentError(f"{what}: the server refuses; check username, password or token")
@@ -181,11 +181,11 @@ def _ours(error: Exception, what: str) -> LeadsmanError:
         case niquests.exceptions.Timeout():
             return DeviceTimeout(f"{what}: no answer in time")
         case niquests.exceptions.RequestException() | OSError():
-            return DeviceUnavailable(words)
+            return DeviceUnavailable(text)
         case TypeError() | etree.XMLSyntaxError() | errors.ResponseError():
             return GarbledData(f"{what}: what came is {_WEB_PAGE}")
         case errors.DAVError():
-            return DeviceUnavailable(words)
+            return DeviceUnavailable(text)
     return GarbledData(f"{what}: {type(error).__name__}: {describe(error)}")
 
 

@@ -1,10 +1,8 @@
 """Expands the events of a calendar: iCalendar text (RFC 5545) becomes the occurrences within a window.
 
-Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module
-adds
+Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module adds
 three things: a rule that would make thousands of occurrences is refused before it is expanded, an event that cannot be
-read
-only loses itself, and whole days are kept apart from points in time.
+read only loses itself, and whole days are kept apart from points in time.
 """
 
 import contextlib
@@ -12,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import icalendar
 import recurring_ical_events
@@ -37,9 +35,17 @@ _PER_DAY = {
 }
 """The most often that a rule of this frequency can come on a day, before BYHOUR and the like; those without days, per event day."""
 _RANGES = {
-    "INTERVAL": (1, 100_000), "COUNT": (1, 1_000_000), "BYSECOND": (0, 60), "BYMINUTE": (0, 59), "BYHOUR": (0, 23),
-    "BYMONTHDAY": (1, 31), "BYYEARDAY": (1, 366), "BYWEEKNO": (1, 53), "BYMONTH": (1, 12), "BYSETPOS": (1, 366),
-}  # fmt: skip
+    "INTERVAL": (1, 100_000),
+    "COUNT": (1, 1_000_000),
+    "BYSECOND": (0, 60),
+    "BYMINUTE": (0, 59),
+    "BYHOUR": (0, 23),
+    "BYMONTHDAY": (1, 31),
+    "BYYEARDAY": (1, 366),
+    "BYWEEKNO": (1, 53),
+    "BYMONTH": (1, 12),
+    "BYSETPOS": (1, 366),
+}
 _DAILY = frozenset({"SECONDLY", "MINUTELY", "HOURLY", "DAILY"})
 _LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _FINER = {
@@ -68,15 +74,15 @@ class CalendarEvent(NamedTuple):
 
 
 def occurrences(
-    texts: Iterable[str], start: date, end: date, zone: tzinfo, told_of: set[int] | None = None
+    texts: Iterable[str], start: date, end: date, zone: tzinfo, reported: set[int] | None = None
 ) -> list[CalendarEvent]:
-    """All that takes place from `start` up to, but not on, `end`, in order.
+    """Return all events from `start` up to, but not on, `end`, in order.
 
     Args:
         texts: iCalendar objects.
         start, end: days in `zone`.
         zone: where floating times and whole days are put, to be sorted among the moments.
-        told_of: hashes of invalid texts that were reported; those are not reported again, and new ones are added.
+        reported: hashes of invalid texts that were logged; those are not logged again, and new ones are added.
 
     Raises:
         GarbledData: none of the texts makes sense.
@@ -93,10 +99,10 @@ def occurrences(
             found += _of_text(text, start, end, zone)
         except Exception as error:  # of whatever kind these libraries raise for what anybody may put into a calendar
             broken += 1
-            if told_of is not None and hash(text) in told_of:
+            if reported is not None and hash(text) in reported:
                 continue
-            if told_of is not None and len(told_of) < MOST:
-                told_of.add(hash(text))
+            if reported is not None and len(reported) < MOST:
+                reported.add(hash(text))
             logger.warning("an event is left out: %s: %s", type(error).__name__, describe(error))
     if broken and broken == total:
         raise GarbledData(f"none of {total} events makes sense")
@@ -104,12 +110,12 @@ def occurrences(
 
 
 def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[CalendarEvent]:
-    calendar: Any = icalendar.Calendar.from_ical(text)
+    calendar = icalendar.Calendar.from_ical(text)
     days = (end - start).days
     for component in calendar.walk("VEVENT"):
         name = clean(str(component.get("SUMMARY", "")))[:60]
         for rule in _rules(component):
-            _see_ranges(rule)
+            _check_ranges(rule)
             if (most := _density(rule) * (days + 1)) > MOST:
                 raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days")
             if (steps := _steps(rule, component, end)) > MOST_STEPS:
@@ -122,20 +128,20 @@ def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[Calend
     )
 
 
-def _rules(component: Any) -> Iterator[Any]:
+def _rules(component: icalendar.Component) -> Iterator[icalendar.vRecur]:
     rules = component.get("RRULE")
     yield from rules if isinstance(rules, list) else [] if rules is None else [rules]
 
 
-def _see_ranges(rule: Any) -> None:
-    """See that numbers are in range (RFC 5545, 3.3.10); with an interval of 0 the search for the next day would never end."""
+def _check_ranges(rule: icalendar.vRecur) -> None:
+    """Check that numbers are in range (RFC 5545, 3.3.10); with an interval of 0 the search for the next day would never end."""
     for part, (low, high) in _RANGES.items():
         for value in rule.get(part) or ():
             if not low <= abs(int(value)) <= high:
                 raise GarbledData(f"{part}={clean(str(value))[:20]} is none; it is {low} to {high}")
 
 
-def _density(rule: Any) -> float:
+def _density(rule: icalendar.vRecur) -> float:
     """The most often that a rule can come on one day."""
     frequency = str((rule.get("FREQ") or ["?"])[0]).upper()
     if frequency not in _PER_DAY:
@@ -149,7 +155,7 @@ def _density(rule: Any) -> float:
     return often
 
 
-def _steps(rule: Any, component: Any, end: date) -> float:
+def _steps(rule: icalendar.vRecur, component: icalendar.Component, end: date) -> float:
     """How many periods lie between the beginning and the end of the window."""
     begin = component.get("DTSTART")
     if begin is None:
@@ -159,7 +165,7 @@ def _steps(rule: Any, component: Any, end: date) -> float:
     return max(0, (end - first).days) * (often if often >= 1 and str(rule["FREQ"][0]).upper() in _DAILY else 1 / 7)
 
 
-def _never(rule: Any) -> bool:
+def _never(rule: icalendar.vRecur) -> bool:
     """Whether it names days that none of its months has: it would be searched for until the year 9999."""
     months, days = rule.get("BYMONTH") or (), rule.get("BYMONTHDAY") or ()
     return bool(months and days) and not any(
@@ -167,7 +173,7 @@ def _never(rule: Any) -> bool:
     )
 
 
-def _event(component: Any) -> CalendarEvent | None:
+def _event(component: icalendar.Component) -> CalendarEvent | None:
     start = component.get("DTSTART")
     if start is None or str(component.get("STATUS", "")).upper() == "CANCELLED":
         return None

@@ -3,7 +3,8 @@
 
 import asyncio
 import struct
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Self
 
 from leadsman.adapters.serial.metering import ModbusRtuFramer, modbus_request
 from leadsman.adapters.serial.port import SerialPort
@@ -68,7 +69,7 @@ class Modbus:
         self._port.check_installed()
 
     @property
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Mapping[str, object]:
         """For introspection: the health of the port."""
         return self._port.health
 

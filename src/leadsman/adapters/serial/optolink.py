@@ -12,7 +12,8 @@ The protocols are known from people who recorded the traffic; the maker has not 
 """
 
 import asyncio
-from typing import Any, Literal, Self
+from collections.abc import Mapping
+from typing import Literal, Self
 
 from leadsman.adapters.serial.checksums import sum8
 from leadsman.adapters.serial.framing import FixedFramer
@@ -68,7 +69,7 @@ class Optolink:
         await self._port.__aexit__(*exc_info)
 
     @property
-    def health(self) -> dict[str, Any]:
+    def health(self) -> Mapping[str, object]:
         """For introspection: the health of the port, and the protocol."""
         return {**self._port.health, "protocol": self._protocol}
 

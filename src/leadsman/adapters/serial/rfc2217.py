@@ -6,32 +6,58 @@ The asyncio ports of pyserial need a file descriptor, which this client does not
 import asyncio
 import contextlib
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
 
 from leadsman.threads import Worker
 
 _SLICE = 0.2
-"""Seconds that a read waits; the reader's thread looks between two of them whether it is still wanted."""
+"""Seconds that a read waits; between two reads, the reader's thread checks whether it is still needed."""
+
+_T = TypeVar("_T")
+
+
+class BlockingDevice(Protocol):
+    """The part of pyserial's ports that a transport uses."""
+
+    timeout: float | None
+
+    @property
+    def in_waiting(self) -> int:
+        """Bytes that can be read without waiting."""
+        ...
+
+    def read(self, size: int) -> bytes:
+        """Read up to so many bytes, within `timeout` seconds."""
+        ...
+
+    def write(self, data: bytes) -> object:
+        """Write bytes."""
+        ...
+
+    def close(self) -> None:
+        """Close the device."""
+        ...
 
 
 class ThreadedTransport:
-    """A transport for `leadsman.adapters.serial.port` over a blocking device. It is made and called on the event loop.
+    """The transport of a `SerialConnection` over a blocking device. It is made and called on the event loop.
 
     Args:
-        line: receives the bytes, as an asyncio protocol does.
-        device: has ``read``, ``write``, ``in_waiting`` and ``close``, as pyserial's ports do.
+        protocol: receives the bytes.
+        device: reads and writes them.
         name: the name of its threads.
     """
 
-    def __init__(self, line: asyncio.Protocol, device: Any, name: str) -> None:
+    def __init__(self, protocol: asyncio.Protocol, device: BlockingDevice, name: str) -> None:
         self._loop = asyncio.get_running_loop()
-        self._line = line
+        self._protocol = protocol
         self._device = device
         self._worker = Worker(f"{name} writer")
         self._unsent = 0
         self._ended = False
         device.timeout = _SLICE
-        line.connection_made(self)  # type: ignore[arg-type]  # as much of a transport as a line uses
+        protocol.connection_made(cast(asyncio.Transport, self))  # as much of a transport as a connection uses
         threading.Thread(target=self._read, name=f"leadsman {name} reader", daemon=True).start()
 
     def write(self, data: bytes) -> None:
@@ -41,11 +67,11 @@ class ThreadedTransport:
             self._worker.submit(self._write, data)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that were not taken yet."""
+        """Bytes that the device has not taken."""
         return self._unsent
 
     def abort(self) -> None:
-        """Close, without waiting for what is not sent."""
+        """Close, without waiting for bytes that are not sent."""
         self._end(None)
 
     def _write(self, data: bytes) -> None:
@@ -59,24 +85,24 @@ class ThreadedTransport:
         try:
             while not self._ended:
                 if data := self._device.read(1):
-                    self._from_thread(self._heard, data + self._device.read(self._device.in_waiting))
+                    self._from_thread(self._receive, data + self._device.read(self._device.in_waiting))
         except Exception as error:  # as above
             self._from_thread(self._end, error)
 
-    def _from_thread(self, call: Any, argument: Any) -> None:
+    def _from_thread(self, call: Callable[[_T], None], argument: _T) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens any more
             self._loop.call_soon_threadsafe(call, argument)
 
     def _sent(self, size: int) -> None:
         self._unsent -= size
 
-    def _heard(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         if not self._ended:
-            self._line.data_received(data)
+            self._protocol.data_received(data)
 
     def _end(self, error: Exception | None) -> None:
         if not self._ended:
             self._ended = True
             self._worker.submit(self._device.close)
             self._worker.stop()
-            self._line.connection_lost(error)
+            self._protocol.connection_lost(error)

@@ -1,0 +1,127 @@
+"""A connected Bluetooth device: reads, writes and notifications, each with a timeout."""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+from leadsman.adapters.ble.backend import GattConnection
+from leadsman.adapters.ble.gatt import uuid_of
+from leadsman.errors import DeviceError, DeviceTimeout, DeviceUnavailable, GarbledData
+from leadsman.timing.durations import Duration, human, positive_seconds
+
+SUBSCRIBE_TIMEOUT = 5.0
+"""Seconds for a subscription."""
+UNSUBSCRIBE_TIMEOUT = 3.0
+"""Seconds for its end; the connection ends next."""
+MOST_UNREAD = 4096
+"""Notifications kept for a handler that is busy."""
+
+_T = TypeVar("_T")
+
+
+class BleDevice:
+    """A connected device, from `BleRadio.session`."""
+
+    def __init__(self, address: str, connection: GattConnection, lost: asyncio.Event, timeout: float) -> None:
+        self.address = address
+        self._connection = connection
+        self._lost = lost
+        self._timeout = timeout
+
+    async def read(self, characteristic: str, timeout: Duration | None = None) -> bytes:
+        """Read a characteristic.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable, TransientError: a retry may help.
+            PermanentError: the characteristic does not exist, or may not be read.
+        """
+        uuid = uuid_of(characteristic)
+        return await self._step(lambda: self._connection.read(uuid), timeout, f"reading {characteristic}")
+
+    async def write(
+        self, characteristic: str, data: bytes, *, response: bool | None = None, timeout: Duration | None = None
+    ) -> None:
+        """Write a characteristic, with an acknowledgement if `response` is set. None takes what the characteristic
+        offers. Raises as `read`."""
+        uuid = uuid_of(characteristic)
+        await self._step(
+            lambda: self._connection.write(uuid, bytes(data), response), timeout, f"writing {characteristic}"
+        )
+
+    async def notifications(self, characteristic: str, silence: Duration = 60.0) -> AsyncGenerator[bytes, None]:
+        """Yield all notifications of a characteristic, in order. On BlueZ, the result of a `read` in the meantime is
+        yielded as well.
+
+        Args:
+            silence: the longest time without a notification. A Bluetooth service that dies does not report it.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable: nothing arrived for that long, or the device is gone. A retry may help.
+            GarbledData: more than `MOST_UNREAD` notifications were waiting to be taken.
+        """
+        uuid, limit = uuid_of(characteristic), positive_seconds(silence, "silence")
+        unread, news, missed = deque[bytes](), asyncio.Event(), False
+
+        def on_notification(data: bytes) -> None:
+            nonlocal missed
+            if len(unread) < MOST_UNREAD:
+                unread.append(data)
+            else:
+                missed = True
+            news.set()
+
+        await self._step(
+            lambda: self._connection.subscribe(uuid, on_notification),
+            SUBSCRIBE_TIMEOUT,
+            f"subscribing to {characteristic}",
+        )
+        gone = asyncio.create_task(self._lost.wait())
+        gone.add_done_callback(lambda _: news.set())
+        try:
+            while True:
+                while unread:
+                    yield unread.popleft()
+                if missed:
+                    raise GarbledData(f"{self.address} notifies faster than the handler takes it; some are lost")
+                if self._lost.is_set():
+                    raise DeviceUnavailable(f"{self.address} hung up")
+                news.clear()
+                try:
+                    async with asyncio.timeout(limit):
+                        await news.wait()
+                except TimeoutError as error:
+                    raise DeviceTimeout(f"{self.address} was silent for {human(limit)}") from error
+        finally:
+            gone.cancel()
+            if not self._lost.is_set():
+                with contextlib.suppress(TimeoutError, DeviceError):
+                    async with asyncio.timeout(UNSUBSCRIBE_TIMEOUT):
+                        await self._connection.unsubscribe(uuid)
+
+    async def next(self, characteristic: str, timeout: Duration = 10.0) -> bytes:
+        """Subscribe, wait for one notification, and unsubscribe: for devices that notify on their own, or when a
+        client subscribes. The answer to a `write` may arrive before the subscription; use `notifications` around the
+        write.
+
+        Args:
+            timeout: how long to wait for the notification after subscribing.
+
+        Raises:
+            DeviceTimeout, DeviceUnavailable: nothing arrived, or the device is gone. A retry may help.
+        """
+        async with contextlib.aclosing(self.notifications(characteristic, timeout)) as notifications:
+            return await anext(notifications)
+
+    async def _step(self, step: Callable[[], Awaitable[_T]], timeout: Duration | None, what: str) -> _T:
+        limit = self._timeout if timeout is None else positive_seconds(timeout, "timeout")
+        if self._lost.is_set():
+            raise DeviceUnavailable(f"{self.address} hung up")
+        try:
+            async with asyncio.timeout(limit):
+                return await step()
+        except TimeoutError as error:
+            if isinstance(error, DeviceError):
+                raise
+            raise DeviceTimeout(f"{what} of {self.address} took longer than {human(limit)}") from error

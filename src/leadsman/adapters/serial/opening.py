@@ -1,0 +1,99 @@
+"""Opens devices with pyserial, which blocks, and says in errors what a person can do."""
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from leadsman.adapters.extras import check_found, missing
+from leadsman.errors import InvalidType, InvalidValue
+
+_NEEDS = ("serial ports", "pyserial-asyncio", "serial")
+"""What needs which library, and the extra that installs it."""
+
+logger = logging.getLogger("leadsman")
+
+
+def checked_url(url: object) -> str:
+    """Check the name of a port. Raises `InvalidType`, `InvalidValue`."""
+    if not isinstance(url, str):
+        raise InvalidType(f"the port is {url!r}; write a path such as '/dev/serial/by-id/…' or 'socket://host:port'")
+    if "://" not in url:
+        if not url.strip() or "\0" in url:
+            raise InvalidValue(f"the port is {url!r}; write a path such as '/dev/serial/by-id/…'")
+        return url
+    try:
+        parts = urlsplit(url)
+        complete = parts.scheme in ("socket", "rfc2217") and parts.hostname and parts.port
+    except ValueError:
+        complete = None
+    if not complete:
+        raise InvalidValue(
+            f"the port is {url!r}; write a path, or 'socket://host:port' or 'rfc2217://host:port' for a network gateway"
+        )
+    return url
+
+
+def recommend_by_id(url: str) -> None:
+    """Log a more stable name for a port such as ``/dev/ttyUSB0``: its number changes when the device is plugged in again."""
+    if not re.fullmatch(r"/dev/tty(USB|ACM)\d+", url):
+        return
+    links = Path("/dev/serial/by-id")
+    names = [str(link) for link in links.iterdir() if os.path.realpath(link) == url] if links.is_dir() else []
+    name = names[0] if names else f"the name in {links}"
+    logger.warning("%s may be another device after the next start or replug; write %s instead", url, name)
+
+
+def check_library() -> None:
+    """Check that the library is installed, without loading it. Raises `NotInstalled`."""
+    check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
+
+
+def library() -> Any:
+    """The library that connects an opened device with the event loop. Raises `NotInstalled`."""
+    try:
+        import serial_asyncio_fast as found
+    except ImportError:
+        try:
+            import serial_asyncio as found
+        except ImportError as error:
+            raise missing(*_NEEDS) from error
+    return found
+
+
+def open_device(url: str, options: Mapping[str, object]) -> Any:
+    """Open a device of pyserial. Blocks."""
+    import serial
+
+    if url.startswith("rfc2217://"):
+        return serial.serial_for_url(url, **options)
+    return serial.Serial(url, exclusive=True, **options)
+
+
+def close_late(future: Future[Any]) -> None:
+    """Close a device that opened after nobody waited for it any more."""
+    if not future.cancelled() and future.exception() is None:
+        future.result().close()
+
+
+def advice(error: Exception) -> str:
+    """What a person can do about an error of opening."""
+    number = getattr(error, "errno", None)
+    if number is None:  # pyserial keeps the number of some errors only in the text
+        found = re.search(r"\[Errno (\d+)\]", str(error))
+        number = int(found[1]) if found else None
+    match number:
+        case errno.ENOENT | errno.ENODEV | errno.ENXIO:
+            return "it is not there; is it plugged in?"
+        case errno.EACCES | errno.EPERM:
+            return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
+        case errno.EAGAIN | errno.EBUSY:
+            return "another program has it open; stop that one first"
+    if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
+        return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
+    return str(error)
