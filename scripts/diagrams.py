@@ -101,7 +101,7 @@ def connection() -> str:
         ("unreachable: after it", _series(lambda state: session.failed(state, 2 * session.FIRST_MINUTE, 1.0), late)),
         (
             "refused: password, certificate",
-            _series(lambda state: session.by_hand(state, 1.0), session.ConnectionState()),
+            _series(lambda state: session.misconfigured(state, 1.0), session.ConnectionState()),
         ),
     )
     parts, y = [], 100

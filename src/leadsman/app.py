@@ -616,7 +616,7 @@ class App(Registrar):
     def _real_connect(self) -> Connector:
         from leadsman.mqtt import client  # as in serve
 
-        if self.broker.insecure:
+        if self.broker.tls.insecure:
             logger.warning(
                 "Certificates of %s are not verified: whoever sits in between can read and write", self.broker
             )

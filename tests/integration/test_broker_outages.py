@@ -167,15 +167,15 @@ def test_will_and_birth_carry_the_session_and_a_later_connect_a_higher_one(harne
     app.at(10, app.broker.cut)
     app.run(60)
 
-    wills = [json.loads(greeting.will_payload) for _, greeting in app.broker.connects]
+    wills = [json.loads(packet.will_payload) for _, packet in app.broker.connects]
     births = list(dict.fromkeys(message.json["session"] for message in app.broker.messages("app/status")))
 
     assert [will["session"] for will in wills] == births
     assert births == sorted(births)
     assert len(births) == 2
     assert {will["state"] for will in wills} == {"offline"}
-    assert {greeting.will_topic for _, greeting in app.broker.connects} == {"app/status"}
-    assert {greeting.client_id for _, greeting in app.broker.connects} == {"app"}
+    assert {packet.will_topic for _, packet in app.broker.connects} == {"app/status"}
+    assert {packet.client_id for _, packet in app.broker.connects} == {"app"}
 
 
 def test_a_broker_that_lost_its_memory_gets_every_retained_message_again(harness):
@@ -315,7 +315,7 @@ def test_reasons_that_take_turns_are_logged_once_each(harness, caplog):
 
     assert caplog.text.count("No connection to the broker: closed before CONNACK") == 1
     assert caplog.text.count("No connection to the broker: it does not speak this version") == 1
-    assert len({greeting.protocol for _, greeting in app.broker.connects}) == 2
+    assert len({packet.protocol for _, packet in app.broker.connects}) == 2
 
 
 def test_a_refusal_that_may_pass_keeps_the_message_and_holds_up_nobody_else(harness):
@@ -477,7 +477,7 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
     app = App("app")
     app.add_telemetry("large", Scripted({"text": "x" * 5000}, {"text": "short"}), interval=10)
     running = harness(app)
-    running.broker.terms = ConnAck(maximum_packet_size=2000)
+    running.broker.connack = ConnAck(maximum_packet_size=2000)
 
     running.run(15)
 
@@ -488,13 +488,13 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
 
 def test_a_small_receive_maximum_is_obeyed(harness):
     app, counters = running_app(harness, devices=50)
-    app.broker.terms = ConnAck(receive_maximum=3)
+    app.broker.connack = ConnAck(receive_maximum=3)
     most = 0
     receive = app.broker.receive
 
     def watched(connection, packet_id, message):
         nonlocal most
-        most = max(most, connection.hooks.outbox.in_flight)
+        most = max(most, connection.listener.outbox.in_flight)
         receive(connection, packet_id, message)
 
     app.broker.receive = watched
@@ -661,7 +661,7 @@ def test_another_client_with_our_id_is_told_once_and_both_slow_down(harness, cap
     app.run("1s")
     task = app.loop.create_task(twin())
     app.run("10m")
-    ours = [at for at, greeting in app.broker.connects if greeting is not app.broker.connects[0][1]]
+    ours = [at for at, packet in app.broker.connects if packet is not app.broker.connects[0][1]]
     task.cancel()
     clash = app.status()["mqtt"]["last_error"]
     app.run("5m")

@@ -72,14 +72,14 @@ def test_an_app_that_is_no_dry_run_does_not_say_so(app, caplog):
 def test_a_dry_run_has_a_client_id_of_its_own_and_a_will_that_is_not_retained(app):
     with Harness(app, dry_run=True) as harness:
         harness.run("1s")
-        (_, greeting), *_ = harness.broker.connects
+        (_, packet), *_ = harness.broker.connects
         harness.broker.cut()
         harness.broker.refuse_connect = 0x88  # so that the will is published
         harness.run("1m")
-        (will,) = [each for each in harness.broker.messages(greeting.will_topic) if each.json["state"] == "offline"]
+        (will,) = [each for each in harness.broker.messages(packet.will_topic) if each.json["state"] == "offline"]
 
-    assert greeting.client_id == "house/meter-dry-run"
-    assert greeting.will_topic == "dry-run/house/meter/status"
+    assert packet.client_id == "house/meter-dry-run"
+    assert packet.will_topic == "dry-run/house/meter/status"
     assert not will.retain
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman import Broker
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.mqtt.broker import Tls
 from leadsman.settings.rows import shown
 from leadsman.text import clean
 
@@ -13,9 +14,9 @@ from leadsman.text import clean
 def test_a_url_is_read():
     broker = Broker.from_url("mqtts://ann:s%40crt@host.lan:8884?ca=/ca.pem&cert=/me.pem&key=/me.key")
 
-    assert (broker.host, broker.port, broker.scheme, broker.tls) == ("host.lan", 8884, "mqtts", True)
+    assert (broker.host, broker.port, broker.scheme, broker.encrypted) == ("host.lan", 8884, "mqtts", True)
     assert (broker.username, broker.password) == ("ann", "s@crt")
-    assert (broker.ca, broker.cert, broker.key, broker.insecure) == ("/ca.pem", "/me.pem", "/me.key", False)
+    assert broker.tls == Tls("/ca.pem", "/me.pem", "/me.key")
 
 
 @pytest.mark.parametrize(

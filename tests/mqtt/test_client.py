@@ -9,7 +9,7 @@ from leadsman.timing.clock import Clock
 
 
 class Client:
-    terms = ConnAck()
+    connack = ConnAck()
 
 
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 300, 1024])

@@ -141,29 +141,29 @@ def test_an_expired_message_is_dropped_and_named():
 def test_a_topic_that_rests_holds_up_nobody_else():
     outbox = filled(message("a", 1), message("b", 2))
     take(outbox)
-    outbox.rest("a", until=10.0)
+    outbox.pause("a", until=10.0)
 
     assert int(take(outbox).payload) == 2
-    assert (outbox.wake(9.9), take(outbox)) == (10.0, None)
-    assert (outbox.wake(10.0), int(take(outbox).payload)) == (None, 1)
+    assert (outbox.resume(9.9), take(outbox)) == (10.0, None)
+    assert (outbox.resume(10.0), int(take(outbox).payload)) == (None, 1)
 
 
 def test_a_topic_may_rest_before_anything_of_it_waits():
     outbox = filled(message("a", 1))
-    outbox.rest("b", until=10.0)
+    outbox.pause("b", until=10.0)
     outbox.put(message("b", 2))
 
     assert drained(outbox) == {"a": [1]}
-    outbox.wake(10.0)
+    outbox.resume(10.0)
     assert drained(outbox) == {"b": [2]}
 
 
 def test_the_topic_whose_rest_ends_first_may_go_on_early():
     outbox = filled(message("a", 1), message("b", 2))
-    outbox.rest("a", until=20.0)
-    outbox.rest("b", until=10.0)
+    outbox.pause("a", until=20.0)
+    outbox.pause("b", until=10.0)
 
-    outbox.wake_next()
+    outbox.resume_next()
 
     assert drained(outbox) == {"b": [2]}
 
@@ -180,11 +180,11 @@ def test_a_message_that_was_handed_out_and_not_sent_is_the_next_again():
 def test_a_message_put_while_its_topic_rests_waits_with_it():
     outbox = filled(message("a", 1))
     take(outbox)
-    outbox.rest("a", until=10.0)
+    outbox.pause("a", until=10.0)
     outbox.put(message("a", 2))
 
     assert take(outbox) is None
-    outbox.wake(10.0)
+    outbox.resume(10.0)
     assert drained(outbox) == {"a": [1, 2]}
 
 
@@ -214,9 +214,9 @@ def test_whatever_happens_order_holds_and_every_message_is_accounted_for(history
         elif action == "drop" and flying:
             outbox.drop(topic)
         elif action == "rest" and flying:
-            outbox.rest(topic, now + 3)
+            outbox.pause(topic, now + 3)
         elif action == "wake":
-            outbox.wake(now)
+            outbox.resume(now)
         elif action == "lost":
             outbox.lost()
         elif action == "defer" and not flying:
@@ -224,14 +224,14 @@ def test_whatever_happens_order_holds_and_every_message_is_accounted_for(history
         elif action == "back" and flying:
             outbox.back(topic)
         elif action == "set aside" and not flying:
-            outbox.rest(topic, now + 3)
+            outbox.pause(topic, now + 3)
         elif action == "wake next":
-            outbox.wake_next()
+            outbox.resume_next()
         elif action == "discard" and topic in outbox and not flying:
             outbox.discard(topic)
         assert outbox.messages <= max(bound, 3)
     outbox.lost()
-    outbox.wake(now + 100)
+    outbox.resume(now + 100)
     for topic, numbers in drained(outbox).items():
         arrived.setdefault(topic, []).extend(numbers)
 

@@ -7,13 +7,13 @@ from leadsman.mqtt.session import (
     V5,
     V311,
     ConnectionState,
-    by_hand,
-    clashes,
+    client_id_in_use,
     connected,
     doubted,
     doubtful,
     failed,
     interrupted,
+    misconfigured,
     refused,
     taken_over,
 )
@@ -71,7 +71,7 @@ def test_refused_credentials_are_tried_every_minute_and_sooner_at_first(code):
 
 
 def test_a_certificate_that_is_not_accepted_is_tried_as_a_password():
-    assert by_hand(ConnectionState(), 0.5) == refused(ConnectionState(), 0x87, 0.0, 0.5)
+    assert misconfigured(ConnectionState(), 0.5) == refused(ConnectionState(), 0x87, 0.0, 0.5)
 
 
 def test_refused_credentials_begin_with_short_waits_after_an_outage_too():
@@ -98,10 +98,10 @@ def test_an_old_broker_that_says_so_gets_the_older_version_at_once():
 
 
 def test_an_old_broker_that_only_hangs_up_gets_the_older_version_the_third_time():
-    session, _ = failed(ConnectionState(), 0.0, 0.5, mute=True)
+    session, _ = failed(ConnectionState(), 0.0, 0.5, no_connack=True)
     assert session.protocol == V5
 
-    session, _ = failed(session, 1.0, 0.5, mute=True)
+    session, _ = failed(session, 1.0, 0.5, no_connack=True)
     assert session.protocol == V311
 
 
@@ -109,7 +109,7 @@ def silent(session, times):
     """The versions that a broker without a word is greeted with."""
     versions = []
     for now in range(100, 100 + times):
-        session, _ = failed(session, float(now), 0.5, mute=True)
+        session, _ = failed(session, float(now), 0.5, no_connack=True)
         versions.append(session.protocol)
     return session, versions
 
@@ -129,7 +129,7 @@ def test_a_version_that_only_silence_led_to_is_confirmed_by_a_last_attempt_with_
     assert session.protocol == V5
     assert connected(session, 201.0).protocol == V5
     assert not doubtful(connected(session, 201.0))
-    session, _ = failed(session, 201.0, 0.5, mute=True)
+    session, _ = failed(session, 201.0, 0.5, no_connack=True)
     session = connected(session, 202.0)
     assert (session.protocol, doubtful(session)) == (V311, False)
 
@@ -182,7 +182,7 @@ def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, afte
     session, now = connected(ConnectionState(before, V5), 0.0), 1000.0
     session, _ = failed(session, now, 0.5)
     for _ in range(outage_lasts):
-        session, wait = failed(session, now, 0.5, mute=True)
+        session, wait = failed(session, now, 0.5, no_connack=True)
         now += wait
     attempts = 0
     while session.protocol != after:
@@ -191,7 +191,7 @@ def test_a_broker_of_either_version_is_found_whatever_it_was_before(before, afte
         if answers:
             session, wait = refused(session, 0x84, now, 0.5)
         else:
-            session, wait = failed(session, now, 0.5, mute=True)
+            session, wait = failed(session, now, 0.5, no_connack=True)
         now += wait
 
 
@@ -221,7 +221,9 @@ def test_no_history_makes_it_hammer_or_give_up(history, draw):
             session = connected(session, now)
             continue
         session, wait = (
-            refused(session, code, now, draw) if what == "refused" else failed(session, now, draw, mute=what == "mute")
+            refused(session, code, now, draw)
+            if what == "refused"
+            else failed(session, now, draw, no_connack=what == "mute")
         )
         assert 0.1 <= wait <= 300
 
@@ -239,9 +241,9 @@ def flapping(connections, lasting, draw=0.999):
 def test_connections_that_end_within_seconds_are_another_client_with_our_id():
     session, waits = flapping(8, lasting=1.0)
 
-    assert clashes(session)
+    assert client_id_in_use(session)
     assert waits[2:] == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0]
-    assert not clashes(flapping(2, lasting=1.0)[0])
+    assert not client_id_in_use(flapping(2, lasting=1.0)[0])
 
 
 def test_a_connection_that_holds_ends_the_suspicion():
@@ -249,12 +251,12 @@ def test_a_connection_that_holds_ends_the_suspicion():
 
     session, wait = failed(connected(session, 1000.0), 1006.0, 0.5)
 
-    assert not clashes(session)
+    assert not client_id_in_use(session)
     assert wait < 0.8
 
 
 def test_a_broker_that_cannot_be_reached_is_no_clash():
-    assert not clashes(outage(600)[1])
+    assert not client_id_in_use(outage(600)[1])
 
 
 def test_a_broker_that_goes_away_after_a_clash_is_tried_as_quickly_as_ever():
@@ -270,7 +272,7 @@ def test_a_connection_that_broke_on_a_message_is_no_clash_and_is_made_again_at_o
     for now in range(700, 800):
         session, wait = interrupted(connected(session, now), now + 0.5, 0.5, useful=True)
 
-    assert not clashes(session)
+    assert not client_id_in_use(session)
     assert wait < 0.8
 
 
@@ -283,7 +285,7 @@ def test_a_connection_that_broke_before_anything_got_through_is_backed_off_from(
 def test_a_broker_that_says_that_another_client_took_over_is_believed():
     session, wait = taken_over(connected(ConnectionState(), 0.0), 1000.0, 0.999)
 
-    assert clashes(session)
+    assert client_id_in_use(session)
     assert round(wait) == 5
     assert round(taken_over(connected(session, 1005.0), 1006.0, 0.999)[1]) == 10
 
@@ -294,4 +296,4 @@ def test_a_broker_that_is_killed_again_and_again_is_no_clash():
         session, _ = failed(connected(session, now), now + 1.0, 0.5)
         session, _ = failed(session, now + 1.5, 0.5)
 
-    assert not clashes(session)
+    assert not client_id_in_use(session)

@@ -438,7 +438,7 @@ def test_the_password_may_come_apart_from_the_url(here):
     app = App("house")
     app.load(here.where())
 
-    assert (app.broker.username, app.broker.password, app.broker.tls) == ("ann", "p", True)
+    assert (app.broker.username, app.broker.password, app.broker.encrypted) == ("ann", "p", True)
 
 
 def test_a_url_and_a_host_in_one_place_are_one_too_many(here):

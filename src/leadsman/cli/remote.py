@@ -28,7 +28,7 @@ def ask(broker: Broker, topic: str, request: dict[str, Any], timeout: float, *, 
 
 
 class _Asking:
-    """One request. It has the hooks of a connection."""
+    """One request. It has the listener of a connection."""
 
     def __init__(self, topic: str, request: dict[str, Any], *, quiet: bool) -> None:
         self._topic = topic
@@ -67,9 +67,9 @@ class _Asking:
         clock = system_clock(asyncio.get_running_loop())
         versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
         for number, version in enumerate(versions):
-            greeting = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
+            packet = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
             try:
-                return await client.connect(broker, clock, greeting, self)
+                return await client.connect(broker, clock, packet, self)
             except (ConnectionRefused, ConnackMissing) as error:
                 last = number == len(versions) - 1
                 if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):

@@ -34,11 +34,11 @@ class Viewer:
     async def listen(self) -> None:
         """Listen until cancelled; come back when the broker does."""
         clock = system_clock(asyncio.get_running_loop())
-        greeting = Connect(self._client_id, self._broker.protocol, None, b"")
+        packet = Connect(self._client_id, self._broker.protocol, None, b"")
         while True:
             self._lost.clear()
             with contextlib.suppress(BrokerError):
-                connection = await connect(self._broker, clock, greeting, self)
+                connection = await connect(self._broker, clock, packet, self)
                 try:
                     await connection.subscribe(self._filter)
                     await self._lost.wait()

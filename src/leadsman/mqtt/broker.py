@@ -1,7 +1,7 @@
 """The address and the credentials of the broker."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -16,6 +16,39 @@ _PROTOCOLS = ("5.0", "3.1.1")
 DEFAULT_URL = "mqtt://localhost:1883"
 
 
+class Tls(Value):
+    """How TLS checks the broker, and shows who we are.
+
+    Args:
+        ca: a PEM file with the authorities to trust instead of the system's.
+        cert: a PEM file with a client certificate.
+        key: a PEM file with the key of the client certificate.
+        insecure: accept any certificate. Only for a test bench: an attacker on the network can read and change
+            everything.
+    """
+
+    __slots__ = ("ca", "cert", "insecure", "key")
+    ca: str | None
+    cert: str | None
+    key: str | None
+    insecure: bool
+
+    def __init__(
+        self, ca: str | None = None, cert: str | None = None, key: str | None = None, *, insecure: bool = False
+    ) -> None:
+        self._hold(ca=ca, cert=cert, key=key, insecure=insecure)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files, by the name of their parameter."""
+        given = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        return {name: path for name, path in given.items() if path is not None}
+
+
+_SYSTEM_TLS = Tls()
+"""The system's authorities, and no client certificate."""
+
+
 class Broker(Value):
     """A broker's address and credentials. `repr` and `str` never show the password.
 
@@ -27,28 +60,19 @@ class Broker(Value):
         username: None where the broker wants none.
         password: None where the broker wants none.
         path: of a WebSocket.
-        ca: a PEM file with the authorities to trust instead of the system's.
-        cert: a PEM file with a client certificate.
-        key: a PEM file with the key of the client certificate.
+        tls: certificates, for ``mqtts`` and ``wss``.
         protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
-        insecure: accept any certificate. Only for a test bench: an attacker on the network can read and change
-            everything.
     """
 
+    __slots__ = ("host", "password", "path", "port", "protocol", "scheme", "tls", "username")
     host: str
     port: int
     scheme: str
     username: str | None
     password: str | None
     path: str
-    ca: str | None
-    cert: str | None
-    key: str | None
-    insecure: bool
+    tls: Tls
     protocol: str
-    __slots__ = (
-        "ca", "cert", "host", "insecure", "key", "password", "path", "port", "protocol", "scheme", "username",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -59,10 +83,7 @@ class Broker(Value):
         username: str | None = None,
         password: str | None = None,
         path: str = "/mqtt",
-        ca: str | None = None,
-        cert: str | None = None,
-        key: str | None = None,
-        insecure: bool = False,
+        tls: Tls = _SYSTEM_TLS,
         protocol: str = "5.0",
     ) -> None:
         if scheme not in _PORTS:
@@ -70,18 +91,17 @@ class Broker(Value):
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it is 5.0 or 3.1.1")
         self._hold(host=host, port=port, scheme=scheme, username=username, password=password, path=path)
-        self._hold(ca=ca, cert=cert, key=key, insecure=insecure, protocol=protocol)
+        self._hold(tls=tls, protocol=protocol)
 
     @property
-    def tls(self) -> bool:
-        """Whether the connection is encrypted."""
+    def encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
         return self.scheme in ("mqtts", "wss")
 
     @property
     def files(self) -> dict[str, str]:
-        """Files that TLS needs, by the name of their parameter."""
-        given = {"ca": self.ca, "cert": self.cert, "key": self.key}
-        return {name: path for name, path in given.items() if path is not None} if self.tls else {}
+        """The files that TLS needs, by the name of their parameter."""
+        return self.tls.files if self.encrypted else {}
 
     @property
     def websocket(self) -> bool:
@@ -132,36 +152,57 @@ class Broker(Value):
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
             path=parts.path or "/mqtt",
-            ca=extra.get("ca"),
-            cert=extra.get("cert"),
-            key=extra.get("key"),
-            insecure=extra.get("insecure", "").lower() in ("1", "true", "yes"),
+            tls=Tls(
+                extra.get("ca"),
+                extra.get("cert"),
+                extra.get("key"),
+                insecure=extra.get("insecure", "").lower() in ("1", "true", "yes"),
+            ),
             protocol=extra.get("protocol", "5.0"),
         )
 
     @classmethod
-    def from_section(cls, section: Mapping[str, Any]) -> Self:
+    def from_section(cls, section: Mapping[str, object]) -> Self:
         """Read the section ``mqtt`` of settings: ``url``, or ``host``, ``port`` and ``tls``; ``username``, ``password``,
         ``ca``, ``cert`` and ``key``, which join a URL that does not have them. Empty is localhost.
 
         Raises:
             InvalidValue, InvalidType: it names the key.
         """
-        texts = {key: section[key] for key in _CREDENTIALS if key in section}
-        for key, value in texts.items():
+        texts: dict[str, str] = {}
+        for key in _CREDENTIALS:
+            value = section.get(key, "")
             if not isinstance(value, str):
                 raise InvalidType(f"mqtt.{key} is a {type(value).__name__}; write text")
+            if key in section:
+                texts[key] = value
         if "url" in section:
-            broker = cls.from_url(section["url"])
-            told = {name: getattr(broker, name) for name in broker.__slots__}
-            return cls(**told | {key: value for key, value in texts.items() if told[key] is None})
+            return cls.from_url(section["url"]).completed(texts)
         tls = str(section.get("tls", "")).lower() in ("1", "true", "yes")
         host, port = section.get("host", "localhost"), str(section.get("port", 8883 if tls else 1883))
         if not isinstance(host, str) or not host:
             raise InvalidValue(f"mqtt.host is {host!r}; write a name or an address")
         if not port.isdecimal() or not 0 < int(port) < 65536:
             raise InvalidValue(f"mqtt.port is {port!r}; it is a number from 1 to 65535")
-        return cls(host=host, port=int(port), scheme="mqtts" if tls else "mqtt", **texts)
+        return cls(host, int(port), "mqtts" if tls else "mqtt").completed(texts)
+
+    def completed(self, texts: Mapping[str, str]) -> Self:
+        """This broker, with the texts for what its URL does not have."""
+
+        def either(given: str | None, name: str) -> str | None:
+            return texts.get(name) if given is None else given
+
+        tls = self.tls
+        return type(self)(
+            self.host,
+            self.port,
+            self.scheme,
+            username=either(self.username, "username"),
+            password=either(self.password, "password"),
+            path=self.path,
+            tls=Tls(either(tls.ca, "ca"), either(tls.cert, "cert"), either(tls.key, "key"), insecure=tls.insecure),
+            protocol=self.protocol,
+        )
 
 
 def _unreadable(url: str) -> str:

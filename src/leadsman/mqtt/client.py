@@ -23,8 +23,11 @@ from typing import Any
 import aiomqtt
 import paho.mqtt.client as paho
 from aiomqtt.exceptions import MqttConnectError
+from aiomqtt.types import PahoSocket
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
 from leadsman.errors import BrokerError, ConnackMissing, SubscriptionRefused
 from leadsman.mqtt import diagnosis
@@ -74,14 +77,14 @@ class _ClosingSocket(ssl.SSLSocket):
 class _Client(aiomqtt.Client):
     """An aiomqtt client that reports every event."""
 
-    def __init__(self, hooks: ConnectionListener, **options: Any) -> None:
+    def __init__(self, listener: ConnectionListener, **options: Any) -> None:
         super().__init__(**options)
-        self._hooks = hooks
+        self._listener = listener
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
         """Whether DISCONNECT is about to be said."""
-        self.terms = ConnAck()
+        self.connack = ConnAck()
         self.files: dict[str, str] = {}
         """Files that TLS needs, by the name of their parameter."""
         self.alerts: list[ssl.SSLError] = []
@@ -102,9 +105,10 @@ class _Client(aiomqtt.Client):
         if self._misc_task is not None:
             self._misc_task.cancel()
 
-    def write(self, message: Message, properties: Any) -> int:
+    def write(self, message: Message, properties: "_Packed | None") -> int:
         """PUBLISH without waiting; returns the packet identifier."""
-        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, properties)
+        # paho asks the properties for pack() only
+        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, properties)  # type: ignore[arg-type]
         if info.rc != 0:
             raise BrokerError(f"the message could not be written: {info.rc!s}")
         return info.mid
@@ -126,21 +130,35 @@ class _Client(aiomqtt.Client):
         if context is not None:
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
 
-    def _handle_connack(self) -> Any:
+    def _handle_connack(self) -> MQTTErrorCode:
         # paho keeps return code 1 of MQTT 3.1.1 to itself and tells a protocol error, which has other causes too.
         packet = self._client._in_packet["packet"]  # noqa: SLF001
         if self._client.protocol == paho.MQTTv311 and packet[1:2] == b"\x01" and not self._connected.done():
             self._connected.set_exception(MqttConnectError(1))
         return paho.Client._handle_connack(self._client)  # noqa: SLF001
 
-    def _on_connect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
-        self.terms = ConnAck(
+    def _on_connect(
+        self,
+        client: paho.Client,
+        userdata: object,
+        flags: paho.ConnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self.connack = ConnAck(
             getattr(properties, "ReceiveMaximum", 65_535),
             getattr(properties, "MaximumPacketSize", None),
         )
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
-    def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None) -> None:
+    def _on_disconnect(
+        self,
+        client: paho.Client,
+        userdata: object,
+        flags: paho.DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
         if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that nobody asks for
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
@@ -154,23 +172,25 @@ class _Client(aiomqtt.Client):
         if not self._connected.done():
             self._connected.set_exception(ConnackMissing(reason))
         elif self._connected.exception() is None:
-            self._hooks.lost(reason, code)
+            self._listener.lost(reason, code)
 
-    def _on_publish(self, client: Any, userdata: Any, mid: int, reason_code: Any, properties: Any) -> None:
-        self._hooks.acknowledged(mid, reason_code.value)
+    def _on_publish(
+        self, client: paho.Client, userdata: object, mid: int, reason_code: ReasonCode, properties: Properties
+    ) -> None:
+        self._listener.acknowledged(mid, reason_code.value)
 
-    def _on_message(self, client: Any, userdata: Any, message: Any) -> None:
+    def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         properties = getattr(message, "properties", None)
         response_topic = getattr(properties, "ResponseTopic", None)
         correlation = getattr(properties, "CorrelationData", None)
         payload = bytes(message.payload)
-        self._hooks.received(Received(message.topic, payload, bool(message.retain), response_topic, correlation))
+        self._listener.received(Received(message.topic, payload, bool(message.retain), response_topic, correlation))
 
-    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:
+    def _on_socket_open(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         # paho calls this from the thread that connects.
         self._loop.call_soon_threadsafe(self._adopt, sock)
 
-    def _adopt(self, sock: Any) -> None:
+    def _adopt(self, sock: PahoSocket) -> None:
         if self._given_up:
             self._client._sock_close()  # noqa: SLF001  # as in give_up
         elif sock.fileno() >= 0:
@@ -180,7 +200,7 @@ class _Client(aiomqtt.Client):
     def _read(self) -> None:
         try:
             self._client.loop_read()
-            sock: Any = self._client.socket()
+            sock = self._client.socket()
             while sock is not None and hasattr(sock, "pending") and sock.pending() > 0:
                 self._client.loop_read()  # decoded bytes that a TLS socket or a WebSocket holds back
                 sock = self._client.socket()
@@ -190,7 +210,7 @@ class _Client(aiomqtt.Client):
     def _write(self) -> None:
         try:
             self._client.loop_write()
-            sock: Any = self._client.socket()
+            sock = self._client.socket()
             if sock is not None and self._client.want_write():  # the kernel's buffer is full
                 self._loop.add_writer(sock.fileno(), self._write)
         except Exception as error:
@@ -201,14 +221,14 @@ class _Client(aiomqtt.Client):
         self._broken(reason)
         self.give_up()
 
-    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
+    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         # Without a turn of the selector: the socket can nearly always be written, and `_write` says when it cannot.
         if threading.get_ident() == self._thread_id:
             self._loop.call_soon(self._write)
         else:
             self._loop.call_soon_threadsafe(self._write)
 
-    def _on_socket_unregister_write(self, client: Any, userdata: Any, sock: Any) -> None:
+    def _on_socket_unregister_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         if sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
 
@@ -237,7 +257,7 @@ class BrokerConnection:
         self._client = client
         self._v5 = v5
         self._clock = clock
-        self.terms = client.terms
+        self.connack = client.connack
 
     def publish(self, message: Message) -> int:
         return self._client.write(message, self._properties(message) if self._v5 else None)
@@ -279,11 +299,11 @@ class BrokerConnection:
         self._client.give_up()
 
 
-async def connect(broker: Broker, clock: Clock, greeting: Connect, hooks: ConnectionListener) -> Connection:
+async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
-    v5 = greeting.protocol == V5
+    v5 = packet.protocol == V5
     try:
-        client = _Client(hooks, **_options(broker, greeting, v5=v5))
+        client = _Client(listener, **_options(broker, packet, v5=v5))
         client.files = broker.files
     except ValueError as error:
         raise BrokerError(f"cannot connect to {broker}: {error}") from error
@@ -322,27 +342,25 @@ def _translated(
     return error
 
 
-def _options(broker: Broker, greeting: Connect, *, v5: bool) -> dict[str, Any]:
+def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
     will_properties = connect_properties = None
     if v5:
         will_properties = _properties(PacketTypes.WILLMESSAGE)
         will_properties.WillDelayInterval = WILL_DELAY
         connect_properties = _properties(PacketTypes.CONNECT)
         connect_properties.SessionExpiryInterval = SESSION_EXPIRY
-        if greeting.largest is not None:
-            connect_properties.MaximumPacketSize = greeting.largest
+        if packet.largest is not None:
+            connect_properties.MaximumPacketSize = packet.largest
     options: dict[str, Any] = {
         "hostname": broker.host,
         "port": broker.port,
         "username": broker.username,
         "password": broker.password,
-        "identifier": greeting.client_id,
+        "identifier": packet.client_id,
         "protocol": aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
         "will": None
-        if greeting.will_topic is None
-        else aiomqtt.Will(
-            greeting.will_topic, greeting.will_payload, 1, greeting.will_retained, properties=will_properties
-        ),
+        if packet.will_topic is None
+        else aiomqtt.Will(packet.will_topic, packet.will_payload, 1, packet.will_retained, properties=will_properties),
         "keepalive": KEEPALIVE,
         "timeout": CONNECT_TIMEOUT,
         "properties": connect_properties,
@@ -354,11 +372,12 @@ def _options(broker: Broker, greeting: Connect, *, v5: bool) -> dict[str, Any]:
         options["clean_session"] = True  # 3.1.1 sessions never expire; a clean one still takes the old one over
     if broker.websocket:
         options |= {"transport": "websockets", "websocket_path": broker.path}
-    if broker.tls:
-        options["tls_params"] = aiomqtt.TLSParameters(ca_certs=broker.ca, certfile=broker.cert, keyfile=broker.key)
-        options["tls_insecure"] = broker.insecure
+    if broker.encrypted:
+        tls = broker.tls
+        options["tls_params"] = aiomqtt.TLSParameters(ca_certs=tls.ca, certfile=tls.cert, keyfile=tls.key)
+        options["tls_insecure"] = tls.insecure
     return options
 
 
-def _properties(packet_type: int) -> Any:
+def _properties(packet_type: int) -> Properties:
     return Properties(packet_type)  # type: ignore[no-untyped-call]  # paho leaves it untyped

@@ -64,7 +64,7 @@ class ConnectionListener(Protocol):
 class Connection(Protocol):
     """One connection, from CONNACK to its end."""
 
-    terms: ConnAck
+    connack: ConnAck
 
     def publish(self, message: Message) -> int:
         """Hand a message over and return its packet identifier. Raises `BrokerError` when it cannot be written."""

@@ -56,7 +56,7 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
             return TlsRefused(text)
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE" | "UNEXPECTED_EOF_WHILE_READING"):
             return _hinting(BrokerError, text, broker)
-        case OSError() if isinstance(cause, _NO_TLS) and broker.tls:
+        case OSError() if isinstance(cause, _NO_TLS) and broker.encrypted:
             return _hinting(BrokerError, text, broker)
         case ssl.SSLError():
             return TlsRefused(text)
@@ -71,7 +71,7 @@ def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
 def no_connack(broker: Broker, reason: str) -> BrokerError:
     """The broker closed the connection where a CONNACK was due. With TLS the handshake has succeeded by then."""
     text = f"{broker} sent no CONNACK: {reason}"
-    if not broker.tls:
+    if not broker.encrypted:
         return _hinting(ConnackMissing, text, broker)
     error = ConnackMissing(f"{text}{_CERTIFICATE}")
     error.hint = _CERTIFICATE
@@ -89,7 +89,7 @@ def subscription(topic_filter: str) -> str:
     return f"the broker closes the connection on the subscription to {topic_filter!r}"
 
 
-def clash(client_id: str, *, certain: bool) -> str:
+def client_id_in_use(client_id: str, *, certain: bool) -> str:
     """Another client has our client id; `certain`: the broker says so itself."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "
     return f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
@@ -97,7 +97,7 @@ def clash(client_id: str, *, certain: bool) -> str:
 
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
     """The error of an open port that gives no answer, with the URL that may have been meant."""
-    if broker.tls:
+    if broker.encrypted:
         hint = f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
     else:
         hint = f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"

@@ -1,11 +1,9 @@
 """The outbox: a bounded queue of messages for the broker, in order per topic.
 
-Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a
-message that
-the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages are dropped,
-in steps
-of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the last one relies on its
-arrival.
+Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a message
+that the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages are dropped,
+in steps of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the last one relies on
+its arrival.
 
 Pure: `now` is passed in, and dropped messages are returned to the caller.
 """
@@ -21,7 +19,7 @@ MOST_BYTES = 8 * 2**20
 
 
 class Dropped(NamedTuple):
-    """So many `messages` of `topic` were given up because of `reason`."""
+    """So many `messages` of `topic` were dropped because of `reason`."""
 
     topic: str
     messages: int
@@ -29,7 +27,7 @@ class Dropped(NamedTuple):
 
 
 class Outbox:
-    """Messages on their way: `put`, `take`, then `accept`, `rest` or `drop`; `lost` after a broken link."""
+    """Messages on their way: `put`, `take`, then `accept`, `pause` or `drop`; `lost` after a broken link."""
 
     def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
         self._most_messages = most_messages
@@ -37,14 +35,14 @@ class Outbox:
         self._queues: dict[str, list[tuple[int, Message]]] = {}
         self._ready: deque[str] = deque()
         self._flying: dict[str, None] = {}
-        self._resting: dict[str, float] = {}
+        self._paused: dict[str, float] = {}
         self._number = 0
         self.bytes = 0
         """Bytes held, see `Message.size`."""
         self.messages = 0
         """Messages held, those in flight included."""
         self.dropped = 0
-        """Messages given up since the start."""
+        """Messages dropped since the start."""
         self.delivered = 0
         """Messages accepted since the start."""
 
@@ -75,7 +73,7 @@ class Outbox:
         queue = self._queues.get(message.topic)
         if queue is None:
             self._queues[message.topic] = [entry]
-            if message.topic not in self._resting:
+            if message.topic not in self._paused:
                 self._ready.append(message.topic)
         else:
             waiting = len(queue) - (message.topic in self._flying)
@@ -89,7 +87,7 @@ class Outbox:
         return []
 
     def take(self, now: float) -> tuple[Message | None, list[Dropped]]:
-        """Hand out the next message, or None when all topics are in flight, resting or empty; and what has expired."""
+        """Hand out the next message, or None when all topics are in flight, paused or empty; and what has expired."""
         expired: list[Dropped] = []
         while self._ready:
             topic = self._ready.popleft()
@@ -114,33 +112,33 @@ class Outbox:
         self.dropped += 1
         return self._done(topic)
 
-    def rest(self, topic: str, until: float) -> None:
+    def pause(self, topic: str, until: float) -> None:
         """Offer nothing of `topic` before `until`, monotonic seconds; a message of it in flight is kept."""
         if topic in self._flying:
             del self._flying[topic]
-        elif topic in self._queues and topic not in self._resting:
+        elif topic in self._queues and topic not in self._paused:
             self._ready.remove(topic)
-        self._resting[topic] = until
+        self._paused[topic] = until
 
     @property
-    def only_resting(self) -> bool:
-        """Whether it is empty but for topics that rest."""
-        return all(topic in self._resting for topic in self._queues)
+    def only_paused(self) -> bool:
+        """Whether it is empty but for topics that pause."""
+        return all(topic in self._paused for topic in self._queues)
 
-    def rests(self, topic: str) -> bool:
+    def is_paused(self, topic: str) -> bool:
         """Whether nothing of `topic` is offered now."""
-        return topic in self._resting
+        return topic in self._paused
 
-    def wake(self, now: float) -> float | None:
-        """Let topics go on that have rested enough. Returns when the next one has, or None."""
-        for topic in [topic for topic, until in self._resting.items() if until <= now]:
-            self._rouse(topic)
-        return min(self._resting.values(), default=None)
+    def resume(self, now: float) -> float | None:
+        """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
+        for topic in [topic for topic, until in self._paused.items() if until <= now]:
+            self._end_pause(topic)
+        return min(self._paused.values(), default=None)
 
-    def wake_next(self) -> None:
-        """Let the topic go on whose rest ends first."""
-        if self._resting:
-            self._rouse(min(self._resting, key=self._resting.__getitem__))
+    def resume_next(self) -> None:
+        """Let the topic go on whose pause ends first."""
+        if self._paused:
+            self._end_pause(min(self._paused, key=self._paused.__getitem__))
 
     def back(self, topic: str) -> None:
         """The message of `topic` that was handed out was not sent: it is the next one again."""
@@ -149,7 +147,7 @@ class Outbox:
 
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
-        if topic in self._queues and topic not in self._resting:
+        if topic in self._queues and topic not in self._paused:
             self._ready.remove(topic)
             self._ready.append(topic)
 
@@ -161,17 +159,17 @@ class Outbox:
         return flying
 
     def discard(self, topic: str) -> None:
-        """Give up the first message of a topic that is not in flight."""
+        """Drop the first message of a topic that is not in flight."""
         queue = self._queues[topic]
         self._forget(queue.pop(0)[1])
         self.dropped += 1
         if not queue:
             del self._queues[topic]
-            if topic not in self._resting:
+            if topic not in self._paused:
                 self._ready.remove(topic)
 
-    def _rouse(self, topic: str) -> None:
-        del self._resting[topic]
+    def _end_pause(self, topic: str) -> None:
+        del self._paused[topic]
         if topic in self._queues:
             self._ready.append(topic)
 

@@ -6,7 +6,7 @@ what happened           what follows
 unreachable, cut        0.1–0.8 s (full jitter) during the first minute of an outage,
                         then doubling to 30 s
 bad credentials, not    5, 10, 20 s, then every 60 s: a person mends it, and waits for
-authorised, certificate it; but some brokers ban who hammers
+authorised, certificate it; but some brokers ban impatient clients
 version not supported   the other version, at once; after both, as unreachable
 connections that end    5 s, doubling to 60 s: another client has the same client id.
 within seconds          From the third on, or at once when the broker says so
@@ -31,17 +31,17 @@ QUICK, PATIENT = (0.1, 0.8), 30.0
 FIRST_MINUTE = 60.0
 SETTLED = 5.0
 """Seconds of connection after which an outage is over."""
-BY_HAND = (5.0, 10.0, 20.0, 60.0)
-"""Seconds: the waits after refusals that only a person can mend; the last one goes on."""
-MUTE, MUTE_PROVEN = 2, 4
-"""Connections in a row without a CONNACK before the other version is tried: at first, and where this one has worked."""
+MISCONFIGURED = (5.0, 10.0, 20.0, 60.0)
+"""Seconds: the waits after refusals that only a person can mend; the last one repeats."""
+NO_CONNACK, NO_CONNACK_CONFIRMED = 2, 4
+"""Connections in a row without a CONNACK before the other version is tried: at first, and if this one has worked."""
 DAY = 86400.0
 """Seconds until 5.0 is tried again where 3.1.1 works: brokers are upgraded."""
-TAKEN_OVER = 3
-"""Connections that end within seconds of CONNACK with nothing in flight, and it is another client with our id: each
-connection of either takes the session of the other over."""
-CLASH = (5.0, 60.0)
-"""Seconds: the first and the longest wait then, drawn apart so that the two do not meet at every turn."""
+SHORT_LIVED = 3
+"""So many connections that end within seconds of CONNACK with nothing in flight mean another client with our id: each
+connection of one client takes the session of the other over."""
+IN_USE = (5.0, 60.0)
+"""Seconds: the first and the longest wait then, drawn apart so that the two clients do not meet at every turn."""
 CREDENTIALS = frozenset({0x86, 0x87, 0x8C})
 """CONNACK: bad user name or password, not authorized, bad authentication method (MQTT 5 §3.2.2.2)."""
 UNSUPPORTED_VERSION = 0x84
@@ -49,24 +49,24 @@ UNSUPPORTED_VERSION = 0x84
 SESSION_TAKEN_OVER = 0x8E
 """DISCONNECT: another client connected with this client id (MQTT 5 §3.14.2.1)."""
 NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, 0x98, 0x9C, 0x9D, 0x9F, 0xA0})
-"""DISCONNECT for what no message is to blame for: busy, shutting down, keep alive, taken over, administrative action, another
+"""DISCONNECT for a reason that is no message: busy, shutting down, keep alive, taken over, administrative action, another
 server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
 
 
 class ConnectionState(NamedTuple):
-    """What is remembered between connections."""
+    """The state between connections."""
 
     protocol: str = V5
     """The version of the next CONNECT."""
     first: str = V5
-    """The version that was asked for."""
+    """The version that the user chose."""
     outage_since: float | None = None
     """Monotonic seconds of the first failure since the last settled connection."""
     failures: int = 0
     """Failures after the first minute of the outage: the exponent of the wait."""
     connected_at: float | None = None
-    mute: int = 0
-    """Connections in a row without a CONNACK: so some 3.1.1 brokers answer a CONNECT of version 5."""
+    no_connack: int = 0
+    """Connections in a row without a CONNACK. Some 3.1.1 brokers answer a CONNECT of version 5 in this way."""
     accepted: str | None = None
     """The version in which the broker accepted a connection last."""
     guessed: bool = False
@@ -77,17 +77,17 @@ class ConnectionState(NamedTuple):
     """Monotonic seconds from which 5.0 is tried again at a reconnect."""
     refusals: int = 0
     """Refusals in a row that only a person can mend, or of both versions."""
-    short: int = 0
-    """Connections that ended within `SETTLED` with nothing in flight, since one that lasted: so it is when another client
-    has the same id (MQTT 5 §3.1.4)."""
+    short_lived: int = 0
+    """Connections that ended within `SETTLED` with nothing in flight, since one that lasted: this happens when another
+    client has the same id (MQTT 5 §3.1.4)."""
 
 
 def connected(session: ConnectionState, now: float) -> ConnectionState:
-    """CONNACK said yes."""
+    """CONNACK accepted the connection."""
     old = session.protocol == V311 and session.first == V5
     until = (session.version_until or now + DAY) if old else None
     return session._replace(
-        connected_at=now, mute=0, refusals=0, trial=False, accepted=session.protocol, version_until=until
+        connected_at=now, no_connack=0, refusals=0, trial=False, accepted=session.protocol, version_until=until
     )
 
 
@@ -102,41 +102,41 @@ def doubted(session: ConnectionState) -> ConnectionState:
 
 
 def refused(session: ConnectionState, code: int, now: float, draw: float) -> tuple[ConnectionState, float]:
-    """CONNACK said no. Returns what is remembered and the seconds to wait."""
+    """CONNACK refused the connection. Returns the new state and the seconds to wait, as do the functions below."""
     if code == UNSUPPORTED_VERSION:
         session = _other_version(session)._replace(refusals=session.refusals + 1)
         return (session, QUICK[0]) if session.refusals == 1 else failed(session, now, draw)
     if code in CREDENTIALS:
-        return by_hand(session, draw)
+        return misconfigured(session, draw)
     return failed(session, now, draw)
 
 
-def by_hand(session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
-    """The broker refused us, or we the broker, for what only a person can mend: a password, a certificate."""
-    wait = BY_HAND[min(session.refusals, len(BY_HAND) - 1)]
+def misconfigured(session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
+    """A password or a certificate is wrong, which only a person can mend."""
+    wait = MISCONFIGURED[min(session.refusals, len(MISCONFIGURED) - 1)]
     return session._replace(refusals=session.refusals + 1), wait * (0.8 + 0.2 * draw)
 
 
 def failed(
-    session: ConnectionState, now: float, draw: float, *, mute: bool = False, unexplained: bool = True
+    session: ConnectionState, now: float, draw: float, *, no_connack: bool = False, unexplained: bool = True
 ) -> tuple[ConnectionState, float]:
     """The broker could not be reached, or the connection was cut.
 
-    `mute`: cut, or silent, before a CONNACK. `unexplained`: nothing was in flight, so it was not cut because of a message.
+    `no_connack`: cut, or silent, before a CONNACK. `unexplained`: nothing was in flight, so no message caused the cut.
     """
     lived = session.connected_at is not None
-    short = lived and unexplained and _within_seconds(session, now)
-    if short:
-        session = session._replace(short=session.short + 1)
+    short_lived = lived and unexplained and _within_seconds(session, now)
+    if short_lived:
+        session = session._replace(short_lived=session.short_lived + 1)
     elif lived and not _within_seconds(session, now):
-        session = session._replace(outage_since=None, failures=0, short=0)
-    elif not lived and not mute:
-        session = session._replace(short=0)  # it is the broker that goes away
+        session = session._replace(outage_since=None, failures=0, short_lived=0)
+    elif not lived and not no_connack:
+        session = session._replace(short_lived=0)  # it is the broker that goes away
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None)
-    session = _version_after(session, now, lived=lived, mute=mute)
-    if short and clashes(session):
-        return session, _clash_wait(session, draw)
+    session = _version_after(session, now, lived=lived, no_connack=no_connack)
+    if short_lived and client_id_in_use(session):
+        return session, _in_use_wait(session, draw)
     if now - since < FIRST_MINUTE:
         low, high = QUICK
         return session._replace(failures=0), low + (high - low) * draw
@@ -146,32 +146,32 @@ def failed(
 
 def taken_over(session: ConnectionState, now: float, draw: float) -> tuple[ConnectionState, float]:
     """The broker closed the connection, and said that another client took the session over."""
-    short = max(session.short, TAKEN_OVER - 1) + 1
+    short_lived = max(session.short_lived, SHORT_LIVED - 1) + 1
     since = now if session.outage_since is None else session.outage_since
-    session = session._replace(outage_since=since, connected_at=None, short=short)
-    return session, _clash_wait(session, draw)
+    session = session._replace(outage_since=since, connected_at=None, short_lived=short_lived)
+    return session, _in_use_wait(session, draw)
 
 
 def interrupted(session: ConnectionState, now: float, draw: float, *, useful: bool) -> tuple[ConnectionState, float]:
-    """The connection broke on what was sent, or may have; `useful`: something else had got through."""
+    """The connection broke on a message, or may have. `useful`: another message had arrived."""
     if useful:
         session = session._replace(outage_since=None, failures=0)
     return failed(session, now, draw, unexplained=False)
 
 
-def clashes(session: ConnectionState) -> bool:
-    """Whether it looks as if another client used our client id."""
-    return session.short >= TAKEN_OVER
+def client_id_in_use(session: ConnectionState) -> bool:
+    """Whether another client probably uses our client id."""
+    return session.short_lived >= SHORT_LIVED
 
 
-def _version_after(session: ConnectionState, now: float, *, lived: bool, mute: bool) -> ConnectionState:
+def _version_after(session: ConnectionState, now: float, *, lived: bool, no_connack: bool) -> ConnectionState:
     """The version to try after a failure."""
     if lived and session.version_until is not None and now >= session.version_until:
-        return session._replace(protocol=V5, mute=0, trial=True, version_until=None)
-    if not mute:
-        return session._replace(mute=0)
-    session = session._replace(mute=session.mute + 1)
-    if not session.trial and session.mute < _patience(session):
+        return session._replace(protocol=V5, no_connack=0, trial=True, version_until=None)
+    if not no_connack:
+        return session._replace(no_connack=0)
+    session = session._replace(no_connack=session.no_connack + 1)
+    if not session.trial and session.no_connack < _patience(session):
         return session
     return _other_version(session)._replace(guessed=not session.trial)
 
@@ -179,18 +179,18 @@ def _version_after(session: ConnectionState, now: float, *, lived: bool, mute: b
 def _patience(session: ConnectionState) -> int:
     """How often the broker may be silent before the other version is tried."""
     if session.accepted is None:
-        return MUTE
-    return MUTE_PROVEN if session.protocol == session.accepted else 1
+        return NO_CONNACK
+    return NO_CONNACK_CONFIRMED if session.protocol == session.accepted else 1
 
 
 def _within_seconds(session: ConnectionState, now: float) -> bool:
     return session.connected_at is not None and now - session.connected_at < SETTLED
 
 
-def _clash_wait(session: ConnectionState, draw: float) -> float:
-    wait = min(CLASH[0] * 2.0 ** min(session.short - TAKEN_OVER, 10), CLASH[1])
+def _in_use_wait(session: ConnectionState, draw: float) -> float:
+    wait = min(IN_USE[0] * 2.0 ** min(session.short_lived - SHORT_LIVED, 10), IN_USE[1])
     return wait * (0.5 + 0.5 * draw)
 
 
 def _other_version(session: ConnectionState) -> ConnectionState:
-    return session._replace(protocol=V311 if session.protocol == V5 else V5, mute=0, guessed=False, trial=False)
+    return session._replace(protocol=V311 if session.protocol == V5 else V5, no_connack=0, guessed=False, trial=False)

@@ -19,7 +19,6 @@
 """
 
 import json
-from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -98,7 +97,7 @@ def _speakable(topic: str) -> bool:
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
-def encode(payload: Any) -> bytes:
+def encode(payload: object) -> bytes:
     """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.reading`)."""
     return _ENCODER.encode(payload).encode()
 

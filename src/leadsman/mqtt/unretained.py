@@ -7,15 +7,15 @@ from leadsman.mqtt.message import Message
 def unretained(connect: Connector) -> Connector:
     """As `connect`, but the broker keeps neither messages nor the will."""
 
-    async def connected(greeting: Connect, hooks: ConnectionListener) -> Connection:
-        return _Unretained(await connect(greeting._replace(will_retained=False), hooks))
+    async def connected(packet: Connect, listener: ConnectionListener) -> Connection:
+        return _Unretained(await connect(packet._replace(will_retained=False), listener))
 
     return connected
 
 
 class _Unretained:
     def __init__(self, connection: Connection) -> None:
-        self.terms = connection.terms
+        self.connack = connection.connack
         self.subscribe = connection.subscribe
         self.close = connection.close
         self.abort = connection.abort

@@ -18,7 +18,7 @@ WILL_DELAY = 10.0
 """Seconds, as the real client asks for."""
 
 
-_TERMS = ConnAck()
+_CONNACK = ConnAck()
 
 
 class Delivered(NamedTuple):
@@ -50,10 +50,10 @@ class MemoryBroker:
         lose_acknowledgements: accept messages, but lose their PUBACK.
         refuse_subscriptions: topic filters whose subscription is refused.
         refuse_connect: a CONNACK reason code or an error for every connection attempt, or None.
-        terms: the contents of CONNACK.
+        connack: the contents of CONNACK.
     """
 
-    def __init__(self, terms: ConnAck = _TERMS) -> None:
+    def __init__(self, connack: ConnAck = _CONNACK) -> None:
         self.log: list[Delivered] = []
         self.retained: dict[str, Delivered] = {}
         self.connects: list[tuple[float, Connect]] = []
@@ -65,35 +65,35 @@ class MemoryBroker:
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
         self.refuse_connect: int | BrokerError | None = None
-        self.terms = terms
+        self.connack = connack
         self._up = True
         self._frozen = False
         self._clients: dict[str, _MemoryConnection] = {}
         self._held: list[Callable[[], None]] = []
 
-    async def connect(self, greeting: Connect, hooks: ConnectionListener) -> Connection:
+    async def connect(self, packet: Connect, listener: ConnectionListener) -> Connection:
         """Make a connection; see `leadsman.mqtt.connection.Connector`."""
         loop = asyncio.get_running_loop()
-        self.connects.append((loop.time(), greeting))
+        self.connects.append((loop.time(), packet))
         if not self._up:
             raise BrokerError("cannot connect: connection refused")
         if self._frozen:
             await asyncio.sleep(CONNECT_TIMEOUT)
             raise BrokerError(f"did not answer within {CONNECT_TIMEOUT:g} s")
-        if self.only_v311 and greeting.protocol == V5:
+        if self.only_v311 and packet.protocol == V5:
             if self.only_v311 == "mute":
                 raise ConnackMissing("closed before CONNACK")
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
-        if self.only_v5 and greeting.protocol != V5:
+        if self.only_v5 and packet.protocol != V5:
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
         if isinstance(self.refuse_connect, BrokerError):
             raise self.refuse_connect
         if self.refuse_connect is not None:
             raise ConnectionRefused(self.refuse_connect, f"refused (0x{self.refuse_connect:02x})")
-        former = self._clients.pop(greeting.client_id, None)
+        former = self._clients.pop(packet.client_id, None)
         if former is not None:
             former.end("session taken over", will=False)
-        connection = self._clients[greeting.client_id] = _MemoryConnection(self, greeting, hooks, loop)
+        connection = self._clients[packet.client_id] = _MemoryConnection(self, packet, listener, loop)
         return connection
 
     def stop(self, *, forget: bool = False) -> None:
@@ -143,7 +143,7 @@ class MemoryBroker:
         )
         for connection in self._clients.values():
             if any(topic_matches(each, topic) for each in connection.filters):
-                connection.loop.call_soon(connection.hooks.received, received)
+                connection.loop.call_soon(connection.listener.received, received)
 
     def messages(self, topic: str) -> list[Delivered]:
         """The messages received on a topic, in order."""
@@ -156,9 +156,9 @@ class MemoryBroker:
         elif not connection.open:
             return
         elif message.topic in self.poison:
-            self._clients.pop(connection.greeting.client_id, None)
+            self._clients.pop(connection.packet.client_id, None)
             if self.poison_code is not None:
-                connection.hooks.acknowledged(packet_id, self.poison_code)
+                connection.listener.acknowledged(packet_id, self.poison_code)
             connection.end("closed by the broker", will=True)
         else:
             code = self.refusals.get(message.topic, 0)
@@ -174,21 +174,21 @@ class MemoryBroker:
                     )
                 )
             if not self.lose_acknowledgements:
-                connection.hooks.acknowledged(packet_id, code)
+                connection.listener.acknowledged(packet_id, code)
 
     def left(self, connection: "_MemoryConnection", *, will: bool) -> None:
         """A client is gone. For the connection."""
-        client_id = connection.greeting.client_id
+        client_id = connection.packet.client_id
         if self._clients.get(client_id) is connection:
             del self._clients[client_id]
         if will:
             connection.loop.call_later(WILL_DELAY, self._publish_will, connection)
 
     def _publish_will(self, connection: "_MemoryConnection") -> None:
-        greeting = connection.greeting
-        if self._up and greeting.will_topic is not None and greeting.client_id not in self._clients:
-            at, retain = connection.loop.time(), greeting.will_retained
-            self._keep(Delivered(at, greeting.will_topic, greeting.will_payload, retain, None))
+        packet = connection.packet
+        if self._up and packet.will_topic is not None and packet.client_id not in self._clients:
+            at, retain = connection.loop.time(), packet.will_retained
+            self._keep(Delivered(at, packet.will_topic, packet.will_payload, retain, None))
 
     def _keep(self, delivered: Delivered) -> None:
         self.log.append(delivered)
@@ -198,11 +198,11 @@ class MemoryBroker:
 
 class _MemoryConnection:
     def __init__(
-        self, broker: MemoryBroker, greeting: Connect, hooks: ConnectionListener, loop: asyncio.AbstractEventLoop
+        self, broker: MemoryBroker, packet: Connect, listener: ConnectionListener, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self.terms = broker.terms
-        self.greeting = greeting
-        self.hooks = hooks
+        self.connack = broker.connack
+        self.packet = packet
+        self.listener = listener
         self.loop = loop
         self.open = True
         self.filters: list[str] = []
@@ -241,4 +241,4 @@ class _MemoryConnection:
         self.open = False
         if will:
             self._broker.left(self, will=True)
-        self.loop.call_soon(self.hooks.lost, reason, code)
+        self.loop.call_soon(self.listener.lost, reason, code)

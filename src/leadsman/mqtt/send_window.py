@@ -1,0 +1,286 @@
+"""The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
+
+At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so no
+handler waits, and no message needs a task. After a broken connection only a few messages are sent at a time, and then one.
+That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic
+pauses, and all others continue.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from leadsman.errors import BrokerError
+from leadsman.event_bus import EventBus
+from leadsman.events import MessageDropped, MessageRefused
+from leadsman.mqtt.connection import Connection
+from leadsman.mqtt.diagnosis import CLOSES, PASSING
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.retiming import is_off, retimed
+from leadsman.mqtt.session import NO_MESSAGE, SETTLED
+from leadsman.mqtt.suspects import QUIET, Blame, Suspects
+from leadsman.timing.clock import Clock
+
+WINDOW = 20
+"""Messages in flight: 13 times the throughput of one at a time, and more gains little."""
+PUBACK_TIMEOUT = 10.0
+"""Seconds without the acknowledgement of a message after which the connection is dropped."""
+PAUSE = (1.0, 60.0)
+"""Seconds: the first and the longest pause of a topic whose message was refused."""
+PAUSE_DOUBTFUL = 8.0
+"""Seconds of longest pause for a topic on which only connections broke that had not settled: the network may flap."""
+PAUSE_EACH = 10.0
+"""Seconds of longest pause for each topic that breaks the connection, so that many of them break it no more often."""
+POISON = 3
+"""Connections that may break on one message, while others arrive, before it is dropped."""
+
+
+class Broken(NamedTuple):
+    """What the window knows about a connection that ended."""
+
+    in_flight: bool
+    """Whether messages were in flight, or one of them is to blame."""
+    topic: str | None = None
+    """The topic on whose messages the broker closes the connection, once that is certain."""
+    fault: str | None = None
+    """The same in words."""
+
+
+class SendWindow:
+    """Sends an outbox through one connection after the other.
+
+    Args:
+        outbox: the messages to send.
+        lost: called with the reason when the connection is of no use any more.
+        must_wait: whether nothing may be sent yet.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        events: EventBus,
+        lost: Callable[[str], None],
+        must_wait: Callable[[], bool],
+    ) -> None:
+        self.outbox = outbox
+        self.connection: Connection | None = None
+        self._clock = clock
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._lost = lost
+        self._must_wait = must_wait
+        self._sent: dict[int, tuple[str, float]] = {}
+        self._retained: dict[str, Message] = {}
+        self._suspects = Suspects()
+        self._pauses: dict[str, float] = {}
+        self._faults: dict[str, str] = {}
+        self._empty: asyncio.Future[None] | None = None
+        self._pump_due = False
+        self._check: asyncio.TimerHandle | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._started = 0.0
+        self._quiet: asyncio.TimerHandle | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with a topic whose messages the broker does not take, or None."""
+        outbox = self.outbox
+        return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
+
+    def put(self, message: Message) -> None:
+        """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as an
+        event."""
+        dropped = self.outbox.put(message)
+        if dropped:
+            self._report(dropped)
+        if not self._pump_due and self.connection is not None:
+            self._pump_due = True
+            self._loop.call_soon(self.pump)
+
+    async def flush(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""
+        if self.connection is None or self.outbox.only_paused:
+            return self.outbox.messages == 0
+        self._empty = self._loop.create_future()
+        await asyncio.wait({self._empty}, timeout=timeout)
+        return self.outbox.messages == 0
+
+    def start(self) -> None:
+        """Send through the `connection` that was just made. Retained messages come again, for a restarted broker may have
+        lost them."""
+        self._started = self._clock.monotonic()
+        for topic, message in self._retained.items():
+            if topic not in self.outbox and not self._suspects.is_blamed(topic):
+                self.outbox.put(message)
+        self.pump()
+
+    def stop(self, code: int = 0) -> Broken:
+        """The connection ended, with this reason code of the broker's DISCONNECT. Its messages go back to the outbox."""
+        self.connection = None
+        self._sent.clear()
+        for handle in (self._check, self._quiet):
+            if handle is not None:
+                handle.cancel()
+        self._check = self._quiet = None
+        flying = self.outbox.lost()
+        if code in NO_MESSAGE:
+            self._suspects.acquit()
+            return Broken(bool(flying))
+        blame = self._suspects.broke(flying, self.outbox.delivered, self._clock.monotonic())
+        return Broken(bool(flying)) if blame is None else self._blame(blame, in_flight=blame.topic in flying)
+
+    def close(self) -> None:
+        """Send no more."""
+        self.connection = None
+        for handle in (self._check, self._resume, self._quiet):
+            if handle is not None:
+                handle.cancel()
+
+    def pump(self) -> None:
+        """Fill the window."""
+        self._pump_due = False
+        connection, outbox, suspects = self.connection, self.outbox, self._suspects
+        if connection is None or self._must_wait():
+            return
+        now, offset = self._clock.monotonic(), self._clock.offset()
+        if self._pauses:
+            self._resume_paused(now)
+        window = suspects.window(min(WINDOW, connection.connack.receive_maximum))
+        while outbox.in_flight < window:
+            message = self._next(now, connection.connack.maximum_packet_size)
+            if message is None:
+                break
+            if suspects.alone and message.topic in suspects.alone:
+                if outbox.in_flight > 1:
+                    outbox.back(message.topic)
+                    break
+                suspects.solo, window = message.topic, 0
+            if not message.qos:
+                message = suspects.certain(message, now)
+            if is_off(message, offset):
+                message = retimed(message, offset)
+            try:
+                packet_id = connection.publish(message)
+            except BrokerError as error:
+                self._lost(str(error))
+                return
+            self._sent[packet_id] = (message.topic, now)
+        if self._sent and self._check is None:
+            self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """PUBACK, with its reason code."""
+        sent = self._sent.pop(packet_id, None)
+        if sent is None:
+            return
+        topic = sent[0]
+        if code < 0x80:
+            self._accepted(topic)
+        else:
+            self._refused(topic, code)
+        if self._empty is not None:
+            self._end_flush(self._empty)
+        if topic == self._suspects.solo:
+            self._quiet = self._loop.call_later(QUIET, self._survived, topic)
+        elif not self._pump_due:
+            self._pump_due = True
+            self._loop.call_soon(self.pump)
+
+    def _next(self, now: float, largest: int | None) -> Message | None:
+        """Take the next message from the outbox that the broker may get."""
+        while True:
+            message, expired = self.outbox.take(now)
+            if expired:
+                self._report(expired)
+            if message is None:
+                if not self.outbox.in_flight:
+                    self._suspects.untested.clear()  # the last of them expired, or made room for others
+                return None
+            if largest is None or message.size + 20 <= largest:
+                return message
+            self.outbox.drop(message.topic)
+            self._report([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
+
+    def _accepted(self, topic: str) -> None:
+        message = self.outbox.accept(topic)
+        self._suspects.acknowledged(topic, self._clock.monotonic())
+        if message.retain and not message.latest:
+            self._retained[topic] = message
+        if self._faults and not self._suspects.is_blamed(topic):
+            self._forgive(topic)
+
+    def _refused(self, topic: str, code: int) -> None:
+        self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
+        self._suspects.refused(topic, self._clock.monotonic())
+        if code in PASSING:
+            self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
+        else:
+            self.outbox.drop(topic)
+            self._report([Dropped(topic, 1, f"refused for good by the broker (0x{code:02x})")])
+
+    def _survived(self, topic: str) -> None:
+        """The connection outlived a message that was sent alone."""
+        self._quiet = None
+        if self._suspects.survived(topic):
+            if not self.outbox.is_paused(topic):
+                self._forgive(topic)
+            self.outbox.resume_next()  # what was wrong with this topic may have been wrong with the next one too
+        self.pump()
+
+    def _blame(self, blame: Blame, *, in_flight: bool) -> Broken:
+        """The connection broke on a message of this topic. The first time may be chance; after it the topic pauses."""
+        topic = blame.topic
+        if not (blame.refused or blame.breaks > 1):
+            self.outbox.defer(topic)
+            return Broken(in_flight=True)
+        self._retained.pop(topic, None)
+        self._faults[topic] = fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
+        if not self.outbox.is_paused(topic):
+            settled = blame.refused or self._clock.monotonic() - self._started >= SETTLED
+            self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
+        if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
+            self._suspects.pardon(topic)
+            self.outbox.discard(topic)
+            self._report([Dropped(topic, 1, f"the connection broke {POISON} times on it")])
+        return Broken(True, topic, fault)
+
+    def _forgive(self, topic: str) -> None:
+        self._pauses.pop(topic, None)
+        self._faults.pop(topic, None)
+
+    def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
+        """Keep `topic` back, twice as long as the last time."""
+        others = PAUSE_EACH * (self._suspects.blamed - 1)
+        pause = min(self._pauses.get(topic, PAUSE[0] / 2) * 2, max(longest, others))
+        self._pauses[topic] = pause
+        self.outbox.pause(topic, self._clock.monotonic() + pause)
+        self._events.emit(MessageRefused(topic, reason, pause))
+
+    def _resume_paused(self, now: float) -> None:
+        due = self.outbox.resume(now)
+        if due is not None:
+            if self._resume is not None:
+                self._resume.cancel()
+            self._resume = self._loop.call_at(due, self.pump)
+
+    def _end_flush(self, empty: asyncio.Future[None]) -> None:
+        """End `flush`, which does not wait for topics that pause."""
+        if self.outbox.only_paused and not empty.done():
+            empty.set_result(None)
+
+    def _check_acknowledgements(self) -> None:
+        self._check = None
+        if not self._sent:
+            return
+        now = self._clock.monotonic()
+        oldest = min(at for _, at in self._sent.values())
+        if now - oldest >= PUBACK_TIMEOUT:
+            self._lost(f"no acknowledgement within {PUBACK_TIMEOUT:g} s")
+        else:
+            self._check = self._loop.call_at(oldest + PUBACK_TIMEOUT, self._check_acknowledgements)
+
+    def _report(self, dropped: list[Dropped]) -> None:
+        for topic, count, reason in dropped:
+            self._events.emit(MessageDropped(topic, reason, count))
