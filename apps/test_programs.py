@@ -1,11 +1,21 @@
 """What all apps have in common as programs."""
 
+import re
+import shutil
 import subprocess
 import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 
 APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt"]
+ROOT = Path(__file__).parents[1]
+
+
+def page(name):
+    """The README of an app."""
+    return (ROOT / "apps" / name / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", APPS)
@@ -21,3 +31,50 @@ def test_an_app_that_is_not_rehearsed_loads_neither_its_twin_nor_the_testing_kit
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_an_app_is_found_under_the_name_by_which_the_unit_and_the_image_run_it(name):
+    code = f"from leadsman.cli.target import load_target; print(load_target('{name}:app').name)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout == f"{name}\n"
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", APPS)
+def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_adds(name, tmp_path):
+    (source,) = re.findall(rf"cp (\S+) /etc/systemd/system/{name}\.service\n", page(name))
+    (added,) = re.findall(r"```ini\n(.*?)```", page(name), re.DOTALL)
+    unit = tmp_path / f"{name}.service"
+    shutil.copy(ROOT / source, unit)
+    (tmp_path / f"{name}.service.d").mkdir()
+    (tmp_path / f"{name}.service.d" / "override.conf").write_text(added)
+
+    verified = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
+    secured = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True, text=True
+    )
+
+    complaints = [line for line in verified.stderr.splitlines() if f"{name}.service" in line]
+    assert complaints == [
+        f"{name}.service: Command /opt/{name}/bin/leadsman is not executable: No such file or directory"
+    ]
+    assert secured.returncode == 0, secured.stdout[-300:]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("name", APPS)
+def test_the_image_of_an_app_is_made_of_what_its_page_names(name, tmp_path):
+    assert f"pip wheel --no-deps --wheel-dir wheels . ./apps/{name}\n" in page(name)
+    (dockerfile,) = re.findall(rf"docker build --build-arg APP={name} --file (\S+) --tag {name} \.\n", page(name))
+    assert "ARG APP\n" in (ROOT / dockerfile).read_text()
+
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT / "apps" / name],
+        capture_output=True,
+        check=True,
+    )
+
+    (wheel,) = tmp_path.glob("*.whl")
+    assert f"{name}/app.py" in zipfile.ZipFile(wheel).namelist()

@@ -15,8 +15,8 @@ FILES = {
     "leadsman.toml.txt": "leadsman.toml",
     "test_module.py.txt": "test_{name}.py",
     "pyproject.toml.txt": "pyproject.toml",
-    "Dockerfile.txt": "Dockerfile",
-    "unit.service.txt": "{name}.service",
+    "Dockerfile": "Dockerfile",
+    "unit.service": "{name}.service",
     "README.md.txt": "README.md",
     "gitignore.txt": ".gitignore",
 }
