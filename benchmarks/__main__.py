@@ -13,7 +13,7 @@ from benchmarks.measures import medians, note
 Row = tuple[str, str, str, str, str]
 RUN = "import asyncio, json, aiomqtt"
 IMPORT = "import leadsman"
-LOADED = f"""{IMPORT}, leadsman.wiring, leadsman.settings.load, leadsman.mqtt.client
+LOADED = f"""{IMPORT}, leadsman.wiring.run, leadsman.settings.load, leadsman.mqtt.client
 import leadsman.monitoring.log_format, leadsman.monitoring.loop_stalls"""
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from leadsman.settings.load import Loaded
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Entry, Where
-    from leadsman.wiring import Plan
+    from leadsman.wiring.plan import Plan
 
 logger = logging.getLogger("leadsman")
 
@@ -515,7 +515,7 @@ class App(Registrar):
         from importlib import import_module
 
         self.load()
-        for module in ("leadsman.wiring", "leadsman.mqtt.client"):
+        for module in ("leadsman.wiring.run", "leadsman.mqtt.client"):
             import_module(module)
 
     def stop(self) -> None:
@@ -537,7 +537,7 @@ class App(Registrar):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring import serve  # a registration that is only looked at does not pay for it
+        from leadsman.wiring.run import serve  # a registration that is only looked at does not pay for it
 
         self.load()
         if self.dry_run:
@@ -587,7 +587,7 @@ class App(Registrar):
         self._trace = trace
 
     def _plan(self, environment: Mapping[str, str]) -> "Plan":
-        from leadsman.wiring import Plan
+        from leadsman.wiring.plan import Plan
 
         return Plan(
             name=self.name,
@@ -597,16 +597,16 @@ class App(Registrar):
             client_id=self.client_id,
             state_name=self.state_name,
             broker=self.broker,
-            environment=environment,
+            variables=environment,
             dry_run=self.dry_run,
             heartbeat=self._heartbeat,
-            slots=self._slots,
+            adapters=self._slots,
             telemetries=tuple(self.telemetries.values()),
             sources=tuple(self.sources.values()),
             commands=tuple(self.commands.values()),
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
-            traced=self._traced,
+            on_trace=self._traced,
             keep_state=self._keep_state,
             overrides=self._overrides,
             catalogue=self._catalogue,

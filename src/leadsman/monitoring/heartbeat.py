@@ -132,11 +132,6 @@ class Heartbeat:
             self._send_availability(entity, online=False)
         self._send(self._topics.status, self._payload("offline"))
 
-    def will(self, session: int) -> bytes:
-        """What the broker says when the connection breaks."""
-        document = {"state": "offline", "session": session, "health": "degraded", "version": self._version}
-        return encode(document | self._mark)
-
     def document(self, state: str) -> dict[str, Any]:
         """What the heartbeat says now."""
         now = self._clock.monotonic()
@@ -253,6 +248,12 @@ class Heartbeat:
 
     def _send(self, topic: str, payload: bytes) -> None:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
+
+
+def will(version: str, session: int, *, dry_run: bool) -> bytes:
+    """The document that the broker publishes when the connection breaks."""
+    document = {"state": "offline", "session": session, "health": "degraded", "version": version}
+    return encode(document | ({"dry_run": True} if dry_run else {}))
 
 
 def under_way(health: Health, wall: float) -> dict[str, Any] | None:

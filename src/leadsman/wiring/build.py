@@ -1,0 +1,166 @@
+"""The first act: builds the parts of an app, in the order in which they depend on each other."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leadsman.adapters.managed import declared_errors
+from leadsman.event_bus import EventBus, Phase
+from leadsman.monitoring.event_log import Log, on_reading
+from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.heartbeat import Heartbeat, will
+from leadsman.monitoring.log_lines import Lines, fields
+from leadsman.monitoring.outage_reports import OutageReporter
+from leadsman.mqtt.connection import Connector
+from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.outbox import Outbox
+from leadsman.resilience import scope
+from leadsman.resilience.environment import Environment
+from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.poller import Poller
+from leadsman.runtime.publisher import PublisherContext
+from leadsman.text import clean, counted, describe
+from leadsman.timing.clock import rfc3339, system_clock
+from leadsman.timing.timers import Timers
+from leadsman.wiring.optional import Core, OptionalParts, Requests
+from leadsman.wiring.plan import Plan
+
+logger = logging.getLogger("leadsman")
+
+
+class Parts(NamedTuple):
+    """The parts of an app that is about to run."""
+
+    core: Core
+    optional: OptionalParts
+    heartbeat: Heartbeat
+    pending: Mapping[str, float]
+    """Seconds until the next attempt of devices whose retry was waited for when the app ended."""
+    fatal: list[str]
+    """Why the app must end, if a device failed that must work."""
+
+
+async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resources: contextlib.ExitStack) -> Parts:
+    """Make the parts, restore what they knew before a restart, and let them observe each other.
+
+    Args:
+        plan: the app.
+        connect: makes the connection to the broker.
+        stopping: is set when the app shall end.
+        resources: releases what must be released in any case, also if the app is cancelled.
+    """
+    fatal: list[str] = []
+    core = _core(plan, connect, stopping, fatal)
+    optional = OptionalParts(core, resources)
+    log_lines = Lines()
+    outages = OutageReporter(
+        plan.topics, core.link.put, core.ledger, log_lines, functools.partial(_declared_errors, plan)
+    )
+    pending = await _restored(core, optional, outages)
+    heartbeat = Heartbeat(
+        plan.topics,
+        plan.version,
+        plan.heartbeat,
+        core.ledger,
+        core.link,
+        core.environment.clock,
+        look=optional.look,
+        jobs=plan.jobs,
+        dry_run=plan.dry_run,
+    )
+    requests = Requests(core, optional, heartbeat.state_files)
+    requests.listen()
+    events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
+    events.subscribe(core.ledger, Phase.LEDGER)
+    for observe in (heartbeat.observe, outages.observe, log.observe, requests.observe):
+        events.subscribe(observe, Phase.REPORT)
+    if logger.isEnabledFor(logging.DEBUG):
+        events.subscribe(on_reading, Phase.REPORT)
+    _subscribe_optional(events, optional)
+    return Parts(core, optional, heartbeat, pending, fatal)
+
+
+def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:
+    """The parts that every app uses."""
+
+    def give_up(name: str, error: BaseException) -> None:
+        fatal.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
+        stopping.set()
+
+    if plan.catalogue is not None:
+        from leadsman.resilience.catalogue import CATALOGUE
+
+        CATALOGUE.set(plan.catalogue)
+    loop = asyncio.get_running_loop()
+    clock = system_clock(loop)
+    events = EventBus(clock)
+    timers = scope.handler_context().run(Timers, loop, events.emit)
+    environment = Environment(timers, clock, events, plan.overrides, stopping)
+    identity = ClientIdentity(
+        plan.client_id,
+        plan.topics.status,
+        functools.partial(will, plan.version, dry_run=plan.dry_run),
+        plan.broker.protocol,
+    )
+    link = Link(identity, connect, Outbox(), clock, events)
+    publisher, shared = PublisherContext(environment, plan.topics, link.put), SharedResources()
+    poller = Poller(publisher, shared, give_up)
+    for telemetry in plan.polled:
+        poller.add(telemetry)
+    return Core(plan, environment, _ledger(plan, timers.origin), link, publisher, shared, poller)
+
+
+def _ledger(plan: Plan, origin: float) -> Ledger:
+    """The health records of all devices, none of which has been polled."""
+    ledger = Ledger()
+    for telemetry in plan.polled:
+        ledger.register(telemetry.name, telemetry.stale_after, origin + telemetry.offset)
+    for source in plan.sources:
+        if source.enabled:
+            ledger.register(source.name, source.stale_after, origin)
+    for command in plan.commands:
+        if command.enabled:
+            ledger.register_idle(command.name, origin)
+    return ledger
+
+
+def _declared_errors(plan: Plan, device: str) -> tuple[type[Exception], ...]:
+    """The errors that the adapters of a device declare as worth a retry."""
+    return declared_errors(next((each.needs for each in plan.readers if each.name == device), ()))
+
+
+async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter) -> dict[str, float]:
+    """Restore the state of an earlier run, and log the start. Returns seconds until pending retries, by device."""
+    plan, stopping = core.plan, core.environment.stopping
+    if optional.keeps_state:
+        await optional.state_directory.claim(stopping)
+    pending = {} if optional.store is None else await optional.store.restore(core.ledger, outages, stopping)
+    logger.info("%s", _opening(plan), extra=fields("start"))
+    for name, health in core.ledger.entities.items():
+        if health.failing_since is not None:
+            since, error = rfc3339(health.failing_since), f"{health.error_type}: {health.error_message}"
+            logger.info("%s: still failing since %s: %s", name, since, error, extra=fields("still failing", name))
+    if optional.store is not None and optional.store.outages:
+        optional.make_trace().resume(optional.store.outages)
+    return pending
+
+
+def _opening(plan: Plan) -> str:
+    """The first line of the log: what is started, and with what."""
+    devices = counted(len({each.name for each in plan.handlers}), "device")
+    settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
+    about = f"{devices}, broker {plan.broker}, topics below {plan.topics.prefix}/, {settings}"
+    return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"
+
+
+def _subscribe_optional(events: EventBus, optional: OptionalParts) -> None:
+    events.subscribe(optional.trace, Phase.TRACE)
+    if optional.store is not None:
+        events.subscribe(optional.store.observe, Phase.SAVE)
+    if optional.keeps_state:
+        optional.state_directory.announce()
+    if (recovery := optional.adapter_recovery()) is not None:
+        events.subscribe(recovery.observe, Phase.ACT)

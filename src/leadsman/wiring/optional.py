@@ -1,0 +1,261 @@
+"""The parts that only some apps use. This is the one place that imports their modules when the app starts or later: an
+import costs a start about two milliseconds, and only apps that use a part pay for it."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.events import (
+    AdapterFailed,
+    AdapterReopened,
+    AttemptFailed,
+    CircuitRequested,
+    Event,
+    LinkUp,
+    PollFailed,
+    StateFailed,
+    StateWritten,
+)
+from leadsman.monitoring.health import Ledger
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
+from leadsman.registration.injection import ContextOffer
+from leadsman.resilience.environment import Environment, Snapshot
+from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.poller import Poller, PollRunner
+from leadsman.runtime.publisher import PublisherContext
+from leadsman.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.introspection.service import Service
+    from leadsman.monitoring.trace import Trace
+    from leadsman.monitoring.watchdog import Watchdog
+    from leadsman.runtime.adapter_recovery import AdapterRecovery
+    from leadsman.runtime.commands import CommandQueue, Dispatcher
+    from leadsman.runtime.context import Contexts
+    from leadsman.runtime.directory import StateDirectory
+    from leadsman.runtime.operator import OperatorRequests
+    from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.runtime.sources import SourceRunner
+
+REGISTRY_DELAY = 1.0
+"""Seconds from a connection to the registry: first readings go first."""
+
+_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested)
+"""The events that create the trace: an app in which nothing fails has none."""
+
+
+class Core(NamedTuple):
+    """The parts that every app uses."""
+
+    plan: Plan
+    environment: Environment
+    ledger: Ledger
+    link: Link
+    publisher: PublisherContext
+    shared: SharedResources
+    poller: Poller
+
+
+class OptionalParts:
+    """The parts that an app has because of what it registers and which options it was given.
+
+    Args:
+        core: the parts that every app uses.
+        resources: releases what must be released in any case, also if the app is cancelled.
+    """
+
+    def __init__(self, core: Core, resources: contextlib.ExitStack) -> None:
+        plan = core.plan
+        self._core = core
+        self._resources = resources
+        self.traces: list[Trace] = []
+        """The trace, once there is something in it."""
+        self.sources = self._sources()
+        """The sources, by device name."""
+        self.command_queues: dict[str, CommandQueue] = {}
+        """The commands, by device name."""
+        for command in plan.commands:
+            if command.enabled:
+                self.dispatcher.add(command)
+        self.contexts = self._contexts()
+        """The contexts of handlers that ask for one; None where none does."""
+        self.store = self._store() if plan.keep_state else None
+        """The failure state of devices; None where it is not kept."""
+
+    def _sources(self) -> "dict[str, SourceRunner]":
+        enabled = [source for source in self._core.plan.sources if source.enabled]
+        if not enabled:
+            return {}
+        from leadsman.runtime.sources import SourceRunner
+
+        return {source.name: SourceRunner(source, self._core.publisher, self._core.shared) for source in enabled}
+
+    @cached_property
+    def dispatcher(self) -> "Dispatcher":
+        """What executes commands and requested polls."""
+        from leadsman.runtime.commands import Dispatcher
+
+        core = self._core
+        return Dispatcher(core.publisher, core.poller, self.sources, self.command_queues, core.shared)
+
+    def _contexts(self) -> "Contexts | None":
+        asking = [
+            each for each in self._core.plan.handlers if any(isinstance(offer, ContextOffer) for _, offer in each.needs)
+        ]
+        if not asking:
+            return None
+        from leadsman.registration.command import Command
+        from leadsman.runtime.context import Contexts
+
+        contexts = Contexts(self.state_directory, self._core.publisher)
+        readers: dict[str, PollRunner | SourceRunner] = {**self._core.poller.polls, **self.sources}
+        for each in asking:
+            runner = self.command_queues[each.name] if isinstance(each, Command) else readers[each.name]
+            contexts.give(each.needs, each.name, runner.execution.retries)
+        return contexts
+
+    @cached_property
+    def state_directory(self) -> "StateDirectory":
+        """Where state is kept. What fails there is an event, whichever thread finds it."""
+        from leadsman.runtime.directory import StateDirectory
+        from leadsman.runtime.store import state_directory
+
+        loop, emit = asyncio.get_running_loop(), self._core.environment.events.emit
+
+        def report(file: Path, error: Exception | None) -> None:
+            event = StateWritten(str(file)) if error is None else StateFailed(str(file), error)
+            with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
+                loop.call_soon_threadsafe(emit, event)
+
+        plan = self._core.plan
+        directory = StateDirectory(state_directory(plan.state_name, plan.variables), report)
+        self._resources.callback(directory.release)
+        return directory
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether anything is kept in the state directory."""
+        return self.store is not None or self.contexts is not None
+
+    def _store(self) -> "ResilienceStore":
+        from leadsman.runtime.persistence import ResilienceStore
+
+        core = self._core
+        executions = {name: source.execution for name, source in self.sources.items()}
+        return ResilienceStore(self.state_directory, core.poller, executions, core.environment, self.traces)
+
+    def adapter_recovery(self) -> "AdapterRecovery | None":
+        """What reopens adapters that no longer work; None where there is no adapter."""
+        plan = self._core.plan
+        if not plan.adapters:
+            return None
+        from leadsman.runtime.adapter_recovery import AdapterRecovery
+
+        needs = {each.name: each.needs for each in plan.readers}
+        return AdapterRecovery(plan.adapters, needs, plan.last_resort, self._core.environment)
+
+    def watchdog(self) -> "Watchdog | None":
+        """What shows that the app works; None where nobody looks."""
+        core, variables = self._core, self._core.plan.variables
+        if not variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
+            return None
+        from leadsman.monitoring.watchdog import Watchdog
+
+        return Watchdog(variables, core.ledger, core.plan.jobs, core.link, core.environment.timers)
+
+    def look(self, name: str) -> tuple[Snapshot, float | None]:
+        """The snapshot of a device's execution, and when it is polled next: epoch seconds, or None."""
+        poller = self._core.poller
+        return poller.look(name) if name in poller.polls else (self.sources[name].execution.snapshot(), None)
+
+    def make_trace(self) -> "Trace":
+        """Begin the trace."""
+        from leadsman.introspection.registrations import policy_text
+        from leadsman.monitoring.trace import Trace
+
+        trace = Trace({each.name: policy_text(each) for each in self._core.plan.readers})
+        self.traces.append(trace)
+        self._core.plan.on_trace(trace)
+        return trace
+
+    def trace(self, event: Event) -> None:
+        """Pass an event to the trace, which begins with the first failure. Observes in `Phase.TRACE`."""
+        if self.traces:
+            self.traces[0].observe(event)
+        elif isinstance(event, _TRACED):
+            self.make_trace().observe(event)
+
+
+class Requests:
+    """What answers requests from outside. Its parts are made with the first request.
+
+    Args:
+        core: the parts that every app uses.
+        optional: those that this app uses besides.
+        state_files: files of the app's state that cannot be written at the moment, and why.
+    """
+
+    def __init__(self, core: Core, optional: OptionalParts, state_files: Mapping[str, str]) -> None:
+        self._core = core
+        self._optional = optional
+        self._state_files = state_files
+
+    def listen(self) -> None:
+        """Subscribe to the topics of requests that make sense for this app."""
+        plan, listeners = self._core.plan, self._core.link.subscriptions.listeners
+        listeners[plan.topics.introspect] = self._on_introspect
+        if any(command.enabled for command in plan.commands):
+            listeners[plan.topics.of("+", "set")] = self._on_set
+        if plan.readers:
+            listeners[plan.topics.of("+", "+/set")] = self._on_operator
+        if len(plan.polled) > len(plan.jobs):
+            listeners[plan.topics.of("+", "get")] = self._on_get
+
+    def observe(self, event: Event) -> None:
+        """Publish the registry a moment after each connection."""
+        if isinstance(event, LinkUp):
+            asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
+
+    def _register(self) -> None:
+        if not self._core.environment.stopping.is_set():
+            self._introspection.register()
+
+    def _on_introspect(self, received: Received) -> None:
+        self._introspection.on_request(received)
+
+    def _on_set(self, received: Received) -> None:
+        self._optional.dispatcher.on_set(received)
+
+    def _on_get(self, received: Received) -> None:
+        self._optional.dispatcher.on_get(received)
+
+    def _on_operator(self, received: Received) -> None:
+        self._operator.on_set(received)
+
+    @cached_property
+    def _introspection(self) -> "Service":
+        from leadsman.introspection.service import About, Parts, Service
+
+        core, plan, optional = self._core, self._core.plan, self._optional
+        about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
+        parts = Parts(
+            core.ledger,
+            core.link,
+            core.poller,
+            optional.sources,
+            optional.command_queues,
+            plan.adapters,
+            optional.traces,
+            self._state_files,
+        )
+        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.publisher)
+
+    @cached_property
+    def _operator(self) -> "OperatorRequests":
+        from leadsman.runtime.operator import OperatorRequests
+
+        return OperatorRequests(self._core.publisher, self._core.poller, self._optional.sources)

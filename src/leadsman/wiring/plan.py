@@ -1,0 +1,71 @@
+"""The plan of an app: everything that is needed to run it, checked and complete."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.topics import Topics
+from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.environment import PolicyOverride
+
+if TYPE_CHECKING:
+    from leadsman.monitoring.trace import Trace
+    from leadsman.registration.command import Command
+    from leadsman.registration.source import Source
+    from leadsman.resilience.catalogue import Catalogue
+    from leadsman.runtime.adapter_recovery import LastResort
+
+
+class Plan(NamedTuple):
+    """What `leadsman.wiring.build` makes an app of."""
+
+    name: str
+    version: str
+    leadsman: str
+    """The version of leadsman."""
+    topics: Topics
+    client_id: str
+    state_name: str
+    """The default name of the state directory."""
+    broker: Broker
+    variables: Mapping[str, str]
+    """Environment variables, which say where state, health file and service manager are."""
+    dry_run: bool
+    heartbeat: float
+    adapters: tuple[ManagedAdapter, ...]
+    telemetries: tuple[Telemetry, ...]
+    sources: "tuple[Source, ...]"
+    commands: "tuple[Command, ...]"
+    lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
+    last_resort: "LastResort | None"
+    keep_state: bool
+    """Whether the failure state of devices is kept over a restart."""
+    overrides: PolicyOverride
+    """Policies that temporarily override the handlers' own."""
+    catalogue: "Catalogue | None"
+    on_trace: "Callable[[Trace], None]"
+    """Called with the trace, once there is something in it."""
+    settings_file: str | None
+    """Where settings were read, for the log."""
+
+    @property
+    def polled(self) -> list[Telemetry]:
+        """The telemetries that are enabled."""
+        return [telemetry for telemetry in self.telemetries if telemetry.enabled]
+
+    @property
+    def readers(self) -> "list[Telemetry | Source]":
+        """What gives readings: the telemetries and sources that are enabled."""
+        return [*self.polled, *(source for source in self.sources if source.enabled)]
+
+    @property
+    def handlers(self) -> "list[Telemetry | Source | Command]":
+        """Everything that is enabled."""
+        return [*self.readers, *(command for command in self.commands if command.enabled)]
+
+    @property
+    def jobs(self) -> frozenset[str]:
+        """The names of the side jobs that are enabled. They have no topics."""
+        return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)

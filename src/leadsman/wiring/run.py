@@ -1,0 +1,130 @@
+"""The second and the third act: runs the parts of an app until it is asked to stop, and then stops them in order."""
+
+import asyncio
+import contextlib
+import logging
+from typing import NamedTuple
+
+from leadsman.errors import ConfigurationError, Stopped
+from leadsman.events import AppFault
+from leadsman.monitoring.heartbeat import will
+from leadsman.mqtt.connection import Connector
+from leadsman.mqtt.message import Message
+from leadsman.runtime.lifespan import Lifespan
+from leadsman.runtime.supervision import cancel, close_all, keep_running
+from leadsman.text import counted
+from leadsman.wiring.build import Parts, build
+from leadsman.wiring.plan import Plan
+
+_CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
+"""Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
+the parts of the app, the connection and the adapters to close, each."""
+
+logger = logging.getLogger("leadsman")
+
+
+class Running(NamedTuple):
+    """The tasks of a running app."""
+
+    tasks: list[asyncio.Task[None]]
+    """The connection, the heartbeat and the adapters. They run until the last message is sent."""
+    sources: list[asyncio.Task[None]]
+    """The sources. They end with the handlers."""
+    lifespan: Lifespan
+
+
+async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
+    """Run an app until `stopping` is set, then end it within two seconds.
+
+    Returns:
+        The number of calls that did not end and were left behind.
+
+    Raises:
+        Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
+    """
+    with contextlib.ExitStack() as resources:
+        parts = await build(plan, connect, stopping, resources)
+        running = await run(parts)
+        return await stop(parts, running)
+
+
+async def run(parts: Parts) -> Running:
+    """Connect, enter the lifespan, open the adapters and poll, until the app is asked to stop.
+
+    Raises:
+        ConfigurationError: the lifespan raised it.
+    """
+    core, optional = parts.core, parts.optional
+    environment, stopping = core.environment, core.environment.stopping
+    loop = asyncio.get_running_loop()
+    tasks = [
+        loop.create_task(keep_running("the link", core.link.run, environment)),
+        loop.create_task(keep_running("the heartbeat", parts.heartbeat.run, environment)),
+    ]
+    running = Running(tasks, [], Lifespan(core.plan.lifespan, environment))
+    try:
+        await running.lifespan.entered_or(stopping)
+    except ConfigurationError:
+        environment.timers.stop()
+        await cancel(tasks, _CLOSE)
+        await core.link.close()
+        raise
+    if stopping.is_set():
+        return running
+    tasks += [loop.create_task(adapter.keep(environment)) for adapter in core.plan.adapters]
+    for name, source in optional.sources.items():
+        running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
+    core.poller.start(parts.pending)
+    watchdog = optional.watchdog()
+    if watchdog is not None:
+        watchdog.start()
+    await stopping.wait()
+    if watchdog is not None:
+        watchdog.stop()
+    return running
+
+
+async def stop(parts: Parts, running: Running) -> int:
+    """End the handlers, say that the app is offline, deliver what is left, and close everything.
+
+    Returns:
+        The number of calls that did not end.
+
+    Raises:
+        Stopped: the app ended because a device failed that must work.
+    """
+    core, optional = parts.core, parts.optional
+    loop, link, environment = asyncio.get_running_loop(), core.link, core.environment
+    ends = [core.poller.stop(_CANCEL_GRACE), cancel(running.sources, _CANCEL_GRACE)]
+    if optional.command_queues:
+        ends.append(optional.dispatcher.stop(_CANCEL_GRACE))
+    alive = sum(await asyncio.gather(*ends))
+    core.shared.stop()
+    environment.timers.stop()
+    await cancel(running.tasks, _CLOSE)
+    _say_goodbye(parts)
+    closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]
+    closing.append(loop.create_task(running.lifespan.leave()))
+    if optional.contexts is not None:
+        closing.append(loop.create_task(optional.contexts.finish()))
+    if optional.store is not None:
+        closing.append(loop.create_task(optional.store.finish()))
+    if not await link.flush(_FLUSH):
+        one, many = "message was not delivered, and ends", "messages were not delivered, and end"
+        logger.warning("%s with the process", counted(link.outbox.messages, one, many))
+    await link.close()
+    alive += await close_all(closing, _CLOSE, environment)
+    if parts.fatal:
+        raise Stopped(parts.fatal[0], alive)
+    return alive
+
+
+def _say_goodbye(parts: Parts) -> None:
+    """Publish that the app is offline. A fault of ours there must cost neither the stores nor the DISCONNECT."""
+    try:
+        parts.heartbeat.goodbye()
+    except Exception as error:
+        plan, link = parts.core.plan, parts.core.link
+        parts.core.environment.events.emit(AppFault("the goodbye", error))
+        payload = will(plan.version, link.number, dry_run=plan.dry_run)
+        link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))

@@ -1,0 +1,127 @@
+"""What is built for an app, and what is not; and the order in which it ends."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+
+import pytest
+
+from leadsman import App, Context
+from leadsman.errors import Stopped
+from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
+from leadsman.wiring.build import build
+
+OPTIONAL = (
+    "leadsman.introspection.service",
+    "leadsman.monitoring.trace",
+    "leadsman.monitoring.watchdog",
+    "leadsman.registration.command",
+    "leadsman.registration.source",
+    "leadsman.runtime.adapter_recovery",
+    "leadsman.runtime.commands",
+    "leadsman.runtime.context",
+    "leadsman.runtime.directory",
+    "leadsman.runtime.operator",
+    "leadsman.runtime.persistence",
+    "leadsman.runtime.sources",
+)
+
+PROGRAM = """
+import asyncio, sys
+from leadsman import App
+from leadsman.errors import BrokerError
+
+app = App("app", mqtt="mqtt://localhost")
+
+@app.telemetry("d", interval=1)
+async def read():
+    asyncio.get_running_loop().call_soon(app.stop)
+    return {"t": 1}
+
+async def connect(*what):
+    raise BrokerError("there is none")
+
+asyncio.run(app.serve(connect, environment={}))
+print(*sys.modules)
+"""
+
+
+def parts_of(app, tmp_path):
+    """The parts that are built for an app, without running them."""
+    loop = VirtualLoop()
+    resources = contextlib.ExitStack()
+
+    async def run():
+        app.load()
+        return await build(
+            app._plan({"STATE_DIRECTORY": str(tmp_path)}), MemoryBroker().connect, asyncio.Event(), resources
+        )
+
+    try:
+        return loop.run_until_complete(run())
+    finally:
+        resources.close()
+        loop.close()
+
+
+def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use():
+    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "leadsman.runtime.poller" in found
+    assert [module for module in OPTIONAL if module in found] == []
+
+
+def test_what_is_built_does_not_run_yet(tmp_path):
+    handler = Scripted({"t": 1})
+    app = App("app")
+    app.add_telemetry("d", handler, interval=1)
+
+    parts = parts_of(app, tmp_path)
+
+    assert not parts.core.link.up
+    assert parts.core.link.outbox.messages == 0
+    assert handler.calls == []
+
+
+def test_parts_exist_only_where_an_app_uses_them(tmp_path):
+    async def source():
+        yield {"t": 1}
+
+    async def command(value: int, context: Context): ...
+
+    bare, full = App("app"), App("app", keep_state=True)
+    bare.add_telemetry("d", Scripted({"t": 1}), interval=1)
+    full.add_source("s", source)
+    full.add_command("c", command)
+
+    without, with_all = (parts_of(app, tmp_path).optional for app in (bare, full))
+
+    assert (without.sources, without.command_queues, without.contexts, without.store) == ({}, {}, None, None)
+    assert not without.keeps_state
+    assert list(with_all.sources) == ["s"]
+    assert list(with_all.command_queues) == ["c"]
+    assert with_all.contexts is not None
+    assert with_all.store is not None
+
+
+def test_handlers_that_are_disabled_are_not_built(tmp_path):
+    app = App("app")
+    app.add_telemetry("d", Scripted({"t": 1}), interval=1, enabled=False)
+    app.add_command("c", Scripted(None), enabled=False)
+
+    parts = parts_of(app, tmp_path)
+
+    assert parts.core.poller.polls == {}
+    assert parts.optional.command_queues == {}
+    assert list(parts.core.link.subscriptions.listeners) == ["app/introspect"]
+
+
+def test_an_app_that_must_end_says_why_after_everything_was_ended():
+    app = App("app")
+    app.add_telemetry("d", Scripted(fail(100)), interval=1, on_failure="stop")
+
+    with pytest.raises(Stopped, match="d failed for good"), Harness(app) as harness:
+        harness.run(5)
+
+    assert harness.status()["state"] == "offline"
