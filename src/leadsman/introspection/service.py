@@ -189,8 +189,7 @@ class Service:
         if name in parts.poller.polls:
             snapshot, next_poll = parts.poller.look(name)
         else:
-            execution = feed.execution if feed is not None else parts.lines[name].execution
-            snapshot = execution.snapshot()
+            snapshot = parts.lines[name].snapshot() if feed is None else feed.execution.snapshot()
         opened, deferred = snapshot.opened_at, snapshot.deferred_until
         found: Any = {
             "status": parts.ledger.status(name, now),

@@ -10,11 +10,10 @@ A retained command is ignored: it would be executed again at every reconnect.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError, PollRefused
-from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, CommandDone
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD, Message
@@ -23,9 +22,10 @@ from leadsman.mqtt.topics import encode
 from leadsman.reading import fields_of
 from leadsman.registration.command import Command, validated
 from leadsman.registration.injection import bound
-from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.execution import Execution
-from leadsman.resilience.failure import Property, RetryRequested, sifted
+from leadsman.resilience.bus_lock import in_turn
+from leadsman.resilience.deadline import Deadline
+from leadsman.resilience.environment import NO_GUARDS, Snapshot
+from leadsman.resilience.failure import sifted
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext, StatePublisher, outlet_of
@@ -54,12 +54,13 @@ class CommandQueue:
     __slots__ = (
         "_arguments",
         "_began",
+        "_bus_lock",
+        "_call",
         "_dispatcher",
         "_made_for",
         "_plain",
         "command",
         "done",
-        "execution",
         "failed",
         "task",
         "waiting",
@@ -76,38 +77,37 @@ class CommandQueue:
         self._made_for: _Waiting | None = None
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, lanes) if command.plain else None
-        environment = dispatcher.mail.environment
-        environment = environment._replace(events=EventBus(environment.clock))  # what became of it is told by `made`
-        guards = GuardSpec(timeout=command.timeout)
-        self.execution = Execution(
-            command.name, self._made, guards, environment, bus_lock=lanes.bus_lock(command.group), caller=self
-        )
+        self._bus_lock = lanes.bus_lock(command.group)
+        call: Callable[[], Awaitable[Any]] = self._execute
+        if command.timeout is not None:
+            call = Deadline(call, command.timeout, dispatcher.mail.environment, self).call
+        if self._bus_lock is not None:
+            call = in_turn(call, self._bus_lock, self)
+        self._call = call
 
-    async def _made(self) -> Any:
+    async def _execute(self) -> Any:
+        """Call the handler. A command is executed once, so nothing repeats it; the sender may send it again."""
         command = self.command
-        try:
-            if self._plain is not None:
-                result = await self._plain(**self._arguments)
-            else:
-                result = await bound(command.handler, command.needs, self._arguments)()
-        except (RetryRequested, ExceptionGroup) as error:
-            asked = sifted(error)
-            if not isinstance(asked, RetryRequested):
-                raise
-            # A command is made once; whoever sent it may send it again.
-            raise DeviceUnavailable(f"the device wants to be asked again: {asked}") from error
+        if self._plain is not None:
+            result = await self._plain(**self._arguments)
+        else:
+            result = await bound(command.handler, command.needs, self._arguments)()
         return None if result is None else fields_of(result)
 
-    def facts(self) -> Mapping[str, Property]:
-        """Commands are made once, so no policy asks."""
-        return {}
+    def snapshot(self) -> Snapshot:
+        """What is known of the device's failures, where only commands reach it."""
+        return NO_GUARDS._replace(attempts=min(1, self.failed))
+
+    def retries(self) -> int:
+        """Retries since the last success: none, as a command is executed once."""
+        return 0
 
     def abandoned(self, error: Abandoned) -> None:
-        """The current call does not end: send its answer now. The next command starts once the call has ended."""
+        """The current call does not end: send its answer now, and let others use the bus. The next command starts
+        once the call has ended."""
+        if self._bus_lock is not None:
+            self._bus_lock.give_back(self)
         self._settle(None, error)
-
-    def isolated(self) -> None:
-        """Commands have no circuit."""
 
     def _settle(self, result: Any, error: BaseException | None) -> None:
         made, self._made_for = self._made_for, None
@@ -127,8 +127,8 @@ class CommandQueue:
             self._settle(None, DeviceUnavailable("the app stopped; the command was not made"))
 
     def _ends(self, error: BaseException) -> bool:
-        """Whether `error` came because the app ends, and not out of the handler by itself."""
-        if isinstance(error, asyncio.CancelledError):
+        """Whether `error` came because the app ends: as a cancellation, or as an error that clean-up made of it."""
+        if isinstance(error, asyncio.CancelledError | Exception):
             return self._dispatcher.mail.environment.stopping.is_set()
         return isinstance(error, GeneratorExit) and not self._dispatcher.loop.is_running()
 
@@ -146,13 +146,14 @@ class CommandQueue:
                 result = None
                 self._began = self._dispatcher.mail.environment.clock.monotonic()
                 try:
-                    self.execution.admit()
-                    result = await self.execution.run()
+                    result = await self._call()
                 except BaseException as raised:  # a handler does not end the process
                     if self._ends(raised):
+                        if isinstance(raised, Exception):  # clean-up made another error of the cancellation
+                            raise asyncio.CancelledError from raised
                         raise
                     forget_cancellations()
-                    error = raised
+                    error = sifted(raised) if isinstance(raised, Exception) else raised
                 self._settle(result, error)
                 following = self.waiting.popleft() if self.waiting else None
         finally:

@@ -69,7 +69,7 @@ class OperatorRequests:
                 raise PayloadError(f"{action!r} is unknown; {suggestion(str(action), ACTIONS)}")
         return {"device": device, "circuit": execution.snapshot().circuit}
 
-    def _execution(self, device: str) -> Execution:
+    def _execution(self, device: str) -> Execution[object]:
         if device in self._poller.polls:
             return self._poller.polls[device].execution
         if device in self._feeds:

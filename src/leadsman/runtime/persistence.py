@@ -97,7 +97,7 @@ class ResilienceStore:
         self,
         directory: StateDirectory,
         poller: Poller,
-        feeds: Mapping[str, Execution],
+        feeds: Mapping[str, Execution[object]],
         environment: Environment,
         traces: Sequence[Trace],
     ) -> None:

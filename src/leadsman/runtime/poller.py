@@ -101,11 +101,11 @@ class PollRunner:
     @property
     def held(self) -> bool:
         """Whether the handler is held: it is not polled until it is released."""
-        return self.execution.held
+        return self.execution.circuit.held
 
     @held.setter
     def held(self, held: bool) -> None:
-        self.execution.held = held
+        self.execution.circuit.held = held
 
     @property
     def busy(self) -> bool:
@@ -142,7 +142,7 @@ class PollRunner:
     async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
-        if self.execution.isolated:
+        if self.execution.circuit.isolated:
             self._poller.ended(self, DeviceUnavailable("somebody isolated the circuit; close it to go on"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._poller.deferred(self, error)
@@ -241,7 +241,7 @@ class Poller:
                 raise PollRefused("the thread of an earlier poll is still busy")
             if poll.held:
                 raise PollRefused("it is held since its last failure; release it first")
-            if (until := poll.execution.deferred_until) > now:
+            if (until := poll.execution.circuit.deferred_until) > now:
                 raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
             if poll.execution.snapshot().circuit not in ("closed", "disabled") or not poll.execution.admit():
                 raise PollRefused(
@@ -287,13 +287,13 @@ class Poller:
 
     def on_due(self, poll: PollRunner, now: float) -> None:
         """Set the next poll, and start this one unless the last one still runs or the circuit is open."""
-        if not self._advance(poll, now) or poll.execution.held:
+        if not self._advance(poll, now) or poll.execution.circuit.held:
             return
         if poll.busy:
             self._missed(poll, 1)
             poll.execution.horizon = self._horizon(poll, now)  # retries of the poll under way go on in its place
         elif not poll.execution.admit():
-            if now >= poll.execution.deferred_until:
+            if now >= poll.execution.circuit.deferred_until:
                 self.environment.events.emit(PollSkipped(poll.telemetry.name))
         else:
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)))
@@ -334,7 +334,7 @@ class Poller:
     def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
         """Report a poll whose device asked for a later retry. It is not a failure."""
         self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
-        rest = max(0.0, poll.execution.deferred_until - self.environment.clock.monotonic())
+        rest = max(0.0, poll.execution.circuit.deferred_until - self.environment.clock.monotonic())
         self.environment.events.emit(PollDeferred(poll.telemetry.name, rest, request.reason))
 
     def failed(self, poll: PollRunner, error: BaseException) -> None:

@@ -114,8 +114,9 @@ class OptionalParts:
         contexts = Contexts(self.state_directory, self._core.publisher)
         readers: dict[str, PollRunner | SourceRunner] = {**self._core.poller.polls, **self.sources}
         for each in asking:
-            runner = self.command_queues[each.name] if isinstance(each, Command) else readers[each.name]
-            contexts.give(each.needs, each.name, runner.execution.retries)
+            commands = isinstance(each, Command)
+            retries = self.command_queues[each.name].retries if commands else readers[each.name].execution.retries
+            contexts.give(each.needs, each.name, retries)
         return contexts
 
     @cached_property
