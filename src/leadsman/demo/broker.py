@@ -1,7 +1,6 @@
 """The broker of the demo: mosquitto if it is installed, else an embedded one that is only suitable for the demo."""
 
 import contextlib
-import logging
 from collections.abc import Iterator
 
 from leadsman.mqtt.broker import Broker
@@ -25,8 +24,6 @@ def demo_broker() -> Iterator[tuple[str, str, Mosquitto | None]]:
         with Mosquitto() as mosquitto:
             yield mosquitto.url, "a mosquitto of its own", mosquitto
         return
-    for name in ("amqtt", "transitions"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     with embedded_broker() as port:
         words = "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)"
         yield f"mqtt://127.0.0.1:{port}?protocol=3.1.1", words, None
