@@ -33,6 +33,8 @@ from leadsman.runtime.poller import Poller
 from leadsman.testing import Harness
 from leadsman.timing.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
 
+pytestmark = pytest.mark.slow
+
 ZONES = ["Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "Asia/Kolkata"]
 EVERYWHERE = dict.fromkeys(ZONES, ("even", "night", "twice", "grid"))
 FEWER = dict(zip(ZONES, [("even", "grid"), ("night",), ("twice", "grid"), ("even",)], strict=True))
