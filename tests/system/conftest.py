@@ -1,6 +1,11 @@
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from leadsman.testing import Mosquitto
+from leadsman_rigs.service import Service
 
 HERE = Path(__file__).parent
 
@@ -9,3 +14,28 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.system)
+
+
+@pytest.fixture
+def guarded(tmp_path):
+    """A broker with passwords: house may do everything, as may guest."""
+    passwords = tmp_path / "passwords"
+    for number, user in enumerate(("house", "guest")):
+        options = ["-b", "-c"] if number == 0 else ["-b"]
+        program = next(
+            each for each in ("/usr/bin/mosquitto_passwd", "mosquitto_passwd") if os.path.exists(each) or number
+        )
+        subprocess.run([program, *options, str(passwords), user, f"{user}-secret"], check=True)
+    with Mosquitto(f"password_file {passwords}\n", anonymous=False) as broker:
+        yield broker
+
+
+@pytest.fixture
+def service(tmp_path, guarded):
+    service = Service(tmp_path, guarded).start()
+    try:
+        service.manager.wait_for("READY=1")
+        service.manager.wait_for("; connected")
+        yield service
+    finally:
+        service.end()
