@@ -31,7 +31,8 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only computes."""
+    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only
+    computes."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
 
