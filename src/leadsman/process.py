@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
@@ -65,21 +65,6 @@ def run(
     if alive:
         logger.warning("%s left behind, as it did not end", counted(alive, "call was", "calls were"))
         _leave(0)
-
-
-@contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Within it, a SIGTERM that comes before `run` is ready for it ends the process with exit code 0. Each ``with``
-    block closes what it has opened, such as the broker of a demo, which would outlive the process otherwise."""
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(0)
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _serve(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> int:

@@ -1,0 +1,36 @@
+import os
+import random
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+GROUPS = {
+    "devices": ("test_ble.py", "test_caldav.py"),
+    "brokers": ("test_broker.py", "test_process.py", "test_serial.py", "test_demo.py"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only
+    computes."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+
+
+def group_of(path):
+    if "apps" in path.parts:
+        return "devices"
+    if "system" not in path.parts:
+        return "virtual"
+    return next((group for group, names in GROUPS.items() if path.name in names), "programs")
+
+
+@pytest.fixture(autouse=True)
+def same_dice():
+    """The jitter of every test is that of its last run."""
+    random.seed(0)
