@@ -1,31 +1,22 @@
-"""The `App` class. It holds the registrations and settings of an app, and starts, stops and rehearses it."""
+"""The `App` class: what a user holds. It registers handlers, and starts, stops and rehearses an app."""
 
 import asyncio
 import functools
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from leadsman._version import __version__
-from leadsman.adapters.adapter import Adapter
-from leadsman.adapters.managed import managed_adapters
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, NotInstalled, SettingsError, raise_together
+from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
-from leadsman.mqtt.topics import Topics, check_client_id, check_name, check_prefix
-from leadsman.registration.injection import Dependency, Provided, is_async, name_of
-from leadsman.registration.registry import Registry, ask_user
+from leadsman.mqtt.topics import Topics, check_name
+from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
-from leadsman.registration.telemetry import Telemetry, decided
-from leadsman.resilience import scope
-from leadsman.resilience.environment import PolicyOverride
-from leadsman.resilience.policy import Policy, as_policy
-from leadsman.text import suggestion
-from leadsman.timing.clock import system_clock
+from leadsman.registration.setup import Adapters, Declaration, Setup, declared_settings
+from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.policy import Policy
 from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:
@@ -34,27 +25,14 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace, TraceRow
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
-    from leadsman.resilience.catalogue import Catalogue, Named
     from leadsman.resilience.predicate import Predicate
     from leadsman.runtime.adapter_recovery import LastResort
-    from leadsman.settings.load import Loaded
-    from leadsman.settings.rows import SettingRow
-    from leadsman.settings.sources import Entry, Where
+    from leadsman.settings.sources import Where
     from leadsman.wiring.plan import Plan
 
 logger = logging.getLogger("leadsman")
 
-Adapters = Sequence[Adapter] | Mapping[str, Adapter]
 A = TypeVar("A")
-
-DRY_RUN = "dry-run"
-"""The topics of a dry run begin with this text, and its client id ends with it."""
-
-_CHANGED_BY_LOADING = (
-    "topics", "client_id", "dry_run", "loaded_from", "_registry",
-    "_broker", "_adapters", "_slots", "_held", "_loaded", "_waiting", "_catalogue", "_registrations",
-)  # fmt: skip
-"""Attributes of an `App` that `App.unloaded` puts back."""
 
 
 class App(Registrar):
@@ -105,93 +83,74 @@ class App(Registrar):
         keep_state: bool = False,
         twins: Callable[[Any], Adapters] | None = None,
     ) -> None:
-        self.name = check_name(name)
-        self.version = _text(version, "version")
-        self.topics = Topics(name if prefix is None else prefix)
-        self._registry = Registry()
-        self._broker = mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt)
-        self._fixed_broker = mqtt is not None
-        self._adapters = adapters if callable(adapters) else None
-        self._slots = () if callable(adapters) else managed_adapters(adapters)
-        self._heartbeat = positive_seconds(heartbeat, "heartbeat")
-        self._instance = "" if instance is None else f"-{check_name(instance)}"
-        self.client_id = self.topics.prefix + self._instance
-        self._model, self._given = _settings(settings)
-        self._held = _held(self._model)
-        self._loaded: Loaded | None = None
-        self.dry_run = False
-        """Whether this is a dry run, which touches nothing real; see `rehearse`."""
-        self.loaded_from: Where | None = None
-        """Where the settings were read from; None until they are loaded."""
-        self._waiting: list[Registration] = []
-        self._registrations: list[Registration] = []
-        self._declared = adapters, self._broker, self.topics, self.client_id
-        self._unloaded = False
-        self._lifespan = lifespan
+        if not isinstance(version, str):
+            raise InvalidType(f"version is {version!r}; write text")
         if not isinstance(keep_state, bool):
             raise InvalidType(f"keep_state is {keep_state!r}; write True or False")
-        self._keep_state = keep_state
         if not (twins is None or callable(twins)):
             raise InvalidType(f"twins is {twins!r}; write a function of the settings that makes them")
-        self._twins = twins
+        self.name = check_name(name)
+        self.version = version
+        self.setup = Setup(
+            Declaration(
+                name,
+                Topics(name if prefix is None else prefix),
+                "" if instance is None else f"-{check_name(instance)}",
+                mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt),
+                adapters,
+                *declared_settings(settings),
+                twins,
+            )
+        )
+        """What the app is set up with, for the command line and for tests."""
+        self._heartbeat = positive_seconds(heartbeat, "heartbeat")
+        self._lifespan = lifespan
+        self._keep_state = keep_state
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._trace: Trace | None = None
-        self._policies: list[Named] = []
-        self._catalogue: Catalogue | None = None
-        self._overrides: PolicyOverride = []
-        self._settings_file: str | None = None
+        self._unloaded = False
 
     @property
     def telemetries(self) -> dict[str, Telemetry]:
-        """What is polled, side jobs included, by name. Devices that come from the settings are here once these are loaded."""
-        return self._registry.telemetries
+        """Everything that is polled, by name; side jobs are included. Devices from settings appear once the settings
+        are loaded."""
+        return self.setup.registry.telemetries
 
     @property
     def sources(self) -> "dict[str, Source]":
-        """What sends readings by itself, by device name."""
-        return self._registry.sources
+        """The sources, by device name."""
+        return self.setup.registry.sources
 
     @property
     def commands(self) -> "dict[str, Command]":
         """The commands, by device name."""
-        return self._registry.commands
+        return self.setup.registry.commands
 
     @property
     def settings(self) -> Any:
-        """The settings, once they are loaded.
-
-        Raises:
-            InvalidValue: they are not loaded yet, or there are none.
-        """
-        found = self._given if self._loaded is None else self._loaded.settings
-        if found is None:
-            raise InvalidValue("the settings are not loaded yet; they are when the app runs, or after app.load()")
-        return found
+        """The settings, once they are loaded. Raises `InvalidValue` before, and if there are none."""
+        return self.setup.settings
 
     @property
     def broker(self) -> Broker:
-        """The broker that the app connects to.
-
-        Raises:
-            InvalidValue: it depends on settings that are not loaded yet.
-        """
-        if self._broker is None:
-            raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
-        return self._broker
+        """The broker. Raises `InvalidValue` if it depends on settings that are not loaded yet."""
+        return self.setup.broker
 
     @property
-    def state_name(self) -> str:
-        """The name of the state directory: the app's name, followed by the prefix if that differs, so that two
-        processes of one app do not write each other's files. ``+`` replaces ``/``, since no prefix contains a
-        ``+``."""
-        prefix = self.topics.prefix
-        return self.name if prefix == self.name else f"{self.name}@{prefix.replace('/', '+')}"
+    def topics(self) -> Topics:
+        """The topics of the app. The settings and a dry run may change their prefix."""
+        return self.setup.topics
 
     @property
-    def rows(self) -> "tuple[SettingRow, ...]":
-        """Every loaded value with its origin. Secrets are masked."""
-        return () if self._loaded is None else self._loaded.rows
+    def client_id(self) -> str:
+        """The MQTT client id. The settings and a dry run may change it."""
+        return self.setup.client_id
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether this is a dry run, which touches nothing real; see `rehearse`."""
+        return self.setup.dry_run
 
     def load(self, where: "Where | None" = None) -> None:
         """Read the settings and register the devices that they define. `run` and `serve` call this if it was not
@@ -201,66 +160,7 @@ class App(Registrar):
             ConfigurationError: settings are wrong, one fault a line; or the broker, the adapters or the devices made
                 from them are.
         """
-        if self._loaded is not None:
-            return
-        from leadsman.settings.load import read
-        from leadsman.settings.rows import rows_of
-        from leadsman.settings.sources import Where, settings_file
-
-        where = where or Where.here()
-        loaded = read(self.name, self._model if self._given is None else None, where)
-        file = settings_file(where)
-        self._settings_file = None if file is None else str(file)
-        if self._given is not None:
-            loaded = loaded._replace(settings=self._given, rows=(*loaded.rows, *rows_of(self._given, {})))
-        self._check(loaded)
-        if loaded.settings is not None:
-            _fill(self._held, loaded.settings)
-        if self._adapters is not None:
-            self._slots = managed_adapters(ask_user("adapters", self._adapters, loaded.settings))
-        waiting, self._waiting = self._waiting, []
-        self._loaded, self.loaded_from = loaded, where
-        for registration in waiting:
-            self._expand(registration)
-        self._catalogue = self._catalogue or self._named(loaded, *self.telemetries.values())
-        if self._catalogue is not None:
-            for name, telemetry in self.telemetries.items():
-                self.telemetries[name] = decided(telemetry, self._catalogue)
-
-    def _check(self, loaded: "Loaded") -> None:
-        """Read the broker and the named policies. Raises one `ConfigurationError` for all faults, including those
-        of the settings."""
-        from leadsman.mqtt.from_settings import broker_of
-
-        faults: list[ConfigurationError] = []
-        if loaded.faults:
-            faults.append(SettingsError("\n".join(loaded.faults)))
-        try:
-            if not self._fixed_broker or any(
-                key in loaded.broker and loaded.broker[key].flag for key in ("url", "host")
-            ):
-                self._broker = broker_of(loaded.broker)
-        except ConfigurationError as error:
-            faults.append(error)
-        try:
-            self._take_names(loaded.broker)
-        except ConfigurationError as error:
-            faults.append(error)
-        try:
-            self._catalogue = self._named(loaded)
-        except ConfigurationError as error:
-            faults.append(error)
-        raise_together(faults)
-
-    def _take_names(self, section: "Mapping[str, Entry]") -> None:
-        """Apply the configured prefix and client id. Two processes of one app differ in both."""
-        from leadsman.mqtt.from_settings import checked
-
-        if (given := section.get("topic_prefix")) is not None:
-            self.topics = Topics(checked(given, check_prefix))
-            self.client_id = self.topics.prefix + self._instance
-        if (given := section.get("client_id")) is not None:
-            self.client_id = checked(given, check_client_id)
+        self.setup.load(where)
 
     @contextmanager
     def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
@@ -275,26 +175,12 @@ class App(Registrar):
         """
         if self._unloaded or self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} runs in another Harness; stop that one first")
-        before = {name: getattr(self, name) for name in _CHANGED_BY_LOADING}
-        self._unloaded = True
+        before, self._unloaded = self.setup, True
         try:
-            declared, self._broker, self.topics, self.client_id = self._declared
-            self._begin_again(declared if adapters is None else adapters)
+            self.setup = before.unloaded(adapters)
             yield
         finally:
-            vars(self).update(before)
-            self._unloaded = False
-
-    def _begin_again(self, adapters: Adapters | Callable[[Any], Adapters]) -> None:
-        self._adapters = adapters if callable(adapters) else None
-        self._slots = () if callable(adapters) else managed_adapters(adapters)
-        self._registry = Registry()
-        self._held, self._catalogue = _held(self._model), None
-        self._loaded, self.loaded_from, self.dry_run = None, None, False
-        registrations, self._registrations = self._registrations, []
-        self._waiting = []
-        for registration in registrations:
-            self.register(registration)
+            self.setup, self._unloaded = before, False
 
     def adapter(self, kind: type[A], name: str | None = None) -> A:
         """Return the adapter, or its twin, that handlers get for this type. It exists once the settings are loaded.
@@ -306,33 +192,12 @@ class App(Registrar):
         Raises:
             InvalidValue: no adapter matches, or several do.
         """
-        found = [slot.adapter for slot in self._slots if slot.fits(kind) and name in (None, slot.name)]
-        if len(found) != 1:
-            known = ", ".join(slot.label for slot in self._slots) or "none"
-            raise InvalidValue(
-                f"the app has {len(found) or 'no'} adapters of the type {kind.__name__}; it has: {known}"
-            )
-        return cast(A, found[0])
+        return self.setup.adapter(kind, name)
 
     def rehearse(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
         """Turn the app into a dry run. A dry run touches nothing real and may run beside the app itself: it uses twins
-        (see `use_twins`), publishes below ``dry-run/{prefix}`` without retaining anything, has another client id, and
-        keeps no state after its end.
-
-        Args:
-            twins: twins that replace the app's own.
-
-        Raises:
-            InvalidValue: as for `use_twins`.
-        """
-        self.use_twins(twins)
-        if not self.dry_run:
-            self.dry_run = True
-            self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
-            self.client_id = f"{self.client_id}-{DRY_RUN}"
-
-    def use_twins(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
-        """Replace the adapters by their twins. This loads the settings if they are not loaded yet.
+        instead of the adapters, publishes below ``dry-run/{prefix}`` without retaining anything, has another client id,
+        and keeps no state after its end. This loads the settings if they are not loaded yet.
 
         Args:
             twins: twins that replace the app's own.
@@ -340,35 +205,8 @@ class App(Registrar):
         Raises:
             InvalidValue: the app has no twins, or not one for each adapter.
         """
-        twins = self._twins if twins is None else twins
-        if twins is None:
-            raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
-        self.load()
-        settings = None if self._loaded is None else self._loaded.settings
-        left = list(managed_adapters(ask_user("twins", twins, settings) if callable(twins) else twins))
-        for slot in self._slots:
-            twin = next((each for each in left if each.name == slot.name and each.fits(type(slot.adapter))), None)
-            if twin is None:
-                raise InvalidValue(
-                    f"twins has none for {slot.label}; it is of its type, and has its name if it has one"
-                )
-            slot.adapter = twin.adapter
-            left.remove(twin)
-
-    def check_installed(self) -> None:
-        """Check that the libraries that the adapters need are installed. `run` and `serve` call this before they start.
-
-        Raises:
-            NotInstalled: libraries are missing; one a line, with the command that installs it.
-        """
-        missing: dict[str, None] = {}
-        for slot in self._slots:
-            try:
-                slot.check_installed()
-            except NotInstalled as error:
-                missing[str(error)] = None
-        if missing:
-            raise NotInstalled("\n".join(missing))
+        self.setup.use_twins(twins)
+        self.setup.rehearse()
 
     def retry_policy(
         self, name: str, policy: Policy, *, priority: int = 0, predicate: "Predicate | bool" = True
@@ -382,12 +220,9 @@ class App(Registrar):
         """
         from leadsman.resilience.catalogue import named_policy  # only apps with names for policies pay for it
 
-        if self._loaded is not None:
-            raise InvalidValue(f"policy {name!r}: the settings are loaded; name policies before the app runs")
-        self._policies.append(named_policy(name, policy, priority, predicate))
+        self.setup.name_policy(named_policy(name, policy, priority, predicate))
 
-    @contextmanager
-    def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> Iterator[None]:
+    def retrying(self, policy: Policy | str, devices: Sequence[str] | None = None) -> AbstractContextManager[None]:
         """Temporarily override the retry policy. If this policy does not apply to a failure, because its `only_when`
         or the predicate of its name does not match, the handler's own policy decides.
 
@@ -402,79 +237,14 @@ class App(Registrar):
         Raises:
             InvalidValue: no policy has that name, a device is unknown, or `devices` is given inside a handler.
         """
-        asked = self._policy_of(policy)
-        if scope.IN_HANDLER.get():
-            if devices is not None:
-                raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
-            with scope.block(asked):
-                yield
-            return
-        for name in devices or ():
-            if name not in self.telemetries:
-                raise InvalidValue(f"retrying: no device {name!r} is polled; {suggestion(name, self.telemetries)}")
-        entry = (None if devices is None else frozenset(devices), asked)
-        self._overrides.append(entry)
-        try:
-            yield
-        finally:
-            self._overrides.remove(entry)
-
-    def _policy_of(self, policy: Policy | str) -> Policy:
-        """The policy with a name, including its predicate."""
-        if not isinstance(policy, str):
-            return as_policy(policy)
-        from leadsman.resilience.catalogue import Catalogue
-
-        catalogue = self._catalogue or Catalogue()
-        named = catalogue.named.get(policy)
-        return catalogue.policy(policy) if named is None else named.policy.only_when(named.condition)
-
-    def _named(self, loaded: "Loaded", *asking: Telemetry) -> "Catalogue | None":
-        """The catalogue of named policies; None where no handler needs one."""
-        waiting = any(type(each.guards.policy).__name__ == "Lookup" for each in asking)
-        if not (loaded.retry or self._policies or waiting):
-            return None
-        from leadsman.resilience.catalogue import Catalogue
-
-        catalogue = Catalogue(loaded.retry, loaded.retry_origins)
-        for named in self._policies:
-            catalogue.add(named)
-        return catalogue
-
-    @property
-    def idle_reason(self) -> str | None:
-        """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
-        settings are loaded."""
-        registered: list[Telemetry | Source | Command] = [*self.telemetries.values(), *self.sources.values()]
-        registered += self.commands.values()
-        if any(each.enabled for each in registered):
-            return None
-        if registered:
-            return "all its devices are disabled; set enabled to true for one of them"
-        if not self._registry.without_devices:
-            return "it registers nothing; decorate a function with @app.telemetry"
-        empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
-        if not empty:
-            return f"the settings name no device for {', '.join(self._registry.without_devices)}"
-        from leadsman.settings.faults import Place, to_write
-
-        place, path = Place(self.name, "leadsman.toml"), tuple(empty[0].split("."))
-        named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-        return f"it has no device, as {named} empty; {to_write(place, self._model, path)}"
+        return self.setup.override(policy, devices)
 
     def register(self, registration: Registration) -> None:
         """Add one registration. If its names come from the settings, it is kept until they are loaded."""
         if self._stopping is not None:
-            raise InvalidValue(
-                f"{registration.kind} {registration.names!r}: the app is running; register before it starts"
-            )
-        if callable(registration.names) and self._model is None:
-            raise InvalidValue(f"{registration.kind}: its names come of settings; write App(…, settings=Settings)")
-        if self._loaded is None and (callable(registration.names) or self._adapters is not None):
-            self._waiting.append(registration)
-        else:
-            self._expand(registration)
-        self._registrations.append(registration)
+            what = f"{registration.kind} {registration.names!r}"
+            raise InvalidValue(f"{what}: the app is running; register before it starts")
+        self.setup.register(registration)
 
     def on_wedged_adapter(self, hook: "LastResort") -> "LastResort":
         """Register the decorated ``async def (adapter: str, failures: int)`` as the last step of adapter recovery.
@@ -502,8 +272,6 @@ class App(Registrar):
                 stderr.
             environment: as for `serve`.
         """
-        if _only_looked_at.get():
-            return
         from leadsman.process import run  # signals and logging are not for programs that embed an app
 
         serve = functools.partial(self.serve, environment=environment)
@@ -537,39 +305,23 @@ class App(Registrar):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring.run import serve  # a registration that is only looked at does not pay for it
+        from leadsman.wiring.outside import connector, variables  # an app that is only looked at does not pay for it
+        from leadsman.wiring.run import serve
 
         self.load()
         if self.dry_run:
             logger.warning("DRY RUN: twins instead of hardware, topics below %s, nothing retained", self.topics.prefix)
-        self.check_installed()
-        if (idle := self.idle_reason) is not None:
+        self.setup.check_installed()
+        if (idle := self.setup.idle_reason) is not None:
             logger.warning("%s does nothing: %s", self.name, idle)
         self._stopping = asyncio.Event()
         try:
-            with self._variables(environment) as variables:
-                return await serve(self._plan(variables), self._connecting(connect), self._stopping)
+            with variables(self.name, environment, dry_run=self.dry_run) as given:
+                connect = connector(self.broker, connect, dry_run=self.dry_run)
+                return await serve(self._plan(given), connect, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
             self._stopping = None
-
-    @contextmanager
-    def _variables(self, given: Mapping[str, str] | None) -> Iterator[Mapping[str, str]]:
-        if given is not None or not self.dry_run:
-            yield os.environ if given is None else given
-            return
-        from tempfile import TemporaryDirectory
-
-        with TemporaryDirectory(prefix=f"{self.name}-{DRY_RUN}-", ignore_cleanup_errors=True) as directory:
-            yield {"STATE_DIRECTORY": directory}
-
-    def _connecting(self, given: Connector | None) -> Connector:
-        connect = given or self._real_connect()
-        if not self.dry_run:
-            return connect
-        from leadsman.mqtt.unretained import unretained
-
-        return unretained(connect)
 
     def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
         """The latest rows of the trace, of the running app or of its last run; see `leadsman.monitoring.trace`.
@@ -583,95 +335,16 @@ class App(Registrar):
         handlers = None if handler is None else frozenset((handler,))
         return self._trace.rows(handlers, 0.0 if since is None else since.timestamp())
 
-    def _traced(self, trace: "Trace") -> None:
-        self._trace = trace
+    def _plan(self, variables: Mapping[str, str]) -> "Plan":
+        from leadsman.wiring.plan import plan_of
 
-    def _plan(self, environment: Mapping[str, str]) -> "Plan":
-        from leadsman.wiring.plan import Plan
-
-        return Plan(
-            name=self.name,
+        return plan_of(
+            self.setup,
             version=self.version,
-            leadsman=__version__,
-            topics=self.topics,
-            client_id=self.client_id,
-            state_name=self.state_name,
-            broker=self.broker,
-            variables=environment,
-            dry_run=self.dry_run,
+            variables=variables,
             heartbeat=self._heartbeat,
-            adapters=self._slots,
-            telemetries=tuple(self.telemetries.values()),
-            sources=tuple(self.sources.values()),
-            commands=tuple(self.commands.values()),
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
-            on_trace=self._traced,
             keep_state=self._keep_state,
-            overrides=self._overrides,
-            catalogue=self._catalogue,
-            settings_file=self._settings_file,
+            on_trace=functools.partial(setattr, self, "_trace"),
         )
-
-    def _real_connect(self) -> Connector:
-        from leadsman.mqtt import client  # as in serve
-
-        if self.broker.tls.insecure:
-            logger.warning(
-                "Certificates of %s are not verified: whoever sits in between can read and write", self.broker
-            )
-        return functools.partial(client.connect, self.broker, system_clock(asyncio.get_running_loop()))
-
-    def _expand(self, registration: Registration) -> None:
-        settings = None if self._loaded is None else self._loaded.settings
-        offers: list[Dependency] = [*self._slots, *self._held]
-        self._registry.add(registration, settings, offers, None if self._loaded is None else self._decide)
-
-    def _decide(self, telemetry: Telemetry) -> Telemetry:
-        """The telemetry with the policy that it names."""
-        assert self._loaded is not None  # asked by `_expand`
-        self._catalogue = self._catalogue or self._named(self._loaded, telemetry)
-        return telemetry if self._catalogue is None else decided(telemetry, self._catalogue)
-
-
-_only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", default=False)
-
-
-@contextmanager
-def only_looked_at() -> Iterator[None]:
-    """In this block `App.run` does nothing, so that the command line can import a module that ends with
-    ``app.run()``."""
-    token = _only_looked_at.set(True)
-    try:
-        yield
-    finally:
-        _only_looked_at.reset(token)
-
-
-def _settings(given: Any) -> "tuple[type[BaseModel] | None, BaseModel | None]":
-    if given is None:
-        return None, None
-    model = given if isinstance(given, type) else type(given)
-    if not hasattr(model, "model_fields"):
-        raise InvalidType(f"settings is {given!r}; write a pydantic model: class Settings(BaseModel): …")
-    return model, None if isinstance(given, type) else given
-
-
-def _held(model: Any) -> tuple[Provided, ...]:
-    """The settings objects that handlers can ask for: the whole model, and each section whose type occurs once."""
-    if model is None:
-        return ()
-    kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]
-    return tuple(Provided(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
-
-
-def _fill(held: Sequence[Provided], settings: Any) -> None:
-    for each in held:
-        parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
-        each.value = next(part for part in parts if each.fits(type(part)))
-
-
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidType(f"{what} is {value!r}; write text")
-    return value

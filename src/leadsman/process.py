@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
@@ -29,6 +30,18 @@ STOP_DEADLINE = 2.0
 """Seconds from the request to stop to the end of the process, whatever hangs."""
 
 logger = logging.getLogger("leadsman")
+
+_only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", default=False)
+
+
+@contextlib.contextmanager
+def only_looked_at() -> Iterator[None]:
+    """In this block `run` does nothing, so that the command line can import a module that ends with ``app.run()``."""
+    token = _only_looked_at.set(True)
+    try:
+        yield
+    finally:
+        _only_looked_at.reset(token)
 
 
 def run(
@@ -47,6 +60,8 @@ def run(
         stop: asks it to end; called on the event loop.
         log: level and format, as `leadsman.monitoring.log_format.log_to_stderr` takes them.
     """
+    if _only_looked_at.get():
+        return
     try:
         log_to_stderr(*log)
         load()

@@ -121,7 +121,7 @@ def test_a_family_may_be_retuned_by_the_environment_over_the_file(harness, where
     harness(app).run("24m")
 
     assert gaps(sensor.calls) == [1, 2]
-    shown = {row.path: (row.value, row.origin) for row in app.rows}
+    shown = {row.path: (row.value, row.origin) for row in app.setup.rows}
     assert shown["retry.serial.max_attempts"] == ("'3'", "environment RETRY__SERIAL_MAX_ATTEMPTS")
 
 

@@ -56,7 +56,7 @@ def test_a_broker_in_the_code_does_not_keep_the_prefix_from_being_configured(tmp
     app = loaded(meter(mqtt="mqtt://code"), tmp_path)
 
     assert (str(app.broker), app.topics.prefix) == ("mqtt://code:1883", "b")
-    assert next(row for row in app.rows if row.path == "mqtt.topic_prefix").value == "'b'"
+    assert next(row for row in app.setup.rows if row.path == "mqtt.topic_prefix").value == "'b'"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_wrong_prefix_and_a_wrong_port_are_told_in_one_run(tmp_path):
 
 def test_two_of_one_app_do_not_share_their_state(tmp_path):
     names = [
-        loaded(meter(), tmp_path, flags).state_name
+        loaded(meter(), tmp_path, flags).setup.state_name
         for flags in ({}, {"mqtt.topic_prefix": "house/second"}, {"mqtt.topic_prefix": "house+second"[:5]})
     ]
 

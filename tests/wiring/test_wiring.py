@@ -11,6 +11,7 @@ from leadsman import App, Context
 from leadsman.errors import Stopped
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.wiring.build import build
+from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
     "leadsman.introspection.service",
@@ -47,16 +48,15 @@ print(*sys.modules)
 """
 
 
-def parts_of(app, tmp_path):
+def parts_of(app, tmp_path, *, keep_state=False):
     """The parts that are built for an app, without running them."""
     loop = VirtualLoop()
     resources = contextlib.ExitStack()
 
     async def run():
         app.load()
-        return await build(
-            app._plan({"STATE_DIRECTORY": str(tmp_path)}), MemoryBroker().connect, asyncio.Event(), resources
-        )
+        plan = plan_of(app.setup, variables={"STATE_DIRECTORY": str(tmp_path)}, keep_state=keep_state)
+        return await build(plan, MemoryBroker().connect, asyncio.Event(), resources)
 
     try:
         return loop.run_until_complete(run())
@@ -90,12 +90,13 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
 
     async def command(value: int, context: Context): ...
 
-    bare, full = App("app"), App("app", keep_state=True)
+    bare, full = App("app"), App("app")
     bare.add_telemetry("d", Scripted({"t": 1}), interval=1)
     full.add_source("s", source)
     full.add_command("c", command)
 
-    without, with_all = (parts_of(app, tmp_path).optional for app in (bare, full))
+    without = parts_of(bare, tmp_path).optional
+    with_all = parts_of(full, tmp_path, keep_state=True).optional
 
     assert (without.sources, without.runners.commands, without.contexts, without.store) == ({}, {}, None, None)
     assert not without.keeps_state

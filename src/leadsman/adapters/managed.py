@@ -13,7 +13,7 @@ from leadsman.adapters.adapter import (
     SupportsProbe,
     SupportsReset,
 )
-from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue
+from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotInstalled
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
@@ -212,6 +212,30 @@ def managed_adapters(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tup
     if len({id(adapter) for _, adapter in named}) < len(named):
         raise InvalidValue("adapters holds one adapter twice; give each handler the same one by its type")
     return tuple(ManagedAdapter(name, adapter) for name, adapter in named)
+
+
+def check_installed(adapters: Iterable[ManagedAdapter]) -> None:
+    """Check that the libraries that adapters need are installed. Raises `NotInstalled` with a line for each that is
+    missing, with the command that installs it."""
+    missing: dict[str, None] = {}
+    for adapter in adapters:
+        try:
+            adapter.check_installed()
+        except NotInstalled as error:
+            missing[str(error)] = None
+    if missing:
+        raise NotInstalled("\n".join(missing))
+
+
+def replace_by_twins(adapters: Iterable[ManagedAdapter], twins: Sequence[Adapter] | Mapping[str, Adapter]) -> None:
+    """Replace each adapter by its twin. Raises `InvalidValue` if one has no twin."""
+    left = list(managed_adapters(twins))
+    for adapter in adapters:
+        found = [each for each in left if each.name == adapter.name and each.fits(type(adapter.adapter))]
+        if not found:
+            raise InvalidValue(f"twins has none for {adapter.label}; it is of its type, and has its name if it has one")
+        adapter.adapter = found[0].adapter
+        left.remove(found[0])
 
 
 def _check(name: object, adapter: object) -> None:

@@ -38,7 +38,7 @@ def run_with_twins(options: argparse.Namespace) -> int:
     from leadsman.demo.broker import watching
 
     app = _loaded(options)
-    app.use_twins()
+    app.setup.use_twins()
     print(f"watch it with: {watching(app.broker, app.topics.prefix)}", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
         environment = {"STATE_DIRECTORY": directory}
@@ -54,8 +54,8 @@ def check(options: argparse.Namespace) -> int:
     show_settings(app)
     print(f"\nbroker {app.broker}, client id {app.client_id}")
     show(registrations(app), as_json=False)
-    app.check_installed()
-    if (idle := app.idle_reason) is not None:
+    app.setup.check_installed()
+    if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print(f"\nthe app does nothing: {idle}")

@@ -83,7 +83,7 @@ def show(document: Any, *, as_json: bool) -> None:
 
 def show_settings(app: App) -> None:
     """Print every value with its origin."""
-    rows = [(row.path, row.value, row.origin) for row in app.rows]
+    rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
     print(table(("setting", "value", "from"), rows) if rows else "no settings")
 
 

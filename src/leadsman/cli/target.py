@@ -7,8 +7,9 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from leadsman.app import App, only_looked_at
+from leadsman.app import App
 from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.process import only_looked_at
 from leadsman.text import clean, describe, nearest, suggestion
 
 

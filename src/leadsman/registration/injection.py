@@ -12,8 +12,7 @@ import asyncio
 import functools
 import inspect
 import os
-import sys
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -68,6 +67,28 @@ class Provided:
         return self.value
 
 
+def settings_offers(model: Any) -> tuple[Provided, ...]:
+    """The settings objects that handlers can ask for: the whole model, and each section whose type occurs once."""
+    if model is None:
+        return ()
+    kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]
+    return tuple(Provided(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
+
+
+def fill(offers: Iterable[Provided], settings: Any) -> None:
+    """Put the loaded settings and their sections into what `settings_offers` returned."""
+    parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
+    for offer in offers:
+        offer.value = next(part for part in parts if offer.fits(type(part)))
+
+
+class ContextBase:
+    """The base of `leadsman.Context`. By it a `Context` is recognized before its module is imported, for which only
+    apps that use one pay."""
+
+    __slots__ = ()
+
+
 class ContextOffer(Provided):
     """The `Context` of one registration, made when the app runs."""
 
@@ -83,7 +104,7 @@ class ContextOffer(Provided):
 
     def fits(self, wanted: type) -> bool:
         """See `Dependency`."""
-        return wanted is getattr(sys.modules.get("leadsman.runtime.context"), "Context", None)
+        return ContextBase in wanted.__bases__
 
 
 Dependencies = tuple[tuple[str, Dependency], ...]

@@ -32,6 +32,11 @@ class Registry:
         self.without_devices: list[str] = []
         """Handlers whose names come from the settings, which name none."""
 
+    @property
+    def everything(self) -> "list[Telemetry | Source | Command]":
+        """All registrations."""
+        return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
+
     def add(
         self, registration: Registration, settings: Any, offers: Sequence[Dependency], decide: Decide | None
     ) -> None:

@@ -171,6 +171,7 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=not any(option in options for option in ("policy", *RETRYING)),
         enabled=instance_of(options, "enabled", bool, True, "True or False"),
+        policy_name=named if isinstance(named := options.get("policy"), str) else None,
         job=job,
     )
 

@@ -10,7 +10,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.reading import plain
-from leadsman.registration.injection import ContextOffer, Dependencies
+from leadsman.registration.injection import ContextBase, ContextOffer, Dependencies
 from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
@@ -21,7 +21,7 @@ CLOCK_CHECK = 30.0
 """Seconds between two checks of the wall clock during a sleep until a time of day: the clock may be set meanwhile."""
 
 
-class Context:
+class Context(ContextBase):
     """The name, logger and store of one device while the app runs. A handler asks for it by type: ``async def
     read(context: Context)``."""
 

@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from leadsman.app import Adapters, App
+from leadsman.app import App
+from leadsman.registration.setup import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
@@ -63,7 +64,7 @@ class Harness:
         self.stopped_in = 0.0
         """After the end: the virtual seconds from the request to stop to the end."""
         self._environment = environment or {}
-        loaded_from = app.loaded_from if settings is None and environment is None else None
+        loaded_from = app.setup.loaded_from if settings is None and environment is None else None
         self._where = loaded_from or Where.nowhere(settings or {}, self._environment)
         self._adapters = adapters
         self._twins = twins
@@ -79,7 +80,7 @@ class Harness:
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:
-                self.app.use_twins(None if self._twins is True else self._twins)
+                self.app.setup.use_twins(None if self._twins is True else self._twins)
             self._serving = self.loop.create_task(self._served(), context=_without_the_process())
         except BaseException:
             self._app.close()

@@ -175,7 +175,8 @@ class OptionalParts:
 
         trace = Trace({each.name: policy_text(each) for each in self._core.plan.readers})
         self.traces.append(trace)
-        self._core.plan.on_trace(trace)
+        if self._core.plan.on_trace is not None:
+            self._core.plan.on_trace(trace)
         return trace
 
     def trace(self, event: Event) -> None:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman._version import __version__
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics
+from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.environment import PolicyOverride
 
@@ -45,7 +47,7 @@ class Plan(NamedTuple):
     overrides: PolicyOverride
     """Policies that temporarily override the handlers' own."""
     catalogue: "Catalogue | None"
-    on_trace: "Callable[[Trace], None]"
+    on_trace: "Callable[[Trace], None] | None"
     """Called with the trace, once there is something in it."""
     settings_file: str | None
     """Where settings were read, for the log."""
@@ -69,3 +71,40 @@ class Plan(NamedTuple):
     def jobs(self) -> frozenset[str]:
         """The names of the side jobs that are enabled. They have no topics."""
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)
+
+
+def plan_of(
+    setup: Setup,
+    *,
+    variables: Mapping[str, str],
+    version: str = "0",
+    heartbeat: float = 30.0,
+    lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
+    last_resort: "LastResort | None" = None,
+    keep_state: bool = False,
+    on_trace: "Callable[[Trace], None] | None" = None,
+) -> Plan:
+    """Complete the setup of an app, whose settings are loaded, with what belongs to one run; see `Plan`."""
+    return Plan(
+        name=setup.declaration.name,
+        version=version,
+        leadsman=__version__,
+        topics=setup.topics,
+        client_id=setup.client_id,
+        state_name=setup.state_name,
+        broker=setup.broker,
+        variables=variables,
+        dry_run=setup.dry_run,
+        heartbeat=heartbeat,
+        adapters=setup.adapters,
+        telemetries=tuple(setup.registry.telemetries.values()),
+        sources=tuple(setup.registry.sources.values()),
+        commands=tuple(setup.registry.commands.values()),
+        lifespan=lifespan,
+        last_resort=last_resort,
+        keep_state=keep_state,
+        overrides=setup.overrides,
+        catalogue=setup.catalogue,
+        on_trace=on_trace,
+        settings_file=setup.settings_file,
+    )

@@ -1,0 +1,331 @@
+"""The setup of an app: its names, broker, adapters, settings and registrations, before and after the settings are
+loaded."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
+from leadsman.adapters.adapter import Adapter
+from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.topics import Topics, check_client_id, check_prefix
+from leadsman.registration.injection import Dependency, fill, settings_offers
+from leadsman.registration.registry import Registry, ask_user
+from leadsman.registration.router import Registration
+from leadsman.registration.telemetry import Telemetry, decided
+from leadsman.resilience import scope
+from leadsman.resilience.environment import PolicyOverride
+from leadsman.resilience.policy import Policy, as_policy
+from leadsman.text import suggestion
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.settings.load import Loaded
+    from leadsman.settings.rows import SettingRow
+    from leadsman.settings.sources import Where
+
+Adapters = Sequence[Adapter] | Mapping[str, Adapter]
+A = TypeVar("A")
+
+DRY_RUN = "dry-run"
+"""The topics of a dry run begin with this text, and its client id ends with it."""
+
+
+class Declaration(NamedTuple):
+    """What the author of an app declared, checked. It never changes."""
+
+    name: str
+    topics: Topics
+    instance: str
+    """The end of the client id."""
+    broker: Broker | None
+    """None: the settings say which."""
+    adapters: Adapters | Callable[[Any], Adapters]
+    """The adapters, or a function that makes them from the settings."""
+    model: "type[BaseModel] | None"
+    """The class of the settings."""
+    settings: "BaseModel | None"
+    """Settings that are filled already."""
+    twins: Callable[[Any], Adapters] | None
+
+
+class Setup:
+    """What an app is set up with.
+
+    Args:
+        declaration: what its author declared.
+        adapters: adapters that replace the declared ones.
+        registrations: registrations to begin with.
+        policies: named policies to begin with.
+        overrides: policies that override those of the handlers at the moment.
+
+    Raises:
+        ConfigurationError: an adapter or a registration is wrong.
+    """
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        adapters: Adapters | Callable[[Any], Adapters] | None = None,
+        registrations: Iterable[Registration] = (),
+        policies: "Iterable[Named]" = (),
+        overrides: PolicyOverride | None = None,
+    ) -> None:
+        adapters = declaration.adapters if adapters is None else adapters
+        self.declaration = declaration
+        self.topics = declaration.topics
+        self.client_id = declaration.topics.prefix + declaration.instance
+        self.dry_run = False
+        """Whether this is a dry run, which touches nothing real."""
+        self.registry = Registry()
+        self.adapters = () if callable(adapters) else managed_adapters(adapters)
+        self.catalogue: Catalogue | None = None
+        """The named policies; None where no handler needs one."""
+        self.loaded_from: Where | None = None
+        """Where the settings were read from; None until they are loaded."""
+        self.settings_file: str | None = None
+        self.overrides: PolicyOverride = [] if overrides is None else overrides
+        self._broker = declaration.broker
+        self._make_adapters = adapters if callable(adapters) else None
+        self._offers = settings_offers(declaration.model)
+        self._loaded: Loaded | None = None
+        self._policies = list(policies)
+        self._registrations: list[Registration] = []
+        self._waiting: list[Registration] = []
+        for registration in registrations:
+            self.register(registration)
+
+    def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> "Setup":
+        """The same setup before its settings were loaded, with other adapters if they are given."""
+        return Setup(self.declaration, adapters, self._registrations, self._policies, self.overrides)
+
+    @property
+    def settings(self) -> Any:
+        """The settings, once they are loaded. Raises `InvalidValue` before, and if there are none."""
+        found = self.declaration.settings if self._loaded is None else self._loaded.settings
+        if found is None:
+            raise InvalidValue("the settings are not loaded yet; they are when the app runs, or after app.load()")
+        return found
+
+    @property
+    def broker(self) -> Broker:
+        """The broker. Raises `InvalidValue` if it depends on settings that are not loaded yet."""
+        if self._broker is None:
+            raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
+        return self._broker
+
+    @property
+    def state_name(self) -> str:
+        """The name of the state directory: the app's name, followed by the prefix if that differs, so that two
+        processes of one app do not write each other's files. ``+`` replaces ``/``, since no prefix contains a
+        ``+``."""
+        name, prefix = self.declaration.name, self.topics.prefix
+        return name if prefix == name else f"{name}@{prefix.replace('/', '+')}"
+
+    @property
+    def rows(self) -> "tuple[SettingRow, ...]":
+        """Every loaded value with its origin. Secrets are masked."""
+        return () if self._loaded is None else self._loaded.rows
+
+    def load(self, where: "Where | None" = None) -> None:
+        """Read the settings, and register the devices that they define. A second call changes nothing.
+
+        Raises:
+            ConfigurationError: see `App.load`.
+        """
+        if self._loaded is not None:
+            return
+        from leadsman.settings.load import read
+        from leadsman.settings.rows import rows_of
+        from leadsman.settings.sources import Where, settings_file
+
+        declared, where = self.declaration, where or Where.here()
+        loaded = read(declared.name, declared.model if declared.settings is None else None, where)
+        file = settings_file(where)
+        self.settings_file = None if file is None else str(file)
+        if declared.settings is not None:
+            loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
+        self._check(loaded)
+        if loaded.settings is not None:
+            fill(self._offers, loaded.settings)
+        if self._make_adapters is not None:
+            self.adapters = managed_adapters(ask_user("adapters", self._make_adapters, loaded.settings))
+        waiting, self._waiting = self._waiting, []
+        self._loaded, self.loaded_from = loaded, where
+        for registration in waiting:
+            self._expand(registration)
+        for name, telemetry in self.registry.telemetries.items():
+            self.registry.telemetries[name] = self._decide(telemetry)
+
+    def _check(self, loaded: "Loaded") -> None:
+        """Read broker, names and policies. Raises one `ConfigurationError` for all faults, those of the settings
+        included."""
+        faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
+        for step in (self._read_broker, self._read_names, self._read_policies):
+            try:
+                step(loaded)
+            except ConfigurationError as error:
+                faults.append(error)
+        raise_together(faults)
+
+    def _read_broker(self, loaded: "Loaded") -> None:
+        """Take the broker of the settings, unless the author declared one and no flag replaces it."""
+        from leadsman.mqtt.from_settings import broker_of
+
+        flags = [key for key in ("url", "host") if key in loaded.broker and loaded.broker[key].flag]
+        if self.declaration.broker is None or flags:
+            self._broker = broker_of(loaded.broker)
+
+    def _read_names(self, loaded: "Loaded") -> None:
+        """Take the prefix and the client id of the settings. Two processes of one app differ in both."""
+        from leadsman.mqtt.from_settings import checked
+
+        if (given := loaded.broker.get("topic_prefix")) is not None:
+            self.topics = Topics(checked(given, check_prefix))
+            self.client_id = self.topics.prefix + self.declaration.instance
+        if (given := loaded.broker.get("client_id")) is not None:
+            self.client_id = checked(given, check_client_id)
+
+    def _read_policies(self, loaded: "Loaded") -> None:
+        if loaded.retry or self._policies:
+            self.catalogue = self._catalogue_of(loaded)
+
+    def _catalogue_of(self, loaded: "Loaded") -> "Catalogue":
+        from leadsman.resilience.catalogue import Catalogue
+
+        catalogue = Catalogue(loaded.retry, loaded.retry_origins)
+        for named in self._policies:
+            catalogue.add(named)
+        return catalogue
+
+    def name_policy(self, named: "Named") -> None:
+        """Add a named policy. Raises `InvalidValue` once the settings are loaded."""
+        if self._loaded is not None:
+            raise InvalidValue(f"policy {named.name!r}: the settings are loaded; name policies before the app runs")
+        self._policies.append(named)
+
+    def policy(self, given: Policy | str) -> Policy:
+        """A policy, or the one with that name, including its predicate. Raises `InvalidValue`, `InvalidType`."""
+        if not isinstance(given, str):
+            return as_policy(given)
+        from leadsman.resilience.catalogue import Catalogue
+
+        catalogue = self.catalogue or Catalogue()
+        named = catalogue.named.get(given)
+        return catalogue.policy(given) if named is None else named.policy.only_when(named.condition)
+
+    @contextmanager
+    def override(self, given: Policy | str, devices: Sequence[str] | None) -> Iterator[None]:
+        """See `App.retrying`."""
+        policy = self.policy(given)
+        if scope.IN_HANDLER.get():
+            if devices is not None:
+                raise InvalidValue("retrying: in a handler it governs the failures of its own block; leave devices out")
+            with scope.block(policy):
+                yield
+            return
+        polled = self.registry.telemetries
+        for name in devices or ():
+            if name not in polled:
+                raise InvalidValue(f"retrying: no device {name!r} is polled; {suggestion(name, polled)}")
+        entry = (None if devices is None else frozenset(devices), policy)
+        self.overrides.append(entry)
+        try:
+            yield
+        finally:
+            self.overrides.remove(entry)
+
+    def register(self, registration: Registration) -> None:
+        """Add one registration. If its names come from the settings, it waits until they are loaded."""
+        if callable(registration.names) and self.declaration.model is None:
+            raise InvalidValue(f"{registration.kind}: its names come of settings; write App(…, settings=Settings)")
+        if self._loaded is None and (callable(registration.names) or self._make_adapters is not None):
+            self._waiting.append(registration)
+        else:
+            self._expand(registration)
+        self._registrations.append(registration)
+
+    def _expand(self, registration: Registration) -> None:
+        offers: list[Dependency] = [*self.adapters, *self._offers]
+        if self._loaded is None:
+            self.registry.add(registration, None, offers, None)
+        else:
+            self.registry.add(registration, self._loaded.settings, offers, self._decide)
+
+    def _decide(self, telemetry: Telemetry) -> Telemetry:
+        """The telemetry with the policy that it names, or that the settings choose for it."""
+        assert self._loaded is not None  # called once they are loaded
+        if self.catalogue is None and telemetry.policy_name is not None:
+            self.catalogue = self._catalogue_of(self._loaded)
+        return telemetry if self.catalogue is None else decided(telemetry, self.catalogue)
+
+    def adapter(self, kind: type[A], name: str | None = None) -> A:
+        """See `App.adapter`."""
+        found = [each.adapter for each in self.adapters if each.fits(kind) and name in (None, each.name)]
+        if len(found) != 1:
+            known = ", ".join(each.label for each in self.adapters) or "none"
+            count = len(found) or "no"
+            raise InvalidValue(f"the app has {count} adapters of the type {kind.__name__}; it has: {known}")
+        return cast(A, found[0])
+
+    def use_twins(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
+        """Replace the adapters by their twins. This loads the settings if they are not loaded yet.
+
+        Args:
+            twins: twins that replace the declared ones.
+
+        Raises:
+            InvalidValue: the app has no twins, or not one for each adapter.
+        """
+        twins = self.declaration.twins if twins is None else twins
+        if twins is None:
+            raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
+        self.load()
+        settings = None if self._loaded is None else self._loaded.settings
+        replace_by_twins(self.adapters, ask_user("twins", twins, settings) if callable(twins) else twins)
+
+    def rehearse(self) -> None:
+        """Turn it into a dry run: other topics, and another client id. A second call changes nothing."""
+        if not self.dry_run:
+            self.dry_run = True
+            self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
+            self.client_id = f"{self.client_id}-{DRY_RUN}"
+
+    def check_installed(self) -> None:
+        """Check that the libraries that the adapters need are installed. Raises `NotInstalled` with a line for each
+        that is missing."""
+        check_installed(self.adapters)
+
+    @property
+    def idle_reason(self) -> str | None:
+        """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
+        settings are loaded."""
+        registered = self.registry.everything
+        if any(each.enabled for each in registered):
+            return None
+        if registered:
+            return "all its devices are disabled; set enabled to true for one of them"
+        if not self.registry.without_devices:
+            return "it registers nothing; decorate a function with @app.telemetry"
+        empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
+        if not empty:
+            return f"the settings name no device for {', '.join(self.registry.without_devices)}"
+        from leadsman.settings.faults import Place, to_write
+
+        place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
+        named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
+        return f"it has no device, as {named} empty; {to_write(place, self.declaration.model, path)}"
+
+
+def declared_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":
+    """The model that `App` was given as `settings`, and the settings themselves if they are filled already. Raises
+    `InvalidType`."""
+    if given is None:
+        return None, None
+    model: Any = given if isinstance(given, type) else type(given)
+    if not hasattr(model, "model_fields"):
+        raise InvalidType(f"settings is {given!r}; write a pydantic model: class Settings(BaseModel): …")
+    return model, None if isinstance(given, type) else cast("BaseModel", given)

@@ -1,0 +1,46 @@
+"""What an app uses of the world outside: its connection to the broker, and its environment variables. A dry run gets
+harmless ones."""
+
+import asyncio
+import functools
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connector
+from leadsman.timing.clock import system_clock
+
+logger = logging.getLogger("leadsman")
+
+
+def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:
+    """What makes the connections: `given`, or the client for real brokers. In a dry run nothing is retained."""
+    connect = _client(broker) if given is None else given
+    if not dry_run:
+        return connect
+    from leadsman.mqtt.unretained import unretained
+
+    return unretained(connect)
+
+
+def _client(broker: Broker) -> Connector:
+    from leadsman.mqtt import client  # an app that is given a connection does not pay for it
+
+    if broker.tls.insecure:
+        logger.warning("Certificates of %s are not verified: whoever sits in between can read and write", broker)
+    return functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop()))
+
+
+@contextmanager
+def variables(name: str, given: Mapping[str, str] | None, *, dry_run: bool) -> Iterator[Mapping[str, str]]:
+    """The environment variables: `given`, or those of the process. A dry run gets a state directory of its own, which
+    is removed at the end of the block."""
+    if given is not None or not dry_run:
+        yield os.environ if given is None else given
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix=f"{name}-dry-run-", ignore_cleanup_errors=True) as directory:
+        yield {"STATE_DIRECTORY": directory}

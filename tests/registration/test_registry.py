@@ -1,0 +1,119 @@
+"""Registrations by name: which names are free, and what handlers must agree on."""
+
+import pytest
+
+from leadsman import CircuitBreaker
+from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.registration.registry import Registry, ask_user
+from leadsman.registration.router import Device, Registration
+from leadsman.registration.telemetry import Telemetry
+
+
+async def read(): ...
+
+
+async def stream():
+    yield {"t": 1}
+
+
+async def take(value: int): ...
+
+
+HANDLERS = {"telemetry": read, "periodic": read, "source": stream, "command": take}
+OPTIONS = {"telemetry": {"interval": 60}, "periodic": {"interval": 60}, "source": {}, "command": {}}
+
+
+def add(registry, kind, names="d", settings=None, decide=None, **options):
+    registration = Registration(kind, names, HANDLERS[kind], {**OPTIONS[kind], **options})
+    registry.add(registration, settings, (), decide)
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+def test_a_device_may_have_a_handler_and_a_command(registry):
+    add(registry, "telemetry")
+    add(registry, "command")
+
+    assert [type(each).__name__ for each in registry.everything] == ["Telemetry", "Command"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("telemetry", "telemetry"),
+        ("telemetry", "source"),
+        ("source", "telemetry"),
+        ("command", "command"),
+        ("periodic", "telemetry"),
+        ("periodic", "command"),
+        ("command", "periodic"),
+    ],
+)
+def test_a_name_is_taken_only_once_of_a_kind_that_would_collide(registry, first, second):
+    add(registry, first)
+
+    with pytest.raises(InvalidValue, match=f"{second} 'd' is registered already"):
+        add(registry, second)
+    assert len(registry.everything) == 1
+
+
+def test_one_registration_may_define_many_devices_with_options_of_their_own(registry):
+    add(registry, "telemetry", {"a": Device(interval=1), "b": Device(interval=2)})
+
+    assert {name: each.interval for name, each in registry.telemetries.items()} == {"a": 1.0, "b": 2.0}
+
+
+def test_names_may_come_from_the_settings(registry):
+    add(registry, "telemetry", lambda settings: settings["rooms"], settings={"rooms": ["a", "b"]})
+
+    assert list(registry.telemetries) == ["a", "b"]
+    assert registry.without_devices == []
+
+
+def test_a_handler_for_which_the_settings_name_no_device_is_remembered(registry):
+    add(registry, "telemetry", lambda settings: [])
+
+    assert registry.everything == []
+    assert registry.without_devices == ["read"]
+
+
+def test_handlers_that_share_a_circuit_must_specify_it_alike(registry):
+    add(registry, "telemetry", "a", circuit_breaker=CircuitBreaker(3, shared="bus"))
+    add(registry, "source", "b", circuit_breaker=CircuitBreaker(3, shared="bus"))
+
+    with pytest.raises(InvalidValue, match="shared='bus' differs from that of 'a'"):
+        add(registry, "telemetry", "c", circuit_breaker=CircuitBreaker(4, shared="bus"))
+
+
+def test_once_the_settings_are_loaded_a_fault_says_where_its_handler_is(registry):
+    with pytest.raises(ConfigurationError, match=r"interval is -1.*\(test_registry.py line \d+\)"):
+        add(registry, "telemetry", interval=-1, decide=lambda telemetry: telemetry)
+    with pytest.raises(ConfigurationError) as before:
+        add(registry, "telemetry", interval=-1)
+    assert "test_registry.py" not in str(before.value)
+
+
+def test_policies_are_put_in_place_once_the_settings_are_loaded(registry):
+    add(registry, "telemetry", decide=lambda telemetry: telemetry._replace(policy_name="gentle"))
+
+    assert registry.telemetries["d"].policy_name == "gentle"
+    assert isinstance(registry.telemetries["d"], Telemetry)
+
+
+def test_a_function_of_the_user_that_fails_is_named_with_its_line():
+    def adapters(settings):
+        return settings["port"]
+
+    with pytest.raises(InvalidValue, match=r"adapters: test_registry.py line \d+: TypeError"):
+        ask_user("adapters", adapters, None)
+
+
+def test_a_configuration_error_of_the_users_function_stays_as_it_is():
+    def adapters(settings):
+        raise InvalidValue("write a port")
+
+    with pytest.raises(InvalidValue, match="^write a port$"):
+        ask_user("adapters", adapters, None)
