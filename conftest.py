@@ -1,8 +1,23 @@
 """For all tests, those of the apps included."""
 
 import os
+import random
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ["leadsman_rigs.fixtures"]
 
 KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "CI")
+KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")
+GROUPS = {
+    "devices": ("test_ble.py", "test_caldav.py"),
+    "brokers": ("test_broker.py", "test_process.py", "test_serial.py", "test_demo.py"),
+}
+
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
 def pytest_configure():
@@ -11,5 +26,26 @@ def pytest_configure():
     A developer's variables make differences that nobody else has: with PYTHONUNBUFFERED nothing is left for the last
     flush, and LOG_LEVEL or MQTT__HOST change what an app does.
     """
-    for name in [each for each in os.environ if each not in KEPT and not each.startswith(("PYTEST_", "HYPOTHESIS_"))]:
+    for name in [each for each in os.environ if each not in KEPT and not each.startswith(KEPT_PREFIXES)]:
         del os.environ[name]
+
+
+def pytest_collection_modifyitems(items):
+    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only
+    computes."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
+
+
+def group_of(path):
+    if "apps" in path.parts:
+        return "devices"
+    if "system" not in path.parts:
+        return "virtual"
+    return next((group for group, names in GROUPS.items() if path.name in names), "programs")
+
+
+@pytest.fixture(autouse=True)
+def same_dice():
+    """The jitter of every test is that of its last run."""
+    random.seed(0)

@@ -7,6 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 APPS = ["airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt"]
@@ -78,3 +79,16 @@ def test_the_image_of_an_app_is_made_of_what_its_page_names(name, tmp_path):
 
     (wheel,) = tmp_path.glob("*.whl")
     assert f"{name}/app.py" in zipfile.ZipFile(wheel).namelist()
+
+
+@pytest.mark.parametrize("duration", ["1ms", "500ms"])
+def test_a_demo_that_ends_before_it_runs_ends_well_and_leaves_no_broker_behind(
+    program, tmp_path, monkeypatch, duration
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    running = program("gas2mqtt", "--demo", "--for", duration)
+
+    assert running.process.wait(20) == 0, running.log
+    commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    assert [each for each in commands if str(tmp_path) in each] == []

@@ -7,14 +7,12 @@ import statistics
 import time
 from typing import Any
 
-from tests.system.bluez import Air, GattServer, Scripted
-from tests.system.dav import Proxy, event
-from tests.system.test_caldav import multistatus
-
 from leadsman.adapters.ble.radio import BleRadio
 from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.testing import PtyDevice
+from leadsman_rigs.bluez import Air, GattServer, Scripted
+from leadsman_rigs.dav import Proxy, event, multistatus
 
 WAVE, PLAIN = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
 VALUES = {"2a6e": b"\x66\x08", "2a6f": b"\x94\x11", "2a19": b"\x63", "2a6d": b"\xcd\x76\x0f\x00"}

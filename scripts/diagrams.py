@@ -1,8 +1,9 @@
-"""Draw the pictures of the explanation pages from the code: ``python scripts/diagrams.py``; with ``--check``, see that
-they are up to date.
+"""Draw the pictures of the explanation pages from the code.
+
+Usage: ``python scripts/diagrams.py``; with ``--check`` it only compares the pictures with the code.
 
 The circuit's arrows are found by asking the breaker: every state is given every input. The waits of the connection come
-from its machine, the layers from the import contracts, and the road of a reading from the modules that exist.
+from its machine, the layers from the import contracts, and the path of a reading from the modules that exist.
 """
 
 import sys
@@ -21,10 +22,10 @@ INK, LINE, FILL, PAPER = "#1b2631", "#5b8db8", "#d6e4f0", "#fbfcfd"
 
 Step = Callable[[session.ConnectionState], tuple[session.ConnectionState, float]]
 
-ROAD = (
+MODULES = (
     ("timing/timers.py", "rings what is due"),
-    ("runtime/poll_runner.py", "starts the poll, sets the next one"),
-    ("resilience/execution.py", "timeout, turn, retry, circuit"),
+    ("runtime/poller.py", "starts the poll, sets the next one"),
+    ("resilience/execution.py", "timeout, shared bus, retry, circuit"),
     ("runtime/calls.py", "a thread for a plain def"),
     ("reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
@@ -67,8 +68,7 @@ def moves() -> Iterator[tuple[str, str, str]]:
 
 
 def circuit() -> str:
-    """The states of a circuit, with an arrow for each input that moves it. What a person does stands in a line
-    below."""
+    """The states of a circuit, with an arrow for each input that moves it, and a line about what a person may do."""
     arrows: dict[tuple[str, str], list[str]] = {}
     for before, what, after in moves():
         if before != after and not what.startswith("a person"):
@@ -149,19 +149,19 @@ def house() -> str:
     return _picture("The house: imports go down", 50 + len(layers) * 30, parts)
 
 
-def road() -> str:
+def path_of_a_reading() -> str:
     """The modules that a reading passes, each of which must exist."""
     parts = []
-    for row, (module, does) in enumerate(ROAD):
+    for row, (module, does) in enumerate(MODULES):
         if not (ROOT / "src" / "leadsman" / module).exists():
-            raise SystemExit(f"the road of a reading names {module}, which does not exist")
+            raise SystemExit(f"the path of a reading names {module}, which does not exist")
         y = 40 + row * 34
         parts.append(f'<rect x="14" y="{y}" width="230" height="24" rx="4" fill="{FILL}" stroke="{LINE}"/>')
         parts.append(_text(24, y + 16, module, "start"))
         parts.append(_text(258, y + 16, does, "start"))
         if row:
             parts.append(f'<path d="M129 {y - 10}v8" stroke="{LINE}" stroke-width="2" marker-end="url(#tip)"/>')
-    return _picture("The road of a reading", 50 + len(ROAD) * 34, parts)
+    return _picture("The path of a reading", 50 + len(MODULES) * 34, parts)
 
 
 def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, label: str) -> str:
@@ -217,7 +217,7 @@ def diagrams() -> dict[str, str]:
         "circuit.svg": circuit(),
         "connection.svg": connection(),
         "house.svg": house(),
-        "road-of-a-reading.svg": road(),
+        "path-of-a-reading.svg": path_of_a_reading(),
     }
 
 
@@ -228,9 +228,7 @@ if __name__ == "__main__":
             name for name, text in made.items() if not (TARGET / name).exists() or (TARGET / name).read_text() != text
         ]
         if old:
-            raise SystemExit(
-                f"docs/pictures is not what the code says ({', '.join(old)}); run: python scripts/diagrams.py"
-            )
+            raise SystemExit(f"docs/pictures differs from the code ({', '.join(old)}); run: python scripts/diagrams.py")
     else:
         for name, text in made.items():
             (TARGET / name).write_text(text)

@@ -1,5 +1,6 @@
-"""Draw docs/pictures/*.svg from the policies themselves: ``python scripts/pictures.py``; with ``--check``, see that
-they are up to date.
+"""Draw the pictures of policies in docs/pictures, from the policies themselves.
+
+Usage: ``python scripts/pictures.py``; with ``--check`` it only compares the pictures with the policies.
 
 Each picture is one outage. A block is a wait: as wide and as high as it is long. A dot is a call that fails; a dashed
 line is where the policy gives up and the next poll begins. Where chance plays a part, a paler block shows the longest
@@ -19,7 +20,7 @@ WIDTH, HEIGHT, MARGIN = 640, 110, 14
 ATTEMPTS, PAUSE = 14, 0.04
 """Calls in a picture; the width of the gap before a poll, as a part of the whole."""
 PICTURES: Mapping[str, tuple[str, Policy]] = {
-    "words": ("retry=3", from_options(3)),
+    "retry": ("retry=3", from_options(3)),
     "until-next-poll": ("retry=UNTIL_NEXT_POLL", from_options(UNTIL_NEXT_POLL)),
     "budget": ('retry=10, budget="30s"', from_options(10, budget=30.0)),
     "periodic": ('periodic("10s").max_retries(4)', periodic("10s").max_retries(4)),
@@ -41,18 +42,18 @@ PICTURES: Mapping[str, tuple[str, Policy]] = {
 
 def waits(policy: Policy, draw: float) -> list[float | None]:
     """The waits of an outage; None where the policy gives up."""
-    state, cycle, said = policy.start(), 0, list[float | None]()
+    state, cycle, found = policy.start(), 0, list[float | None]()
     for attempt in range(ATTEMPTS):
-        elapsed = sum(wait or 0.0 for wait in said)
+        elapsed = sum(wait or 0.0 for wait in found)
         state, verdict = policy.step(
             state, Failure(OSError(), cycle=cycle, elapsed=elapsed, attempts=attempt), lambda: draw
         )
-        said.append(verdict.delay if isinstance(verdict, Retry) else None)
-        cycle += said[-1] is None
-    return said
+        found.append(verdict.delay if isinstance(verdict, Retry) else None)
+        cycle += found[-1] is None
+    return found
 
 
-def drawn(title: str, policy: Policy) -> str:
+def picture(title: str, policy: Policy) -> str:
     """One picture."""
     middle, longest = waits(policy, 0.5), waits(policy, 1.0 - 1e-9)
     whole = sum(wait or 0.0 for wait in middle) or 1.0
@@ -94,7 +95,7 @@ def drawn(title: str, policy: Policy) -> str:
 
 def pictures() -> dict[str, str]:
     """All of them, by file name."""
-    return {f"{name}.svg": drawn(title, policy) for name, (title, policy) in PICTURES.items()}
+    return {f"{name}.svg": picture(title, policy) for name, (title, policy) in PICTURES.items()}
 
 
 def _block(x: float, y: float, width: float, height: float, colour: str) -> str:
@@ -109,7 +110,7 @@ if __name__ == "__main__":
         ]
         if stale:
             raise SystemExit(
-                f"docs/pictures is not what the policies say ({', '.join(stale)}); run: python scripts/pictures.py"
+                f"docs/pictures differs from the policies ({', '.join(stale)}); run: python scripts/pictures.py"
             )
     else:
         for name, text in made.items():

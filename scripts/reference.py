@@ -1,5 +1,6 @@
-"""Write docs/reference/command-line.md from the parser: ``python scripts/reference.py``; with ``--check``, see that it
-is up to date. The other pages of the reference are built from the docstrings.
+"""Write docs/reference/command-line.md from the parser. The other pages of the reference come from the docstrings.
+
+Usage: ``python scripts/reference.py``; with ``--check`` it only compares the page with the parser.
 """
 
 import argparse

@@ -1,7 +1,9 @@
-"""Build the documentation site in build/site: ``python scripts/site.py``. Any complaint of the builder is an error.
+"""Build the documentation site in build/site. Any complaint of the builder is an error.
 
-The pages are files of the whole repository. They are gathered in build/pages at the paths that they have here, so that
-a link between two of them is right in the repository and on the site.
+Usage: ``python scripts/site.py``.
+
+The pages are files of the whole repository. They are copied to build/pages under the same paths, so that a link
+between two of them is right in the repository and on the site.
 """
 
 import shutil
@@ -17,8 +19,7 @@ PATTERNS = (
     "docs/**/*.svg",
     "benchmarks/*.md",
     "apps/*/README.md",
-    "apps/*/Dockerfile",
-    "apps/*/*.service",
+    "src/leadsman/cli/templates/*",
 )
 FINE = ("Build started", "Build finished", "No issues found")
 """How the lines begin that a build without a complaint writes."""

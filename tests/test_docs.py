@@ -17,6 +17,7 @@ from leadsman.settings.sources import Where
 from leadsman.testing import Harness
 
 PAGES = sorted(Path("docs").rglob("*.md"))
+OTHERS = ("*.md", "apps/*/README.md", "benchmarks/*.md")
 GUIDES = [page for page in PAGES if "adr" not in page.parts]
 REFERENCE = sorted(Path("docs/reference").glob("*.md"))
 SHOWN = [name for page in REFERENCE for name in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE)]
@@ -122,7 +123,7 @@ def test_home_assistant_is_given_the_words_of_the_sensor(house):
     assert f"precision={sensor['suggested_display_precision']}" in code
 
 
-@pytest.mark.parametrize("page", [Path("README.md"), Path("CONTRIBUTING.md"), *PAGES], ids=str)
+@pytest.mark.parametrize("page", [*PAGES, *(page for each in OTHERS for page in sorted(Path().glob(each)))], ids=str)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         assert "://" in target or (page.parent / target).exists(), target

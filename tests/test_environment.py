@@ -36,6 +36,8 @@ class Checkout:
         (path / "scripts").mkdir()
         shutil.copy("scripts/environment", path / "scripts")
         shutil.copy("pyproject.toml", path)
+        (path / "tests" / "rigs").mkdir(parents=True)
+        shutil.copy("tests/rigs/pyproject.toml", path / "tests" / "rigs")
         (path / "apps" / "one").mkdir(parents=True)
         (path / "apps" / "one" / "pyproject.toml").write_text('[project]\nname = "one"\n')
         self.stub("python3", PYTHON).chmod(0o755)
@@ -109,7 +111,7 @@ def test_only_what_has_a_pyproject_is_an_app(prepare):
 
     _, apps = prepare("demo", "test")
 
-    assert apps.split()[-2:] == ["--editable", "apps/one"]
+    assert apps.split()[-4:] == ["--editable", "tests/rigs", "--editable", "apps/one"]
     assert "__pycache__" not in apps
 
 

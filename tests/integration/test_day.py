@@ -11,6 +11,8 @@ from leadsman import App, CircuitBreaker, Context, FixedBackoff, Router
 from leadsman.errors import DeviceTimeout, PayloadError
 from leadsman.timing.timers import Timers
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 GARBAGE = [b"{", b"", b"\xff", b"[" * 50, b'{"degrees": "x"}', b"nan", b'{"transaction": 1e999}', b"x" * 70_000]
 

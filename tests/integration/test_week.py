@@ -7,6 +7,8 @@ import pytest
 from leadsman import App, CircuitBreaker
 from leadsman.testing import Outages
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 WEEK = 7 * DAY
 

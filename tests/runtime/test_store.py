@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from leadsman.errors import InvalidType, ResultError
 from leadsman.runtime.directory import StateDirectory
-from leadsman.runtime.store import LARGEST, Store, Stores
+from leadsman.runtime.store import LARGEST, Store, Stores, state_directory
 
 
 @pytest.fixture
@@ -117,3 +118,90 @@ def test_of_two_processes_the_second_reads_the_stores_and_leaves_the_files_alone
     assert (tmp_path / "d.json").read_text() == '{"count": 5}'
     assert (tmp_path / "broken.json").read_text() == "{"
     first.release()
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_the_old_store(tmp_path, monkeypatch):
+    stores = Stores(tmp_path)
+    stores.of("d")["n"] = 1
+    stores.save()
+    stores.of("d")["n"] = 2
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            stores.save()
+
+    assert dict(Stores(tmp_path).of("d")) == {"n": 1}
+    stores.of("d")["n"] = 3
+    stores.save()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.json"]
+
+
+def test_a_value_that_cannot_be_written_costs_no_other_store_and_is_tried_again(tmp_path, caplog):
+    stores = Stores(tmp_path)
+    stores.of("bad")["list"] = []
+    stores.of("bad")["list"].append(object())
+    stores.of("good")["n"] = 1
+    stores.save()
+    stores.save()
+    told = caplog.text.count("cannot be written")
+    stores.of("bad")["list"].clear()
+    stores.save()
+
+    assert told == 1
+    assert dict(Stores(tmp_path).of("good")) == {"n": 1}
+    assert dict(Stores(tmp_path).of("bad")) == {"list": []}
+
+
+def test_a_store_is_written_once_the_disk_takes_it_again(tmp_path):
+    (tmp_path / "state").write_text("in the way")
+    stores = Stores(tmp_path / "state")
+    stores.of("d")["n"] = 1
+    stores.save()
+    waiting = stores.changed
+    (tmp_path / "state").unlink()
+    stores.save()
+
+    assert waiting
+    assert not stores.changed
+    assert dict(Stores(tmp_path / "state").of("d")) == {"n": 1}
+
+
+def test_a_store_takes_only_what_json_carries(tmp_path):
+    store = Store(tmp_path / "d.json")
+    for value in (float("nan"), object(), b"x", {1: 2}):
+        with pytest.raises(ResultError):
+            store["a"] = value
+    with pytest.raises(InvalidType):
+        store[1] = 2
+    store["a"] = {"b": [1]}
+    store["a"]["b"].append(2)
+    del store["a"]["b"]
+    assert dict(store) == {"a": {}}
+
+
+def test_a_change_inside_a_value_is_written_at_the_end(tmp_path):
+    stores = Stores(tmp_path)
+    stores.of("d")["list"] = [1]
+    stores.save()
+    stores.of("d")["list"].append(2)
+    stores.save()
+
+    assert dict(Stores(tmp_path).of("d")) == {"list": [1, 2]}
+
+
+def test_a_device_name_leads_nowhere_else(tmp_path):
+    for name in ("..", "a.b", "ä ö", "%2f"):
+        Stores(tmp_path).of(name)["a"] = 1
+        stores = Stores(tmp_path)
+        stores.of(name)["a"] = 1
+        stores.save()
+        assert dict(Stores(tmp_path).of(name)) == {"a": 1}
+    assert all(path.parent == tmp_path for path in tmp_path.rglob("*.json"))
+
+
+def test_the_state_directory_is_systemds_or_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/house:/var/lib/other")
+    assert str(state_directory("house")) == "/var/lib/house"
+    monkeypatch.delenv("STATE_DIRECTORY")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_directory("house") == tmp_path / "leadsman" / "house"

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from bumble.att import ATT_Error, ErrorCode
-from tests.system.bluez import Air, GattServer, Scripted
-from tests.system.watched import on
 
 from leadsman.adapters.ble import bthome
 from leadsman.adapters.ble.gatt import STANDARD, uuid_of
@@ -23,6 +21,8 @@ from leadsman.errors import (
 )
 from leadsman.resilience.failure import Failure
 from leadsman.testing import BleTwin, TwinDevice
+from leadsman_rigs.bluez import Air, GattServer, Scripted
+from leadsman_rigs.watched import on
 
 ADDRESS, OTHER = "F0:11:22:33:44:55", "F0:11:22:33:44:66"
 RADON = "b42e01aa-ade7-11e4-89d3-123b93f75cba"

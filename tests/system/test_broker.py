@@ -324,7 +324,6 @@ def test_messages_of_a_subscription_come_in(mosquitto, protocol):
     assert connected(mosquitto.url, scenario, protocol).messages[0].payload == b"hello"
 
 
-@pytest.mark.filterwarnings("ignore:The 'acl' option:DeprecationWarning")  # amqtt warns of its own name for it
 def test_a_refused_subscription_is_seen(old_broker_that_allows):
     async def scenario(connection, hooks):
         await connection.subscribe("t/x")

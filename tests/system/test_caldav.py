@@ -9,8 +9,6 @@ from zoneinfo import ZoneInfo
 
 import psutil
 import pytest
-from tests.system.dav import Proxy, Radicale, event
-from tests.system.watched import on
 
 from leadsman.adapters.caldav.calendar import CalDav
 from leadsman.errors import (
@@ -24,6 +22,8 @@ from leadsman.errors import (
 )
 from leadsman.resilience.failure import RetryRequested
 from leadsman.testing import CalDavTwin
+from leadsman_rigs.dav import Proxy, Radicale, event, multistatus
+from leadsman_rigs.watched import on
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST = date(2026, 10, 23)
@@ -210,17 +210,6 @@ def test_an_xml_bomb_costs_neither_time_nor_memory(proxy):
         assert psutil.Process().memory_info().rss - memory < 64 * 2**20  # unfolded it is 2 GB
 
     on(client(proxy.url), scenario)
-
-
-def multistatus(*texts):
-    answers = "".join(
-        f"<response><href>/ann/home/{n}.ics</href><propstat><prop><getetag>1</getetag>"
-        f"<C:calendar-data><![CDATA[{text}]]></C:calendar-data></prop>"
-        "<status>HTTP/1.1 200 OK</status></propstat></response>"
-        for n, text in enumerate(texts)
-    )
-    spaces = 'xmlns="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"'
-    return f'<?xml version="1.0"?><multistatus {spaces}>{answers}</multistatus>'
 
 
 @pytest.mark.parametrize(

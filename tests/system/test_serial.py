@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import pytest
 import serial
 from serial.rfc2217 import PortManager
-from tests.system.watched import on
 
 from leadsman import App, CircuitBreaker, FixedBackoff
 from leadsman.adapters.serial.framing import FixedFramer, LengthPrefixedFramer
@@ -22,6 +21,7 @@ from leadsman.adapters.serial.optolink import Optolink
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, InvalidType, InvalidValue
 from leadsman.testing import Boiler, PtyDevice, SerialTwin, garbage
+from leadsman_rigs.watched import on
 
 
 def on_port(url, scenario, **options):

@@ -3,7 +3,6 @@ import json
 import time
 
 import pytest
-from tests.system.bluez import Air, GattServer
 
 from airthings2mqtt import app
 from airthings2mqtt.decoding import PLUS, RADON_24H, RADON_LONG_TERM, mini, plus, wave
@@ -11,6 +10,7 @@ from airthings2mqtt.settings import Settings
 from leadsman.adapters.ble import BleRadio
 from leadsman.errors import DeviceUnavailable, GarbledData
 from leadsman.testing import BleTwin, Harness
+from leadsman_rigs.bluez import GattServer
 
 ADDRESS = "F0:11:22:33:44:55"
 WAVES = {"waves": {"bedroom": {"address": ADDRESS}, "cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}}
@@ -82,15 +82,15 @@ def test_a_virtual_day_of_dropped_connections_costs_no_reading(devices):
     assert [error["event"] for error in devices.errors("bedroom")][-1] == "recovered"
 
 
-def test_a_wave_in_the_air_is_read_over_a_real_stack():
+def test_a_wave_in_the_air_is_read_over_a_real_stack(air):
     async def read(radio):
         async with radio:
             return wave(*await radio.read(ADDRESS, *VALUES))
 
-    with Air() as air:
-        air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
-        air.place(GattServer("F0:11:22:33:44:66", "plus", {"181a": {PLUS: bytes(20)}}))
-        assert asyncio.run(read(BleRadio())).model_dump() == AIR
+    air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+    air.place(GattServer("F0:11:22:33:44:66", "plus", {"181a": {PLUS: bytes(20)}}))
+
+    assert asyncio.run(read(BleRadio())).model_dump() == AIR
 
 
 def test_an_address_that_is_none_is_told_at_the_start():
@@ -98,23 +98,24 @@ def test_an_address_that_is_none_is_told_at_the_start():
         Settings(waves={"x": {"address": "AA:BB"}})
 
 
-def test_waves_in_the_air_are_published_through_hang_ups_and_a_bluetooth_service_that_dies(program, mosquitto, listen):
+def test_waves_in_the_air_are_published_through_hang_ups_and_a_bluetooth_service_that_dies(
+    program, mosquitto, listen, air
+):
     listener = listen(mosquitto.port)
     topic = "airthings2mqtt/bedroom/state"
-    with Air() as air:
-        server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
-        waves = json.dumps({"bedroom": {"address": ADDRESS, "interval": "1s"}})
-        running = program("airthings2mqtt", "--mqtt", mosquitto.url, waves=waves)
-        listener.wait_for(topic, 3)
-        for _ in range(3):
-            air.call(server.hang_up())
-            listener.wait_for(topic, len(listener.on(topic)) + 1, timeout=20)
-        air.call(air.daemon.stop())
-        time.sleep(2)
-        air.restart_daemon()
-        before = len(listener.on(topic))
-        listener.wait_for(topic, before + 2, timeout=60)
-        assert running.end()[0] == 0
+    server = air.place(GattServer(ADDRESS, "wave", {"181a": VALUES}))
+    waves = json.dumps({"bedroom": {"address": ADDRESS, "interval": "1s"}})
+    running = program("airthings2mqtt", "--mqtt", mosquitto.url, waves=waves)
+    listener.wait_for(topic, 3)
+    for _ in range(3):
+        air.call(server.hang_up())
+        listener.wait_for(topic, len(listener.on(topic)) + 1, timeout=20)
+    air.call(air.daemon.stop())
+    time.sleep(2)
+    air.restart_daemon()
+    before = len(listener.on(topic))
+    listener.wait_for(topic, before + 2, timeout=60)
+    assert running.end()[0] == 0
 
 
 def test_the_demo_needs_neither_wave_nor_broker(demonstrated):

@@ -1,12 +1,12 @@
 import time
 
 import pytest
-from tests.system.dav import Proxy, Radicale, event
 
 from caldates2mqtt import app
 from leadsman.resilience.failure import RetryRequested
 from leadsman.settings.sources import Where
 from leadsman.testing import CalDavTwin, Harness
+from leadsman_rigs.dav import Proxy, event
 
 SETTINGS = {
     "server": {"url": "https://x.invalid", "zone": "Europe/Berlin"},
@@ -64,8 +64,8 @@ def test_a_virtual_day_with_a_server_that_asks_for_rests_is_no_outage(dates):
     assert any(4.5 * 3600 <= at <= 4.5 * 3600 + 125 for at in times)
 
 
-def test_a_real_server_is_read_through_a_real_fault():
-    with Radicale() as radicale, Proxy(radicale.port) as proxy:
+def test_a_real_server_is_read_through_a_real_fault(radicale):
+    with Proxy(radicale.port) as proxy:
         radicale.calendar("waste", "Waste")
         radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105")
         server = {"url": proxy.url, "username": "ann", "password": "secret", "zone": "Europe/Berlin"}
@@ -85,9 +85,9 @@ def test_a_password_may_be_a_secret_file(tmp_path):
         assert app.settings.server.password.get_secret_value() == "secret"
 
 
-def test_a_real_server_is_published_through_everything_it_does_wrong(program, mosquitto, listen):
+def test_a_real_server_is_published_through_everything_it_does_wrong(program, mosquitto, listen, radicale):
     listener, topic = listen(mosquitto.port), "caldates2mqtt/waste/state"
-    with Radicale() as radicale, Proxy(radicale.port) as proxy:
+    with Proxy(radicale.port) as proxy:
         radicale.calendar("waste", "Waste")
         radicale.add("waste", "bin", "SUMMARY:Glass", "DTSTART;VALUE=DATE:20260105", "RRULE:FREQ=DAILY")
         calendars = '{"waste": {"calendar": "Waste"}}'

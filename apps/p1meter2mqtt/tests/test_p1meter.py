@@ -3,11 +3,11 @@ import threading
 import time
 
 import pytest
-from tests.adapters.test_protocols import TELEGRAM
 
 from leadsman.adapters.serial.metering import P1Framer
 from leadsman.errors import GarbledData
 from leadsman.testing import Harness, SerialTwin, garbage
+from leadsman_rigs.telegrams import DSMR as TELEGRAM
 from p1meter2mqtt import app
 from p1meter2mqtt.decoding import decode
 

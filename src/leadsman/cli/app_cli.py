@@ -106,10 +106,13 @@ def _ended(after: float | None) -> Iterator[None]:
     if after is None:
         yield
         return
+    from leadsman.process import ended_by_sigterm  # the time may be over before the app runs
+
     timer = threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGTERM))
     timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    with ended_by_sigterm():
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()

@@ -1,10 +1,10 @@
 """The broker of the demo: mosquitto if it is installed, else an embedded one that is only suitable for the demo."""
 
 import contextlib
-import logging
 from collections.abc import Iterator
 
 from leadsman.mqtt.broker import Broker
+from leadsman.process import ended_by_sigterm
 from leadsman.testing.embedded import embedded_broker
 from leadsman.testing.mosquitto import Mosquitto, executable
 
@@ -16,17 +16,16 @@ def watching(broker: Broker, prefix: str) -> str:
 
 @contextlib.contextmanager
 def demo_broker() -> Iterator[tuple[str, str, Mosquitto | None]]:
-    """Run a broker. Gives its URL, what it is in words, and mosquitto where that is what runs.
+    """Run a broker. Gives its URL, a description, and mosquitto if that is what runs.
 
     Raises:
         LeadsmanError: neither mosquitto nor amqtt is installed.
     """
-    if executable() is not None:
-        with Mosquitto() as mosquitto:
+    with ended_by_sigterm(), contextlib.ExitStack() as stack:  # at a SIGTERM too, the broker ends with the demo
+        if executable() is not None:
+            mosquitto = stack.enter_context(Mosquitto())
             yield mosquitto.url, "a mosquitto of its own", mosquitto
-        return
-    for name in ("amqtt", "transitions"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    with embedded_broker() as port:
-        words = "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)"
-        yield f"mqtt://127.0.0.1:{port}?protocol=3.1.1", words, None
+        else:
+            port = stack.enter_context(embedded_broker())
+            description = "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)"
+            yield f"mqtt://127.0.0.1:{port}?protocol=3.1.1", description, None

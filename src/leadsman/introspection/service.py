@@ -23,8 +23,9 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
+from leadsman.runtime.commands import CommandQueue
+from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.runtime.runner import Runners
 from leadsman.text import clean, suggestion
 from leadsman.timing.clock import rfc3339
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         TraceRow,
     )
     from leadsman.monitoring.trace import Trace
+    from leadsman.runtime.sources import SourceRunner
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
 ASKED_FOR = ("trace",)
@@ -68,7 +70,9 @@ class Parts(NamedTuple):
 
     ledger: Ledger
     link: Link
-    runners: Runners
+    poller: Poller
+    feeds: "Mapping[str, SourceRunner]"
+    lines: Mapping[str, CommandQueue]
     slots: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once there is something in it."""
@@ -80,28 +84,28 @@ class Service:
     """Answers introspection of one running app."""
 
     def __init__(
-        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, context: PublisherContext
+        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, mail: PublisherContext
     ) -> None:
         self._about = about
         self._parts = parts
-        self._context = context
+        self._mail = mail
         self._registered: dict[str, list[Telemetry | Source | Command]] = {}
         for each in everything:
             self._registered.setdefault(each.name, []).append(each)
         self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
-        self._started = context.environment.timers.origin
+        self._started = mail.environment.timers.origin
 
     def register(self) -> None:
         """Put the registry there."""
         registry = encode(registry_of(self._about, self._registered))
-        self._context.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
+        self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
     def on_request(self, received: Received) -> None:
         """Answer a request. Retained messages are ignored."""
         if not received.retain:
-            clock = self._context.environment.clock
+            clock = self._mail.environment.clock
             message = answered(received, self._about.topics, clock.wall(), self._answer)
-            self._context.send(message._replace(expires=clock.monotonic() + EXPIRY))
+            self._mail.send(message._replace(expires=clock.monotonic() + EXPIRY))
 
     def _answer(self, request: Json) -> "Introspection":
         """The document that a request asks for. Raises `PayloadError`."""
@@ -115,7 +119,7 @@ class Service:
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
         """The document, or some sections of it, and of some devices."""
-        clock = self._context.environment.clock
+        clock = self._mail.environment.clock
         now, wall = clock.monotonic(), clock.wall()
         found: Introspection = {}
         if "app" in sections:
@@ -169,7 +173,7 @@ class Service:
                 "in_flight": outbox.in_flight,
                 "delivered": outbox.delivered,
                 "dropped": outbox.dropped,
-                "oldest": None if oldest is None else round(self._context.environment.clock.uptime() - oldest, 3),
+                "oldest": None if oldest is None else round(self._mail.environment.clock.uptime() - oldest, 3),
             },
         }
 
@@ -181,7 +185,11 @@ class Service:
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.ledger.entities[name]
-        snapshot, next_poll = parts.runners.look(name)
+        feed, line, next_poll = parts.feeds.get(name), parts.lines.get(name), None
+        if name in parts.poller.polls:
+            snapshot, next_poll = parts.poller.look(name)
+        else:
+            snapshot = parts.lines[name].snapshot() if feed is None else feed.execution.snapshot()
         opened, deferred = snapshot.opened_at, snapshot.deferred_until
         found: Any = {
             "status": parts.ledger.status(name, now),
@@ -211,8 +219,10 @@ class Service:
             "held": health.held,
             "missed_polls": health.missed,
         }
-        for runner in parts.runners.of(name):
-            found |= runner.counters()
+        if feed is not None:
+            found["restarts"] = feed.restarts
+        if line is not None:
+            found["commands"] = {"done": line.done, "failed": line.failed, "waiting": len(line.waiting)}
         return found  # type: ignore[no-any-return]  # its words are literals to the schema; tests hold them against it
 
 

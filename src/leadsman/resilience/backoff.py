@@ -14,7 +14,7 @@ waits do not pile up on it, as they would if the sum were clipped: half of all w
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -23,6 +23,9 @@ from leadsman.value import Value
 
 LONGEST = 10 * 366 * 86_400.0
 """No wait is longer than ten years: a larger number is a mistake in its unit."""
+
+Draw = Callable[[], float]
+"""Gives uniform numbers in [0, 1)."""
 
 
 @runtime_checkable
@@ -267,3 +270,20 @@ def fraction_of(value: object) -> float:
 
 DEFAULT_BACKOFF = ExponentialBackoff()
 """2, 4, 8, … 60 s, ±20 %: what a handler with `retry` and no `backoff` gets."""
+
+
+def wait_of(
+    backoff: BackoffStrategy, attempt: int, draw: Draw, on_strategy_error: Callable[[object, Exception], None]
+) -> float:
+    """Ask a strategy for a wait. If it raises or returns an invalid number, that is reported and the default is
+    used."""
+    if isinstance(backoff, Jittered):
+        return backoff.delay(attempt, draw() if backoff.jitter else 0.0)
+    try:
+        delay = float(backoff.delay(attempt))
+        if 0.0 <= delay <= LONGEST:
+            return delay
+        raise ValueError(f"{backoff!r} answered {delay!r} seconds for attempt {attempt}")
+    except Exception as error:
+        on_strategy_error(backoff, error)
+        return DEFAULT_BACKOFF.delay(attempt, draw())

@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict, as_policy, exponential, immediate, never
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, as_policy, exponential, immediate, never
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion

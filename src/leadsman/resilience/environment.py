@@ -1,4 +1,4 @@
-"""The inputs, the failure state and the snapshot of an `Execution`, as values."""
+"""What an `Execution` is given and what it reports, as values."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,8 +9,7 @@ from leadsman.event_bus import EventBus
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
 from leadsman.resilience.from_options import ONCE
-from leadsman.resilience.policy import Policy, State
-from leadsman.resilience.scope import States
+from leadsman.resilience.policy import Policy
 from leadsman.timing.clock import Clock
 from leadsman.timing.timers import Timers
 
@@ -34,46 +33,30 @@ class Environment(NamedTuple):
     timers: Timers
     clock: Clock
     events: EventBus
-    overrides: PolicyOverride = []  # noqa: RUF012  # nobody adds to this one
-    stopping: asyncio.Event = asyncio.Event()  # nobody sets this one
+    overrides: PolicyOverride = []  # noqa: RUF012  # this one stays empty
+    stopping: asyncio.Event = asyncio.Event()  # this one is never set
     """Set when the app stops. A cancellation after it is the app's; one before it came out of the handler's own
     code."""
 
 
-class Caller(Protocol):
+class Abandons(Protocol):
+    """The caller of a call that has a deadline."""
+
+    def abandoned(self, error: Abandoned) -> None:
+        """The call did not end after its deadline and its cancellation. Its task is left alone."""
+        ...
+
+
+class Caller(Abandons, Protocol):
     """The object that owns an execution, such as a `PollRunner`."""
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
         ...
 
-    def abandoned(self, error: Abandoned) -> None:
-        """A call did not end after its timeout and its cancellation. The task of its cycle is left alone."""
-        ...
-
     def isolated(self) -> None:
         """The circuit was isolated: stop what runs between two polls."""
         ...
-
-
-class FailureStreak(NamedTuple):
-    """The state of an outage, from its first failure to the next success."""
-
-    policy: Policy
-    """The handler's own policy; `state` is the state of this policy."""
-    state: State
-    waits: int
-    """Retries taken, of any kind."""
-    cycle: int
-    """Failed polls before the current one."""
-    began: float
-    """The first failure, monotonic seconds."""
-    wall: float
-    """The same in epoch seconds. It identifies the outage."""
-    resumed: bool = False
-    """Whether it began before the app was restarted."""
-    others: States = ()
-    """The states of policies that temporarily override the handler's own. They are lost at a restart."""
 
 
 class Snapshot(NamedTuple):
@@ -96,3 +79,7 @@ class Snapshot(NamedTuple):
     """Retries since the last success; the backoff counts by this number."""
     deferred_until: float | None
     """The device asked for a pause until then."""
+
+
+NO_GUARDS = Snapshot("closed", 0, None, None, 0, 0, 0, 0, None)
+"""The snapshot of a handler whose calls have no circuit and no retries, such as a command."""

@@ -1,93 +1,52 @@
-"""Runs one handler's calls under its guards: timeout, bus lock, retry policy and circuit breaker.
+"""Runs one handler's calls under its guards, and repeats a failed call as its policy decides.
 
-::
+The guards of a call are composed once, when the handler is registered. Each takes a call and gives a call::
 
-    run ─ retry ─┬─ bus lock ─ timeout ─ call      circuit breaker: `admit` before `run`, once per cycle
-                 ╰─ sleep, without the bus lock
+    admit ─▶ run ─ retry ─┬─ slow watch ─ bus lock ─ deadline ─ call
+    (circuit guard)       ╰─ sleep, without the bus lock
 
-**The fast path.** While `_calm` is True, all of the following hold: the handler shares no guards with others, its
-circuit is
-`CLOSED`, there is no `FailureStreak`, no deferral is in effect, and the call under way was not slow. A success then
-changes
-nothing. So `admit` returns at once, `run` skips `succeed`, and a successful call costs two reads of this attribute.
+**The fast path.** `Execution` remembers whether a success would change anything. While `_fast_path` is True, all of
+the following hold: the handler shares no guards with others, its circuit is `CLOSED`, there is no `FailureStreak`, no
+deferral is in effect, and the call under way was not slow. A success then changes nothing. So `admit` returns at once,
+`run` does not call `succeed`, and a successful call costs two reads of this attribute.
 
-Whatever ends one of these conditions sets `_calm` to False: a failure, a circuit that moves, a slow call, a restored
-state.
-Only `succeed` sets it to True again. With shared guards it is never True.
+Whatever ends one of these conditions sets `_fast_path` to False: a failure, a slow call, a request of a person about
+the circuit, a restored state. Only `succeed` sets it to True again. With shared guards it is never True.
 
-This is the only module of the package that awaits calls and reads a clock, apart from `leadsman.resilience.adhoc`.
+This module, its deadlines and `leadsman.resilience.adhoc` are the only ones of the package that await calls.
 """
 
 import asyncio
 import math
 import random
-import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from leadsman.errors import Abandoned, DeviceTimeout
-from leadsman.events import AppFault, AttemptFailed, CircuitMoved
-from leadsman.resilience import breaker, scope
-from leadsman.resilience.breaker import (
-    CLOSED,
-    Circuit,
-    CircuitBreaker,
-    Closed,
-    Disabled,
-    Isolated,
-    Open,
-    Outcome,
-    Permit,
-)
-from leadsman.resilience.environment import Caller, Environment, FailureStreak, GuardSpec, Snapshot
+from leadsman.errors import Abandoned
+from leadsman.events import AppFault, AttemptFailed
+from leadsman.resilience import scope
+from leadsman.resilience.backoff import wait_of
+from leadsman.resilience.breaker import CLOSED, Outcome, Permit
+from leadsman.resilience.bus_lock import BusLock, in_turn
+from leadsman.resilience.circuit_guard import PASS, CircuitGuard
+from leadsman.resilience.deadline import GRACE, Deadline
+from leadsman.resilience.decision import Decision, decide, given_up
+from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
-from leadsman.resilience.policy import GiveUp, Policy, Verdict, as_state, wait_of
+from leadsman.resilience.policy import GiveUp, Policy, Verdict
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
+from leadsman.resilience.slow_watch import watched
+from leadsman.resilience.streak import FailureStreak, streak_from_json
 from leadsman.tasks import forget_cancellations
-from leadsman.timing.durations import human
 
-GRACE = 5.0
-"""Seconds that a call may take to end after its timeout cancelled it. After that it is abandoned."""
+T = TypeVar("T", covariant=True)
 
-Call = Callable[[], Awaitable[Any]]
-_PASS = Permit(0, 0, probe=False)
-_COUNTING = CircuitBreaker(2**31)
-"""The breaker of handlers without one, while a person has isolated or disabled their circuit: it never opens by
-itself."""
+_LEASE = 60.0
+"""Seconds that a probe may hold its permit, if its calls have no timeout."""
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-
-
-def _known_as(policy: Policy) -> str:
-    """The text that identifies a policy after a restart. A user's own strategy may have no text but its address,
-    which is removed."""
-    return _ADDRESS.sub("", repr(policy))
-
-
-class BusLock:
-    """A lock for a shared bus: one call at a time, in the order of the requests."""
-
-    __slots__ = ("_holder", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._holder: object | None = None
-
-    async def take(self, who: object) -> None:
-        """Wait for the lock."""
-        await self._lock.acquire()
-        self._holder = who
-
-    def give_back(self, who: object) -> None:
-        """Release the lock. Nothing happens if `who` does not hold it, or no longer holds it."""
-        if self._holder is who:
-            self._holder = None
-            self._lock.release()
-
-
-class Execution:
-    """Runs one handler's calls, and holds the state of their retry policy and circuit breaker. One cycle at a time.
+class Execution(Generic[T]):
+    """Runs one handler's calls, and holds the state of their retries. One cycle at a time.
 
     Args:
         name: the entity, for events.
@@ -95,41 +54,34 @@ class Execution:
         guards: how to guard it.
         environment: timers, clock and events.
         bus_lock: the lock of the bus that the call shares with others, if any.
-        caller: the `Caller`, which knows the handler.
-        shared: the guards that it shares with other handlers.
+        caller: knows the handler, and is informed of a call that does not end.
+        shared: the guards that the handler shares with others.
     """
 
     __slots__ = (
-        "_abandoned",
         "_bus_lock",
         "_call",
         "_caller",
-        "_calm",
-        "_circuit",
         "_environment",
-        "_faulted",
-        "_guarded",
+        "_fast_path",
+        "_guards",
         "_permit",
+        "_reported",
         "_shared",
-        "_slot",
         "_slow",
         "_streak",
-        "_task",
         "attempts",
-        "deferred_until",
-        "fired",
+        "circuit",
         "gave_up",
-        "guards",
-        "held",
         "horizon",
         "name",
         "resumes_at",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
         name: str,
-        call: Call,
+        call: Callable[[], Awaitable[T]],
         guards: GuardSpec,
         environment: Environment,
         *,
@@ -138,13 +90,10 @@ class Execution:
         shared: SharedGuards = NO_SHARED_GUARDS,
     ) -> None:
         self.name = name
-        self.guards = guards
+        self.circuit = CircuitGuard(name, guards.breaker, environment, shared.circuit, caller)
+        """Admits cycles and counts their outcomes."""
         self.attempts = 0
         """Calls made in the current cycle, or in the last one that failed."""
-        self.fired = False
-        """Whether the timeout of the current call has expired."""
-        self.deferred_until = -math.inf
-        """No cycle is admitted before this time, because the device asked for a pause; monotonic seconds."""
         self.resumes_at = -math.inf
         """When the next retry is due, monotonic seconds."""
         self.horizon = math.inf
@@ -152,151 +101,92 @@ class Execution:
         that poll was missed because a call of this cycle was still running."""
         self.gave_up = ""
         """Why the last failed cycle was not retried further."""
-        self.held = False
-        """Whether the handler is held: no cycle is requested until a person releases it."""
-        self._call = call
+        self._guards = guards
         self._environment = environment
         self._bus_lock = bus_lock
         self._caller = caller
-        self._guarded: Call = call if guards.timeout is None else self._timed
-        if bus_lock is not None:
-            self._guarded = self._in_turn
-        if guards.breaker is not None and guards.breaker.slow is not None:
-            self._guarded = self._watched
-        self._streak: FailureStreak | None = None
-        self._circuit: Circuit = CLOSED
         self._shared = shared
-        self._calm = shared is NO_SHARED_GUARDS
-        self._slow = False
-        if shared.circuit is not None:
-            shared.circuit.members.append(self)
+        self._streak: FailureStreak | None = None
         self._permit: Permit | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._slot = 0
-        self._abandoned = False
-        self._faulted: tuple[str, ...] = ()
+        self._slow = False
+        self._fast_path = shared is NO_SHARED_GUARDS
+        self._reported: tuple[str, ...] = ()
+        self._call = self._guarded(call)
+
+    def _guarded(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """The call inside its guards, the innermost first."""
+        rule = self._guards.breaker
+        if self._guards.timeout is not None:
+            call = Deadline(call, self._guards.timeout, self._environment, self).call
+        if self._bus_lock is not None:
+            call = in_turn(call, self._bus_lock, self)
+        if rule is not None and rule.slow is not None:
+            call = watched(call, rule.slow, self._environment.clock.monotonic, self._note_slow)
+        return call
+
+    def _note_slow(self) -> None:
+        self._slow, self._fast_path = True, False
 
     def snapshot(self) -> Snapshot:
         """The current state. Reading it changes nothing."""
-        circuit = self._circuit
-        opened_at, until, opens, refusals = None, None, 0, 0
-        if not isinstance(circuit, Closed | Disabled):
-            opened_at, opens = circuit.since, circuit.opens
-        if isinstance(circuit, Open):
-            refusals = circuit.refusals if self._shared.circuit is None else self._shared.circuit.refusals(self)
-            until = circuit.until if math.isfinite(circuit.until) else None
-        name = breaker.name_of(circuit)
-        deferred = self.deferred_until if self.deferred_until > self._environment.clock.monotonic() else None
-        return Snapshot(
-            name, circuit.failures, opened_at, until, opens, refusals, self.attempts, self.retries(), deferred
-        )
+        return self.circuit.snapshot(self.attempts, self.retries())
 
     def retries(self) -> int:
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
 
-    def admit(self) -> bool:
-        """Ask for permission to run a cycle. After True, `run` must follow."""
-        if self._calm:
-            self._permit = _PASS
-            return True
-        now = self._environment.clock.monotonic()
-        if now < self.deferred_until:
-            return False
-        if self._circuit is CLOSED:
-            self._permit = _PASS
-            return True
-        lease = (self.guards.timeout or 60.0) + GRACE
-        if self._shared.circuit is not None:
-            self._permit = self._shared.circuit.admit(self, now, lease)
-        else:
-            circuit, self._permit = breaker.admit(self.guards.breaker or _COUNTING, self._circuit, now, lease)
-            self.moved(circuit)
-        return self._permit is not None
-
     def to_json(self) -> dict[str, Any]:
         """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
-        now, streak, found = self._environment.clock.monotonic(), self._streak, dict[str, Any]()
-        circuit = self._circuit
-        if isinstance(circuit, Open) and self._shared.circuit is not None:
-            circuit = circuit._replace(refusals=self._shared.circuit.refusals(self))
-        if streak is not None:
-            found["streak"] = {
-                "policy": _known_as(streak.policy),
-                "state": streak.state,
-                "waits": streak.waits,
-                "cycle": streak.cycle,
-                "elapsed": now - streak.began,
-                "wall": streak.wall,
-            }
+        now, found = self._environment.clock.monotonic(), dict[str, Any]()
+        if self._streak is not None:
+            found["streak"] = self._streak.to_json(now)
             found["pending"] = max(0.0, self.resumes_at - now)
-        if (kept := breaker.to_json(circuit, now)) is not None:
-            found["circuit"] = kept
-        if self.deferred_until > now:
-            found["deferred"] = self.deferred_until - now
-        return found
+        return found | self.circuit.to_json(now)
 
-    def restore(self, found: Mapping[str, Any], away: float) -> float:
-        """Restore the state that `to_json` returned `away` seconds ago.
+    def restore(self, document: Mapping[str, Any], away: float) -> float:
+        """Go on with the state that `to_json` returned `away` seconds ago.
 
         Returns:
             Seconds until the pending retry.
 
         Raises:
-            KeyError, TypeError, ValueError: it is not what `to_json` returned.
+            KeyError, TypeError, ValueError: the document was not made by `to_json`.
         """
-        now, streak = self._environment.clock.monotonic(), self._restored_streak(found.get("streak"), away)
-        circuit = breaker.from_json(found["circuit"], now, away) if "circuit" in found else None
-        self._streak = streak
-        if circuit is not None:
-            if self._shared.circuit is not None:
-                self._shared.circuit.restore(self, circuit)
-            else:
-                self.moved(circuit)
-        if "deferred" in found:
-            self.deferred_until = now + float(found["deferred"]) - away
-        self._calm = self._calm and not found
-        return max(0.0, float(found.get("pending", 0.0)) - away)
-
-    def is_polled(self, now: float) -> bool:
-        """Whether its polls would reach the device now if the circuit were closed."""
-        return not self.held and now >= self.deferred_until
-
-    def _restored_streak(self, found: Mapping[str, Any] | None, away: float) -> FailureStreak | None:
-        if found is None:
-            return None
-        policy, elapsed = self.guards.policy, float(found["elapsed"]) + away
-        state = policy.start()
-        if found["policy"] == _known_as(policy):
-            state = as_state(found["state"])
-            policy.step(state, Failure(OSError()), random.random)  # an invalid state raises here
-        began = self._environment.clock.monotonic() - elapsed
-        waits, cycle, wall = int(found["waits"]), int(found["cycle"]), float(found["wall"])
-        return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
+        now, pending = self._environment.clock.monotonic(), float(document.get("pending", 0.0))
+        kept = document.get("streak")
+        found = None if kept is None else streak_from_json(kept, self._guards.policy, now, away)
+        self._fast_path = self._fast_path and not document
+        self.circuit.restore(document, now, away)
+        self._streak = found
+        return max(0.0, pending - away)
 
     def isolate(self) -> None:
         """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
-        self._set(breaker.isolated(self._circuit, self._environment.clock.monotonic()))
+        self._fast_path = False
+        self.circuit.isolate()
 
     def close(self) -> None:
         """Close the circuit and reset all counters. The outage lasts until a success."""
-        streak = self._streak
-        if streak is not None:
-            self._streak = streak._replace(state=streak.policy.start(), waits=0, resumed=False, others=())
-        self.deferred_until = -math.inf
-        self._set(breaker.closed(self._circuit))
+        self._fast_path = False
+        if self._streak is not None:
+            state = self._streak.policy.start()
+            self._streak = self._streak._replace(state=state, waits=0, resumed=False, others=())
+        self.circuit.close()
 
     def disable(self) -> None:
         """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
-        self._set(breaker.disabled(self._circuit))
+        self._fast_path = False
+        self.circuit.disable()
 
-    def _set(self, circuit: Circuit) -> None:
-        if self._shared.circuit is not None:
-            self._shared.circuit.move(circuit)
+    def admit(self) -> bool:
+        """Ask for permission to run a cycle. After True, `run` must follow."""
+        if self._fast_path:
+            self._permit = PASS
         else:
-            self.moved(circuit)
+            self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
+        return self._permit is not None
 
-    async def run(self, horizon: float = math.inf) -> Any:
+    async def run(self, horizon: float = math.inf) -> T:
         """Run one cycle of calls and return the result of the successful call.
 
         Args:
@@ -308,14 +198,14 @@ class Execution:
         """
         self.horizon = horizon
         try:
-            result = await self._guarded()
+            result = await self._call()
         except Exception as error:
             failed = error
         except BaseException:
             self._settle(Outcome.ABANDONED)
             raise
         else:
-            if not self._calm:
+            if not self._fast_path:
                 if self._shared.tokens is not None:
                     self._shared.tokens.give_back()
                 self.succeed()
@@ -325,31 +215,29 @@ class Execution:
         finally:
             del failed  # its traceback holds this frame
 
-    async def _recover(self, error: Exception) -> Any:
+    async def _recover(self, error: Exception) -> T:
         self.attempts = 1
-        clock, policy = self._environment.clock, self.guards.policy
+        clock, policy = self._environment.clock, self._guards.policy
         if self._streak is not None:
             self._streak = self._streak._replace(cycle=self._streak.cycle + 1)
         try:
             while True:
-                self._calm = False
+                self._fast_path = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
                     self._streak = FailureStreak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
                 policies, error = scope.taken(error), sifted(error)
-                verdict = self._judge(error, policies)
+                verdict = self._judge(error, self._streak, policies)
                 if isinstance(verdict, GiveUp):
                     raise error
-                error.__traceback__ = (
-                    None  # told by now; it holds the frames, and grows where one error is raised again
-                )
-                self.resumes_at = self._environment.clock.monotonic() + verdict.delay
+                error.__traceback__ = None  # it was reported; it holds the frames, and grows if it is raised again
+                self.resumes_at = clock.monotonic() + verdict.delay
                 await self._environment.timers.sleep(verdict.delay)
-                if self.isolated:
+                if self.circuit.isolated:
                     self.gave_up = "isolated"
                     raise error
                 self.attempts += 1
                 try:
-                    result = await self._guarded()
+                    result = await self._call()
                 except Exception as again:
                     error = again
                 else:
@@ -359,209 +247,78 @@ class Execution:
             self._settle(self._outcome(final))
             raise
 
-    @property
-    def isolated(self) -> bool:
-        """Whether the circuit is isolated."""
-        return isinstance(self._circuit, Isolated)
-
-    def _asked(
-        self, streak: FailureStreak, failure: Failure, policies: tuple[Policy, ...]
-    ) -> tuple[FailureStreak, Verdict]:
-        """Ask the policies about this failure, those attached to the error first. Returns the new streak and the
-        verdict."""
-        overriding = (
-            policy for names, policy in reversed(self._environment.overrides) if names is None or self.name in names
-        )
-        state, others, verdict = scope.step(
-            (*policies, *overriding), streak.policy, streak.state, streak.others, failure, random.random
-        )
-        return streak._replace(state=state, others=others), verdict
-
-    def _judge(self, error: Exception, policies: tuple[Policy, ...]) -> Verdict:
+    def _judge(self, error: Exception, streak: FailureStreak, policies: tuple[Policy, ...]) -> Verdict:
+        """Decide about a failed call, and report it with the decision."""
         if self._environment.stopping.is_set():  # clean-up in the handler must not turn a cancellation into a retry
             raise asyncio.CancelledError from error
         forget_cancellations()
-        if self._abandoned:
-            self._abandoned = False
-            raise Abandoned("it ended at last, after it was abandoned") from error
-        verdict = self._verdict(error, self._environment.clock.monotonic(), policies)
+        if isinstance(error, Abandoned):  # it was reported and counted when it was abandoned
+            raise error
+        now = self._environment.clock.monotonic()
+        self._streak, verdict, deferred = self._decide(error, streak, now, policies)
+        if deferred is not None:
+            self.circuit.deferred_until = now + deferred
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
-        self.gave_up = reason
-        streak = self._streak
-        assert streak is not None  # made by _recover
-        circuit = breaker.name_of(self._circuit)
-        event = AttemptFailed(
-            self.name, error, self.attempts, delay, reason, streak.cycle, streak.began, streak.wall, circuit,
-            isinstance(error, RetryRequested),
-        )  # fmt: skip
+        self.gave_up, request = reason, isinstance(error, RetryRequested)
+        outage, circuit = (streak.cycle, streak.began, streak.wall), self.circuit.name
+        event = AttemptFailed(self.name, error, self.attempts, delay, reason, *outage, circuit, request)
         self._environment.events.emit(event)
         return verdict
 
-    def _verdict(self, error: Exception, now: float, policies: tuple[Policy, ...]) -> Verdict:
-        streak = self._streak
-        assert streak is not None  # made by _recover
-        asked = error.delay if isinstance(error, RetryRequested) else None
-        if self.isolated:
-            return GiveUp("isolated")
+    def _decide(self, error: Exception, streak: FailureStreak, now: float, policies: tuple[Policy, ...]) -> Decision:
+        facts = {} if self._caller is None else {**self._caller.facts(), "breaker": self.circuit.name}
+        age, report = now - streak.began, self.on_strategy_error
+        failure = Failure(error, facts, streak.cycle, age, streak.waits, streak.resumed, report)
+        if self.circuit.isolated:
+            return Decision(streak, GiveUp("isolated"))
         if self._permit is not None and self._permit.probe:
-            self._defer(asked, now)
-            return GiveUp("probe")
-        failure = Failure(
-            error,
-            {} if self._caller is None else {**self._caller.facts(), "breaker": breaker.name_of(self._circuit)},
-            streak.cycle,
-            now - streak.began,
-            streak.waits,
-            streak.resumed,
-            self.on_strategy_error,
-        )
-        try:
-            after, verdict = self._asked(streak, failure, policies)
-        except Exception as fault:
-            self.on_strategy_error(streak.policy, fault)
-            return GiveUp("fault")
-        if isinstance(verdict, GiveUp):
-            self._streak = after
-            self._defer(asked, now)  # a request that is refused ends the retries, and keeps the polls away all the same
-            return verdict
-        if now + verdict.delay >= self.horizon:
-            if asked is None:
-                return GiveUp("next-poll")
-            self._streak = after  # the wait is kept, so it counts
-            self._defer(asked, now)
-            return GiveUp("deferred")
-        tokens = self._shared.tokens
-        if tokens is not None and not isinstance(error, RetryRequested) and not tokens.take():
-            return GiveUp("tokens")
-        self._streak = after._replace(waits=streak.waits + 1)
-        return verdict
-
-    def _defer(self, asked: float | None, now: float) -> None:
-        """Admit no cycle for as long as the device asked. The next cycle is then the retry."""
-        if asked is not None and self._streak is not None:
-            self.deferred_until = now + asked
-            self._streak = self._streak._replace(waits=self._streak.waits + 1)
+            return given_up(streak, failure, "probe")
+        overrides = reversed(self._environment.overrides)
+        overriding = (policy for names, policy in overrides if names is None or self.name in names)
+        asked, tokens = (*policies, *overriding), self._shared.tokens
+        return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
 
     def wait(self, attempt: int) -> float:
         """Ask the backoff for a wait. An exception in a user's strategy is reported once, and the default is used
         instead."""
-        return wait_of(self.guards.policy.strategy, attempt, random.random, self.on_strategy_error)
+        return wait_of(self._guards.policy.strategy, attempt, random.random, self.on_strategy_error)
 
     def on_strategy_error(self, strategy: object, error: Exception) -> None:
         """Report that a user's strategy or policy raised an exception: once for each kind."""
-        rule = self.guards.breaker
+        rule = self._guards.breaker
         recovery = rule is not None and strategy is rule.recovery
         what = "policy" if isinstance(strategy, Policy) else "recovery" if recovery else "backoff"
-        if what not in self._faulted:
-            self._faulted = (*self._faulted, what)
+        if what not in self._reported:
+            self._reported = (*self._reported, what)
             instead = "there are no retries" if what == "policy" else "the default is used instead"
             self._environment.events.emit(AppFault(f"{what} of {self.name}; {instead}", error))
 
     def succeed(self) -> None:
         """Reset the counters: the current call has shown that the device works."""
-        if not self._calm:
+        if not self._fast_path:
             self._streak = None
-            self.deferred_until = -math.inf
+            self.circuit.deferred_until = -math.inf
             slow, self._slow = self._slow, False
             self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
-            self._calm = self._circuit is CLOSED and self._shared is NO_SHARED_GUARDS
+            self._fast_path = self.circuit.state is CLOSED and self._shared is NO_SHARED_GUARDS
 
     def _outcome(self, error: BaseException) -> Outcome:
-        rule = self.guards.breaker
+        rule = self._guards.breaker
         if not isinstance(error, Exception) or isinstance(error, RetryRequested):
             return Outcome.ABANDONED
         return Outcome.ABANDONED if rule is not None and matches(error, rule.ignore) else Outcome.FAILED
 
     def _settle(self, outcome: Outcome) -> None:
+        """Report the outcome of the cycle, once."""
         permit, self._permit = self._permit, None
-        rule = self.guards.breaker
-        if permit is None or (rule is None and self._circuit is CLOSED):
-            return
-        now = self._environment.clock.monotonic()
-        if self._shared.circuit is not None:
-            self._shared.circuit.settle(self, permit, outcome, now)
-        else:
-            self.moved(breaker.settle(rule or _COUNTING, self._circuit, permit, outcome, now, self.on_strategy_error))
+        if permit is not None:
+            self.circuit.settle(permit, outcome, self.on_strategy_error)
 
-    def moved(self, circuit: Circuit) -> None:
-        """Store the new circuit, and emit an event if its state changed."""
-        before, self._circuit = self._circuit, circuit
-        self._calm = self._calm and circuit is CLOSED
-        if type(before) is not type(circuit):
-            self._environment.events.emit(CircuitMoved(self.name, breaker.name_of(circuit), circuit.failures))
-            if self.isolated and self._caller is not None:
-                self._caller.isolated()
-
-    async def _watched(self) -> Any:
-        rule = self.guards.breaker
-        assert rule is not None  # chosen in __init__
-        began = self._environment.clock.monotonic()
-        result = (
-            await (self._call() if self.guards.timeout is None else self._timed())
-            if self._bus_lock is None
-            else await self._in_turn()
-        )
-        if rule.slow is not None and self._environment.clock.monotonic() - began > rule.slow:
-            self._slow, self._calm = True, False
-        return result
-
-    async def _in_turn(self) -> Any:
-        assert self._bus_lock is not None  # chosen in __init__
-        await self._bus_lock.take(self)
-        try:
-            return await (self._call() if self.guards.timeout is None else self._timed())
-        finally:
-            self._bus_lock.give_back(self)
-
-    async def _timed(self) -> Any:
-        """Limit the time of one call. Like `asyncio.timeout`, but the deadline is an entry in the heap that all
-        calls share."""
-        timers, timeout = self._environment.timers, self.guards.timeout
-        assert timeout is not None  # chosen in __init__
-        self._task = task = asyncio.current_task()
-        assert task is not None  # cycles run in tasks
-        self.fired = False
-        self._slot = timers.add(self._environment.clock.monotonic() + timeout, self)
-        try:
-            result = await self._call()
-        except BaseException as error:
-            if not self.fired:
-                raise
-            task.uncancel()
-            if isinstance(error, asyncio.CancelledError) and not self._environment.stopping.is_set():
-                raise self._timed_out() from error
-            raise
-        finally:
-            timers.remove(self._slot, self)
-            self._task = None  # release the finished task, about 1 kB
-        if self.fired:  # it ignored the cancellation, so its result is not used
-            task.uncancel()
-            raise self._timed_out()
-        return result
-
-    def _timed_out(self) -> DeviceTimeout:
-        return DeviceTimeout(f"no answer within {human(self.guards.timeout or 0.0)}")
-
-    def ring(self, now: float) -> None:
-        """The deadline expired: cancel the call. If it still runs `GRACE` seconds later, abandon it."""
-        if self._task is None:
-            return
-        if not self.fired:
-            self.fired = True
-            self._task.cancel()
-            self._slot = self._environment.timers.add(now + GRACE, self)
-            return
-        self._abandoned = True
+    def abandoned(self, error: Abandoned) -> None:
+        """The call does not end: count the cycle as failed, and let others use the bus."""
+        self._fast_path = False
         self._settle(Outcome.FAILED)
         if self._bus_lock is not None:
             self._bus_lock.give_back(self)
         if self._caller is not None:
-            from leadsman.places import waiting_at
-
-            timeout, where = human(self.guards.timeout or 0.0), waiting_at(self._task)
-            self._caller.abandoned(
-                Abandoned(
-                    f"still running {human(GRACE)} after its timeout of {timeout}{where}; "
-                    "it is not called again while it runs"
-                )
-            )
+            self._caller.abandoned(error)

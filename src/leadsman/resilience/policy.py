@@ -30,7 +30,7 @@ of
 Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments has the same result.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -38,6 +38,7 @@ from leadsman.resilience.backoff import (
     DEFAULT_BACKOFF,
     LONGEST,
     BackoffStrategy,
+    Draw,
     ExponentialBackoff,
     FibonacciBackoff,
     FixedBackoff,
@@ -47,6 +48,7 @@ from leadsman.resilience.backoff import (
     as_backoff,
     fraction_of,
     jittered,
+    wait_of,
 )
 from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested
 from leadsman.resilience.predicate import Predicate, predicate
@@ -56,7 +58,6 @@ from leadsman.value import Value
 Scope = Literal["cycle", "outage"]
 State = Any
 """None, a number, or a nested tuple of them: what a policy remembers."""
-Draw = Callable[[], float]
 
 
 class Retry(NamedTuple):
@@ -639,23 +640,6 @@ def as_policy(value: object) -> Policy:
     if callable(getattr(value, "delay", None)) and not isinstance(value, type):
         raise InvalidType(f"{value!r} is a backoff; make a policy of it with strategy(…)")
     raise InvalidType(f"{value!r} is no policy; write one such as exponential('2s').max_retries(3)")
-
-
-def wait_of(
-    backoff: BackoffStrategy, attempt: int, draw: Draw, on_strategy_error: Callable[[object, Exception], None]
-) -> float:
-    """Ask a strategy for a wait. If it raises or returns an invalid number, that is reported and the default is
-    used."""
-    if isinstance(backoff, Jittered):
-        return backoff.delay(attempt, draw() if backoff.jitter else 0.0)
-    try:
-        delay = float(backoff.delay(attempt))
-        if 0.0 <= delay <= LONGEST:
-            return delay
-        raise ValueError(f"{backoff!r} answered {delay!r} seconds for attempt {attempt}")
-    except Exception as error:
-        on_strategy_error(backoff, error)
-        return DEFAULT_BACKOFF.delay(attempt, draw())
 
 
 def as_state(value: object) -> State:

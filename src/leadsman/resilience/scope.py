@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 
+from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import Draw, GiveUp, Policy, State, Verdict
+from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
 
 IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
 """Whether the code that runs was called by a poll, or by a source."""

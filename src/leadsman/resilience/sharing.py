@@ -16,7 +16,7 @@ all of them.
 from typing import NamedTuple, Protocol
 
 from leadsman.resilience import breaker
-from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, Open, Outcome, Permit
+from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed, OnStrategyError, Open, Outcome, Permit
 
 
 class RetryTokenBucket:
@@ -55,10 +55,6 @@ class Member(Protocol):
         """Whether its polls reach the device at the moment, but for the circuit."""
         ...
 
-    def on_strategy_error(self, strategy: object, error: Exception) -> None:
-        """Somebody's strategy broke."""
-        ...
-
 
 class SharedCircuit:
     """One circuit for several handlers."""
@@ -89,7 +85,9 @@ class SharedCircuit:
         self.move(circuit)
         return permit
 
-    def settle(self, member: Member, permit: Permit, outcome: Outcome, now: float) -> None:
+    def settle(
+        self, member: Member, permit: Permit, outcome: Outcome, now: float, on_strategy_error: OnStrategyError
+    ) -> None:
         """Report how an admitted cycle ended."""
         if not permit.probe and permit.generation == self.circuit.generation:
             if outcome is Outcome.SUCCEEDED:
@@ -99,7 +97,7 @@ class SharedCircuit:
                 if any(id(each) not in self._failed and each.is_polled(now) for each in self.members):
                     return
                 self._failed.clear()
-        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, member.on_strategy_error))
+        self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, on_strategy_error))
 
     def move(self, circuit: Circuit) -> None:
         """Make it this circuit for all members."""

@@ -9,7 +9,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
 from leadsman.registration.injection import Dependencies, Handler, bound, closed_coroutine
 from leadsman.resilience.breaker import CircuitBreaker
-from leadsman.resilience.execution import BusLock
+from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
 from leadsman.threads import Worker
 
@@ -59,10 +59,10 @@ class PlainCall:
 
     __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
 
-    def __init__(self, handler: Handler, needs: Dependencies, resources: SharedResources) -> None:
+    def __init__(self, handler: Handler, needs: Dependencies, lanes: SharedResources) -> None:
         self._handler = handler
         self._needs = needs
-        self._worker = resources.worker(needs)
+        self._worker = lanes.worker(needs)
         self._shares = any(isinstance(offer, ManagedAdapter) for _, offer in needs)
         self._loop = asyncio.get_running_loop()
         self._blocked: Future[Any] | None = None

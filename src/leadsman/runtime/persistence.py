@@ -37,8 +37,9 @@ from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.resilience.environment import Environment
+from leadsman.resilience.execution import Execution
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
-from leadsman.runtime.runner import Runner
+from leadsman.runtime.poller import Poller
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
 from leadsman.text import describe
 from leadsman.threads import Worker
@@ -86,7 +87,8 @@ class ResilienceStore:
 
     Args:
         directory: where.
-        runners: the polls and sources to remember, by the names of their devices.
+        poller: whose polls are remembered.
+        feeds: executions of sources, by name.
         environment: timers, clock and events.
         traces: the trace, once there is something in it.
     """
@@ -94,13 +96,15 @@ class ResilienceStore:
     def __init__(
         self,
         directory: StateDirectory,
-        runners: Mapping[str, Runner],
+        poller: Poller,
+        feeds: Mapping[str, Execution[object]],
         environment: Environment,
         traces: Sequence[Trace],
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
-        self._runners = runners
+        self._poller = poller
+        self._executions = {name: poll.execution for name, poll in poller.polls.items()} | dict(feeds)
         self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._traces = traces
@@ -128,7 +132,7 @@ class ResilienceStore:
         pending: dict[str, float] = {}
         wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
         for name, saved in (await self._found(stopping)).items():
-            if name not in self._runners:
+            if name not in self._executions:
                 continue
             try:
                 known = _known(saved)
@@ -170,15 +174,15 @@ class ResilienceStore:
     def _restore(
         self, name: str, known: "_Known", away: float, ledger: Ledger, outages: OutageReporter, now: float
     ) -> float:
-        runner = self._runners[name]
-        pending = runner.execution.restore(known.execution, away)
-        ledger.restore(name, circuit=runner.execution.snapshot().circuit)
+        pending = self._executions[name].restore(known.execution, away)
+        ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
         if known.streak_wall is not None:
             self.outages[name] = known.streak_wall
         if known.success is not None:
             self._successes[name] = known.success
             ledger.restore(name, success_wall=known.success)
-        if known.held and runner.hold():
+        if known.held and name in self._poller.polls:
+            self._poller.polls[name].held = True
             ledger.restore(name, held=True)
         if known.health is not None:
             since, failures, kind, message, lasted = known.health
@@ -206,7 +210,7 @@ class ResilienceStore:
                 self._change(event.entity)
             elif event.at - self._successes_at >= SUCCESSES:
                 self._write(event.at)
-        elif isinstance(event, _CHANGES) and event.entity in self._runners:
+        elif isinstance(event, _CHANGES) and event.entity in self._executions:
             self._failing.add(event.entity)
             if isinstance(event, AttemptFailed):
                 self._first.setdefault(event.entity, (event.outage, event.since))
@@ -262,11 +266,12 @@ class ResilienceStore:
         return lambda: self._written(documents, rows, wall)
 
     def _document(self, name: str, now: float) -> dict[str, Any]:
-        health, execution = self._health.get(name), self._runners[name].execution
+        health = self._health.get(name)
+        poll = self._poller.polls.get(name)
         return {
-            "execution": execution.to_json(),
+            "execution": self._executions[name].to_json(),
             "success": self._successes.get(name),
-            "held": execution.held,
+            "held": poll is not None and poll.held,
             "health": None if health is None else health | {"lasted": now - health["began"]},
         }
 

@@ -1,26 +1,28 @@
-"""An MQTT broker inside the process: amqtt in a thread. It only speaks MQTT 3.1.1, and is only meant for demos and
-tests."""
+"""An MQTT broker for demos and tests where mosquitto is missing: amqtt in a process of its own.
 
-import asyncio
+It only speaks MQTT 3.1.1. amqtt leaves the streams of clients that vanish to the garbage collector, which warns of each
+one. In a process of its own these warnings do not reach a test, and its event loop and ours do not delay each other.
+"""
+
 import contextlib
-import gc
-import threading
-import warnings
-from collections.abc import Iterator
-from typing import Any
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 
 from leadsman.errors import LeadsmanError
 from leadsman.testing.mosquitto import free_port
 
-START_TIMEOUT = 10.0
+START_TIMEOUT = 30.0
 """Seconds."""
-_SETTLE = 0.1
-"""Seconds for it to notice clients that have just gone: it would leave their streams unclosed."""
-_ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+_PROGRAM = Path(__file__).with_name("embedded_process.py")
 
 
 @contextlib.contextmanager
-def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
+def embedded_broker(plugins: Mapping[str, Mapping[str, object]] | None = None) -> Iterator[int]:
     """Run amqtt on a free port of the loopback interface, and return the port. Every client is accepted.
 
     Args:
@@ -29,34 +31,28 @@ def embedded_broker(plugins: dict[str, Any] | None = None) -> Iterator[int]:
     Raises:
         LeadsmanError: amqtt is not installed, or did not start.
     """
-    try:
-        from amqtt.broker import Broker
-    except ImportError as error:
-        raise LeadsmanError("the embedded broker needs amqtt; install leadsman[demo], or install mosquitto") from error
-    port, ready, loop = free_port(), threading.Event(), asyncio.new_event_loop()
-    listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
-    config = {"listeners": {"default": listener}, "plugins": _ANONYMOUS | (plugins or {})}
+    if find_spec("amqtt") is None:
+        raise LeadsmanError("the embedded broker needs amqtt; install leadsman[demo], or install mosquitto")
+    port = free_port()
+    # -P: the folder of the program is no place to import from. -W: amqtt's warnings concern nobody here.
+    command = [sys.executable, "-P", "-W", "ignore", str(_PROGRAM), str(port), json.dumps(plugins or {})]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,  # the process ends when this pipe closes, also when we are killed
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for us; the broker lives until we have said goodbye to it
+    ) as process:
+        try:
+            if not _started(process):
+                raise LeadsmanError("the embedded broker did not start; install mosquitto instead")
+            yield port
+        finally:
+            process.kill()
 
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        broker = Broker(config, loop)
-        loop.run_until_complete(broker.start())
-        ready.set()
-        loop.run_forever()
-        loop.run_until_complete(asyncio.sleep(_SETTLE))
-        loop.run_until_complete(broker.shutdown())
-        loop.close()
-        del broker
-        with warnings.catch_warnings():  # it leaves the streams of clients that were killed to the collector
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
 
-    thread = threading.Thread(target=run, name="embedded broker", daemon=True)
-    thread.start()
-    if not ready.wait(START_TIMEOUT):
-        raise LeadsmanError("the embedded broker did not start; install mosquitto instead")
-    try:
-        yield port
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(START_TIMEOUT)
+def _started(process: subprocess.Popen[bytes]) -> bool:
+    """Wait for the line that the process writes when it listens; False if it ended, or writes none."""
+    assert process.stdout is not None
+    readable, _, _ = select.select([process.stdout], [], [], START_TIMEOUT)
+    return bool(readable and process.stdout.readline())

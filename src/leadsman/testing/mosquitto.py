@@ -13,6 +13,8 @@ from typing import Self
 
 from leadsman.errors import LeadsmanError
 
+START_TIMEOUT = 10.0
+"""Seconds."""
 _CONF = """\
 user {user}
 listener {port} 127.0.0.1
@@ -21,8 +23,9 @@ log_type none
 set_tcp_nodelay true
 max_queued_messages 0
 """
-"""`user`: started by root it would become another user, who cannot read what the tests write. `set_tcp_nodelay`: without it Nagle holds acknowledgements back for 40 ms. `max_queued_messages 0`: the default of
-1000 silently loses messages of a slow subscriber (mosquitto.conf(5))."""
+"""`user`: started by root it would become another user, who cannot read what the tests write. `set_tcp_nodelay`:
+without it Nagle holds acknowledgements back for 40 ms. `max_queued_messages 0`: the default of 1000 silently loses
+messages of a slow subscriber (mosquitto.conf(5))."""
 
 
 def executable() -> str | None:
@@ -83,18 +86,11 @@ class Mosquitto:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
-            except OSError:
-                if self._process.poll() is not None:
-                    break
-                time.sleep(0.005)
-            else:
-                return
-        self.stop()
-        raise LeadsmanError(f"mosquitto did not start; try: {program} -c {self._conf}")
+        try:
+            self._wait_until_it_listens(f"mosquitto did not start; try: {program} -c {self._conf}")
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Stop it as a service manager does."""
@@ -111,6 +107,17 @@ class Mosquitto:
     def thaw(self) -> None:
         """Continue after `freeze`."""
         self._signal(signal.SIGCONT)
+
+    def _wait_until_it_listens(self, complaint: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while time.monotonic() < deadline and self._process is not None and self._process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 0.2).close()
+            except OSError:
+                time.sleep(0.005)
+            else:
+                return
+        raise LeadsmanError(complaint)
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

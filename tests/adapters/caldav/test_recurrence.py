@@ -6,11 +6,11 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.system.dav import event
 
 from leadsman.adapters.caldav import recurrence as module
 from leadsman.adapters.caldav.recurrence import occurrences
 from leadsman.errors import GarbledData
+from leadsman_rigs.dav import event
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FIRST, LAST = date(2026, 10, 23), date(2026, 11, 6)

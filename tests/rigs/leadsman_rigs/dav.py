@@ -41,6 +41,18 @@ def event(uid, *lines):
     return "\r\n".join([*head, *lines, "END:VEVENT", "END:VCALENDAR", ""])
 
 
+def multistatus(*texts):
+    """What a server answers to a search that found these iCalendar objects."""
+    answers = "".join(
+        f"<response><href>/ann/home/{n}.ics</href><propstat><prop><getetag>1</getetag>"
+        f"<C:calendar-data><![CDATA[{text}]]></C:calendar-data></prop>"
+        "<status>HTTP/1.1 200 OK</status></propstat></response>"
+        for n, text in enumerate(texts)
+    )
+    spaces = 'xmlns="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"'
+    return f'<?xml version="1.0"?><multistatus {spaces}>{answers}</multistatus>'
+
+
 class Radicale:
     """The server. One user, ann, with the password secret; `add` puts events into her calendars."""
 

@@ -1,0 +1,174 @@
+"""The circuit guard of one handler: who may begin a cycle, and what the outcome does to the circuit.
+
+The guard joins `leadsman.resilience.breaker`, which only decides, to the clock, the events and the handler. If the
+breaker names a circuit that several handlers share, the guard asks that one, and is one of its members.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from leadsman.events import CircuitMoved
+from leadsman.resilience import breaker
+from leadsman.resilience.breaker import (
+    CLOSED,
+    Circuit,
+    CircuitBreaker,
+    Closed,
+    Disabled,
+    Isolated,
+    OnStrategyError,
+    Open,
+    Outcome,
+    Permit,
+)
+from leadsman.resilience.environment import Caller, Environment, Snapshot
+from leadsman.resilience.sharing import SharedCircuit
+
+PASS = Permit(0, 0, probe=False)
+"""The permit of a circuit that has never moved."""
+
+_COUNTING = CircuitBreaker(2**31)
+"""The breaker of a handler without one, while a person has isolated or disabled its circuit. It never opens."""
+
+
+class CircuitGuard:
+    """Admits the cycles of one handler and counts their outcomes.
+
+    Args:
+        entity: the name of the handler, for events.
+        rule: the handler's breaker, if it has one.
+        environment: clock and events.
+        shared: the circuit that the handler shares with others, if any.
+        caller: is informed when the circuit is isolated.
+    """
+
+    __slots__ = ("_caller", "_entity", "_environment", "_rule", "_shared", "deferred_until", "held", "state")
+
+    def __init__(
+        self,
+        entity: str,
+        rule: CircuitBreaker | None,
+        environment: Environment,
+        shared: SharedCircuit | None,
+        caller: Caller | None,
+    ) -> None:
+        self.state: Circuit = CLOSED
+        self.deferred_until = -math.inf
+        """No cycle is admitted before this time, because the device asked for a pause; monotonic seconds."""
+        self.held = False
+        """Whether the handler is held: no cycle is requested until a person releases it."""
+        self._entity = entity
+        self._rule = rule
+        self._environment = environment
+        self._shared = shared
+        self._caller = caller
+        if shared is not None:
+            shared.members.append(self)
+
+    @property
+    def name(self) -> str:
+        """``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``."""
+        return breaker.name_of(self.state)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether the circuit is isolated."""
+        return isinstance(self.state, Isolated)
+
+    @property
+    def refusals(self) -> int:
+        """How many polls the open circuit will still turn away before it admits a probe."""
+        if not isinstance(self.state, Open):
+            return 0
+        return self.state.refusals if self._shared is None else self._shared.refusals(self)
+
+    def snapshot(self, attempts: int, waits: int) -> Snapshot:
+        """The state of the handler, which made `attempts` calls in this cycle and `waits` retries since a success."""
+        circuit, opened_at, until, opens = self.state, None, None, 0
+        if not isinstance(circuit, Closed | Disabled):
+            opened_at, opens = circuit.since, circuit.opens
+        if isinstance(circuit, Open) and math.isfinite(circuit.until):
+            until = circuit.until
+        deferred = self.deferred_until if self.deferred_until > self._environment.clock.monotonic() else None
+        return Snapshot(self.name, circuit.failures, opened_at, until, opens, self.refusals, attempts, waits, deferred)
+
+    def is_polled(self, now: float) -> bool:
+        """Whether its polls would reach the device now if the circuit were closed."""
+        return not self.held and now >= self.deferred_until
+
+    def admit(self, lease: float) -> Permit | None:
+        """Ask for permission to run a cycle. A probe may hold its permit for `lease` seconds."""
+        now = self._environment.clock.monotonic()
+        if now < self.deferred_until:
+            return None
+        if self.state is CLOSED:
+            return PASS
+        if self._shared is not None:
+            return self._shared.admit(self, now, lease)
+        circuit, permit = breaker.admit(self._rule or _COUNTING, self.state, now, lease)
+        self.moved(circuit)
+        return permit
+
+    def settle(self, permit: Permit, outcome: Outcome, on_strategy_error: OnStrategyError) -> None:
+        """Report how an admitted cycle ended. `on_strategy_error` is called if the strategy of `recovery` raises."""
+        if self._rule is None and self.state is CLOSED:
+            return
+        now = self._environment.clock.monotonic()
+        if self._shared is not None:
+            self._shared.settle(self, permit, outcome, now, on_strategy_error)
+        else:
+            self.moved(breaker.settle(self._rule or _COUNTING, self.state, permit, outcome, now, on_strategy_error))
+
+    def isolate(self) -> None:
+        """Admit no cycle until `close` or `disable` is called, because a person works at the device."""
+        self._set(breaker.isolated(self.state, self._environment.clock.monotonic()))
+
+    def close(self) -> None:
+        """Close the circuit and end a deferral."""
+        self.deferred_until = -math.inf
+        self._set(breaker.closed(self.state))
+
+    def disable(self) -> None:
+        """Admit every cycle, whatever fails, until `close` or `isolate` is called."""
+        self._set(breaker.disabled(self.state))
+
+    def _set(self, circuit: Circuit) -> None:
+        if self._shared is not None:
+            self._shared.move(circuit)
+        else:
+            self.moved(circuit)
+
+    def moved(self, circuit: Circuit) -> None:
+        """Store the new circuit, and emit an event if its state changed."""
+        before, self.state = self.state, circuit
+        if type(before) is not type(circuit):
+            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures))
+            if self.isolated and self._caller is not None:
+                self._caller.isolated()
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """The circuit and the deferral as JSON-compatible values; empty if there is nothing to keep."""
+        found: dict[str, Any] = {}
+        circuit = self.state
+        if isinstance(circuit, Open):
+            circuit = circuit._replace(refusals=self.refusals)
+        if (kept := breaker.to_json(circuit, now)) is not None:
+            found["circuit"] = kept
+        if self.deferred_until > now:
+            found["deferred"] = self.deferred_until - now
+        return found
+
+    def restore(self, document: Mapping[str, Any], now: float, away: float) -> None:
+        """Go on with what `to_json` returned `away` seconds ago.
+
+        Raises:
+            TypeError, ValueError: the document was not made by `to_json`.
+        """
+        circuit = breaker.from_json(document["circuit"], now, away) if "circuit" in document else None
+        if circuit is not None and self._shared is not None:
+            self._shared.restore(self, circuit)
+        elif circuit is not None:
+            self.moved(circuit)
+        if "deferred" in document:
+            self.deferred_until = now + float(document["deferred"]) - away

@@ -1,0 +1,165 @@
+"""Deadlines: a call that takes too long is cancelled, and one that does not end even then is abandoned.
+
+::
+
+    called ─── deadline ───▶ expired: cancelled ─── GRACE ───▶ abandoned: reported, and left alone
+       │                         │                                 │
+       ╰─ it ends: its result    ╰─ it ends: DeviceTimeout         ╰─ it ends at last: Abandoned
+
+Like `asyncio.timeout`, a deadline cancels the task that makes the call, and takes the cancellation back once the call
+has ended. There are three differences. The deadline is an entry of the heap that all calls share, so a call that ends
+in time costs no timer of the loop. A call that ignores its cancellation has no result, even if it returns one later.
+And nobody waits for a call that does not end: the caller is informed after `GRACE` seconds, while the task goes on.
+
+A cancellation that arrives while the app stops is the app's, and is passed through.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Generic, TypeVar
+
+from leadsman.errors import Abandoned, DeviceTimeout
+from leadsman.resilience.environment import Abandons, Environment
+from leadsman.timing.durations import human
+
+T = TypeVar("T")
+
+GRACE = 5.0
+"""Seconds that a call may take to end after it was cancelled. After that it is abandoned."""
+
+_AT_ONCE = 0.001
+"""Seconds. A deadline that is no further ahead is due now."""
+
+_IN_TIME, _EXPIRED, _ABANDONED, _INTERRUPTED = range(4)
+
+
+class Deadline(Generic[T]):
+    """Limits the time of calls, one call at a time. `call` is the limited call, and `ring` its alarm.
+
+    Args:
+        call: the call to limit; a coroutine function without arguments.
+        seconds: the time that it may take.
+        environment: timers and clock, and whether the app stops.
+        caller: is informed of a call that does not end.
+    """
+
+    __slots__ = ("_call", "_caller", "_environment", "_slot", "_state", "_task", "seconds")
+    _LATE: ClassVar[str] = "no answer within"
+    _SINCE: ClassVar[str] = "its timeout of"
+
+    def __init__(
+        self, call: Callable[[], Awaitable[T]], seconds: float, environment: Environment, caller: Abandons
+    ) -> None:
+        self.seconds = seconds
+        self._call = call
+        self._environment = environment
+        self._caller = caller
+        self._slot = 0
+        self._state = _IN_TIME
+        self._task: asyncio.Task[object] | None = None
+
+    @property
+    def expired(self) -> bool:
+        """Whether the call under way was cancelled by this deadline."""
+        return self._state in (_EXPIRED, _ABANDONED)
+
+    async def call(self) -> T:
+        """Make the call.
+
+        Raises:
+            DeviceTimeout: the call was cancelled at its deadline, and has ended.
+            Abandoned: the call has ended after it was abandoned.
+            Exception: the call's own error, also one that its clean-up made of the cancellation.
+        """
+        timers = self._environment.timers
+        self._task = task = asyncio.current_task()
+        self._slot = timers.add(self._environment.clock.monotonic() + self.seconds, self)
+        try:
+            result = await self._call()
+        except BaseException as error:
+            if self._state:
+                self._end(task, error)
+            raise
+        finally:
+            timers.remove(self._slot, self)
+            self._task = None  # release the finished task, about 1 kB
+        if self._state:
+            self._end(task, None)
+        return result
+
+    def _end(self, task: "asyncio.Task[object] | None", error: BaseException | None) -> None:
+        """The call has ended after its cancellation: take the cancellation back. If the call has no result or error
+        of its own to go on with, raise one."""
+        state, self._state = self._state, _IN_TIME
+        if state == _INTERRUPTED or task is None:
+            return
+        task.uncancel()
+        if isinstance(error, asyncio.CancelledError):
+            replaced = not self._environment.stopping.is_set()
+        else:
+            replaced = error is None or (state == _ABANDONED and isinstance(error, Exception))
+        if replaced and state == _ABANDONED:
+            raise Abandoned("it ended at last, after it was abandoned") from error
+        if replaced:
+            raise DeviceTimeout(f"{self._LATE} {human(self.seconds)}") from error
+
+    def ring(self, now: float) -> None:
+        """Cancel the call, as its deadline has passed. If it still runs `GRACE` seconds later, abandon it."""
+        if self._task is None:
+            return
+        if self._state == _IN_TIME:
+            self._state = _EXPIRED
+            self._task.cancel()
+            self._slot = self._environment.timers.add(now + GRACE, self)
+            return
+        from leadsman.places import waiting_at
+
+        where, since = waiting_at(self._task), self._since()
+        if self._state == _EXPIRED:
+            self._state = _ABANDONED
+        self._caller.abandoned(
+            Abandoned(f"still running {human(GRACE)} after {since}{where}; it is not called again while it runs")
+        )
+
+    def _since(self) -> str:
+        return f"{self._SINCE} {human(self.seconds)}"
+
+
+class Silence(Deadline[T]):
+    """A deadline that each reading of a source postpones: the source may not be silent for longer than `seconds`."""
+
+    __slots__ = ("_heard_at", "_interrupted_by")
+    _LATE: ClassVar[str] = "silent for"
+    _SINCE: ClassVar[str] = "its silence of"
+
+    def __init__(
+        self, call: Callable[[], Awaitable[T]], seconds: float, environment: Environment, caller: Abandons
+    ) -> None:
+        super().__init__(call, seconds, environment, caller)
+        self._heard_at = -math.inf
+        self._interrupted_by = ""
+
+    def heard(self, now: float) -> None:
+        """A reading arrived at `now`, monotonic seconds."""
+        self._heard_at = now
+
+    def interrupted(self, why: str) -> None:
+        """The task of the call was cancelled for another reason. The cancellation is passed through; a call that does
+        not end `GRACE` seconds later is abandoned."""
+        if self._task is not None and self._state == _IN_TIME:
+            timers, now = self._environment.timers, self._environment.clock.monotonic()
+            self._state, self._interrupted_by = _INTERRUPTED, why
+            timers.remove(self._slot, self)
+            self._slot = timers.add(now + GRACE, self)
+
+    def ring(self, now: float) -> None:
+        """Cancel the call if the source has been silent; wait for the rest of the time otherwise."""
+        due = self._heard_at + self.seconds
+        if self._task is not None and self._state == _IN_TIME and due > now + _AT_ONCE:
+            self._slot = self._environment.timers.add(due, self)
+        else:
+            super().ring(now)
+
+    def _since(self) -> str:
+        return self._interrupted_by if self._state == _INTERRUPTED else super()._since()

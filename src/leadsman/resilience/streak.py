@@ -1,0 +1,64 @@
+"""What a retry policy remembers of an outage, from the first failure to the next success."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leadsman.resilience.failure import Failure
+from leadsman.resilience.policy import Policy, State, as_state
+from leadsman.resilience.scope import States
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class FailureStreak(NamedTuple):
+    """The state of an outage."""
+
+    policy: Policy
+    """The handler's own policy; `state` is the state of this policy."""
+    state: State
+    waits: int
+    """Retries taken, of any kind."""
+    cycle: int
+    """Failed polls before the current one."""
+    began: float
+    """The first failure, monotonic seconds."""
+    wall: float
+    """The same in epoch seconds. It identifies the outage."""
+    resumed: bool = False
+    """Whether it began before the app was restarted."""
+    others: States = ()
+    """The states of policies that temporarily override the handler's own. They are lost at a restart."""
+
+    def to_json(self, now: float) -> dict[str, Any]:
+        """The streak as JSON-compatible values, with its age in place of a time on a clock that ends with the app."""
+        return {
+            "policy": _text_of(self.policy),
+            "state": self.state,
+            "waits": self.waits,
+            "cycle": self.cycle,
+            "elapsed": now - self.began,
+            "wall": self.wall,
+        }
+
+
+def streak_from_json(document: Mapping[str, Any], policy: Policy, now: float, away: float) -> FailureStreak:
+    """The streak of which `FailureStreak.to_json` was made `away` seconds ago. If the handler's policy is another one
+    now, its state is that of a new outage.
+
+    Raises:
+        KeyError, TypeError, ValueError: the document was not made by `to_json`.
+    """
+    state = policy.start()
+    if document["policy"] == _text_of(policy):
+        state = as_state(document["state"])
+        policy.step(state, Failure(OSError()), lambda: 0.0)  # an invalid state raises here
+    began = now - float(document["elapsed"]) - away
+    waits, cycle, wall = int(document["waits"]), int(document["cycle"]), float(document["wall"])
+    return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
+
+
+def _text_of(policy: Policy) -> str:
+    """The text that identifies a policy after a restart. A user's own strategy may have no text but its address,
+    which is removed."""
+    return _ADDRESS.sub("", repr(policy))

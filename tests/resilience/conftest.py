@@ -1,0 +1,30 @@
+import asyncio
+
+import pytest
+
+from leadsman.event_bus import EventBus
+from leadsman.resilience.environment import Environment
+from leadsman.testing import VirtualLoop
+from leadsman.timing.clock import system_clock
+from leadsman.timing.timers import Timers
+
+
+@pytest.fixture
+def loop():
+    loop = VirtualLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def events():
+    """Every event that was emitted, in order."""
+    return []
+
+
+@pytest.fixture
+def environment(loop, events):
+    clock = system_clock(loop)
+    bus = EventBus(clock)
+    bus.subscribe(events.append)
+    return Environment(Timers(loop, bus.emit), clock, bus, [], asyncio.Event())
