@@ -2,13 +2,14 @@
 
 Usage: ``python scripts/diagrams.py``; with ``--check`` it only compares the pictures with the code.
 
-The circuit's arrows are found by asking the breaker: every state is given every input. The waits of the connection come
-from its machine, the layers from the import contracts, and the path of a reading from the modules that exist.
+The arrows between states are found by asking the machines of the breaker and of the connection: every state is given
+every input. The waits of the connection come from its machine too, the layers from the import contracts, and the path
+of a reading from the modules that exist.
 """
 
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from leadsman.mqtt import session
@@ -41,6 +42,7 @@ PLACES = {
     "isolated": (110, 290),
     "disabled": (110, 345),
 }
+VERSIONS = {"tries 5.0": (220, 80), "uses 5.0": (530, 80), "tries 3.1.1": (220, 240), "uses 3.1.1": (530, 240)}
 RULE = CircuitBreaker(threshold=1, recovery=0)
 STATES: tuple[Circuit, ...] = (
     Closed(),
@@ -69,19 +71,7 @@ def moves() -> Iterator[tuple[str, str, str]]:
 
 def circuit() -> str:
     """The states of a circuit, with an arrow for each input that moves it, and a line about what a person may do."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for before, what, after in moves():
-        if before != after and not what.startswith("a person"):
-            labels = arrows.setdefault((before, after), [])
-            if what not in labels:
-                labels.append(what)
-    parts = []
-    for (before, after), labels in arrows.items():
-        (x1, y1), (x2, y2) = PLACES[before], PLACES[after]
-        shift = 14 if (after, before) in arrows else 0
-        parts.append(_arrow(x1, y1, x2, y2, shift, ", ".join(labels)))
-    for name, (x, y) in PLACES.items():
-        parts.append(_box(x, y, name.replace("_", "-")))
+    parts = _machine(PLACES, (each for each in moves() if not each[1].startswith("a person")))
     for name, meaning in (
         ("isolated", "a person isolates it: no poll runs"),
         ("disabled", "a person disables it: every poll runs"),
@@ -90,6 +80,34 @@ def circuit() -> str:
         parts.append(_text(x + 75, y + 5, meaning, "start"))
     parts.append(_text(WIDTH / 2, 392, "A person may isolate, disable or close the circuit in every state.", "middle"))
     return _picture("The states of a circuit", 410, parts)
+
+
+def version_moves() -> Iterator[tuple[str, str, str]]:
+    """How the connection moves between the versions of MQTT: the state, what happens, and the state after it."""
+    first = session.ConnectionState()
+    refused = session.refused(first, session.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
+    silent, times = first, 0
+    while silent.protocol == session.V5:
+        silent, times = session.failed(silent, 0.0, 0.0, no_connack=True)[0], times + 1
+    yield _version(first), "version refused", _version(refused)
+    yield _version(first), f"no CONNACK {times} times", _version(silent)
+    both = session.refused(refused, session.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
+    yield _version(refused), "version refused", _version(both)
+    for before in (first, refused):
+        there = session.connected(before, 0.0)
+        yield _version(before), "CONNACK", _version(there)
+        yield _version(there), "cut", _version(session.failed(there, session.SETTLED + 1, 0.0)[0])
+    old = session.connected(refused, 0.0)
+    yield _version(old), "cut after a day", _version(session.failed(old, session.DAY + 1, 0.0)[0])
+
+
+def _version(state: session.ConnectionState) -> str:
+    return f"{'tries' if state.connected_at is None else 'uses'} {state.protocol}"
+
+
+def versions() -> str:
+    """Which version of MQTT the link tries, and when it changes."""
+    return _picture("The version of MQTT", 300, _machine(VERSIONS, version_moves()))
 
 
 def connection() -> str:
@@ -164,7 +182,21 @@ def path_of_a_reading() -> str:
     return _picture("The path of a reading", 50 + len(MODULES) * 34, parts)
 
 
-def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, label: str) -> str:
+def _machine(places: Mapping[str, tuple[int, int]], moves: Iterable[tuple[str, str, str]]) -> list[str]:
+    """The states at their places, with an arrow for all moves from one to another."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for before, what, after in moves:
+        if before != after:
+            labels = arrows.setdefault((before, after), [])
+            labels += [] if what in labels else [what]
+    parts = []
+    for (before, after), labels in arrows.items():
+        shift = 14 if (after, before) in arrows else 0
+        parts.append(_arrow(*places[before], *places[after], shift, labels))
+    return parts + [_box(x, y, name.replace("_", "-")) for name, (x, y) in places.items()]
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, labels: Sequence[str]) -> str:
     across, down = x2 - x1, y2 - y1
     length = (across**2 + down**2) ** 0.5
     ux, uy = across / length, down / length
@@ -172,7 +204,8 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, label: str)
     gap_start, gap_end = (70 if abs(ux) > 0.5 else 22), (76 if abs(ux) > 0.5 else 28)
     a, b = x1 + ux * gap_start + sx, y1 + uy * gap_start + sy
     c, d = x2 - ux * gap_end + sx, y2 - uy * gap_end + sy
-    lx, ly = (a + c) / 2, (b + d) / 2
+    part = 0.35 if abs(ux) > 0.5 and abs(uy) > 0.1 else 0.5
+    lx, ly = a + (c - a) * part, b + (d - b) * part
     vertical = abs(ux) < 0.5
     anchor = ("start" if sx > 0 or not shift else "end") if vertical else "middle"
     if abs(ux) > 0.5 and abs(uy) > 0.1:  # a slanting arrow: its label stands below it
@@ -181,7 +214,7 @@ def _arrow(x1: float, y1: float, x2: float, y2: float, shift: float, label: str)
     ly += 4 if vertical else (-6 if sy <= 0 else 14)
     return (
         f'<path d="M{a:.1f} {b:.1f}L{c:.1f} {d:.1f}" stroke="{LINE}" stroke-width="2" marker-end="url(#tip)"/>'
-        + _text(lx, ly, label, anchor)
+        + "".join(_text(lx, ly + 14 * row, label, anchor) for row, label in enumerate(labels))
     )
 
 
@@ -218,6 +251,7 @@ def diagrams() -> dict[str, str]:
         "connection.svg": connection(),
         "house.svg": house(),
         "path-of-a-reading.svg": path_of_a_reading(),
+        "versions.svg": versions(),
     }
 
 

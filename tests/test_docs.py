@@ -211,6 +211,14 @@ def test_the_diagrams_are_what_the_code_does():
         assert (Path("docs/pictures") / name).read_text() == text, "run: python scripts/diagrams.py"
 
 
+def test_the_versions_of_mqtt_are_drawn_with_all_their_moves():
+    moves = set(script("diagrams").version_moves())
+
+    assert ("tries 5.0", "version refused", "tries 3.1.1") in moves
+    assert ("uses 3.1.1", "cut", "tries 3.1.1") in moves
+    assert ("uses 3.1.1", "cut after a day", "tries 5.0") in moves
+
+
 def test_the_circuit_is_drawn_with_all_its_moves():
     moves = set(script("diagrams").moves())
 
