@@ -5,11 +5,7 @@ ARGS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-<<<<<<< HEAD
-.PHONY: help demo deps test check docs bench
-=======
-.PHONY: help demo deps test test-fast coverage check bench
->>>>>>> d18ada4 (Real parts for tests are a package of their own, so that an app's tests need no other package's tests; make test-fast needs none of them)
+.PHONY: help demo deps test test-fast coverage check docs bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -25,10 +21,6 @@ test: deps ## run all tests, those against real brokers and ports included (take
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-<<<<<<< HEAD
-check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
-	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench
-=======
 test-fast: ## run the tests that need no broker, bus, port, root or network (less than a minute)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest $(FAST) $(ARGS)
@@ -40,9 +32,8 @@ coverage: ## run the fast tests, and show how many branches they take: in all, a
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --sort=cover --skip-covered | sed -n '1,14p;$$p'
 
-check: ## formatting, lint, types, those of the examples on the pages, the rule that imports go down, and the generated reference
-	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check bench
->>>>>>> d18ada4 (Real parts for tests are a package of their own, so that an app's tests need no other package's tests; make test-fast needs none of them)
+check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy

@@ -398,6 +398,7 @@ def test_a_topic_that_breaks_every_connection_costs_the_others_nothing_and_is_na
     assert caplog.text.count("No connection to the broker") <= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", CLOSING.values(), ids=CLOSING)
 def test_many_topics_that_break_the_connection_leave_it_up_most_of_the_time(harness, code):
     app, _ = running_app(harness, devices=20)

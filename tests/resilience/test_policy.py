@@ -448,6 +448,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS.values(), ids=LAWS.keys())
 @settings(max_examples=150, deadline=None)
 @given(a=TREES, b=TREES, c=TREES, run=failures())

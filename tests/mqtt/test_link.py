@@ -1,0 +1,307 @@
+"""The link over a broker in memory: what it sends, when it connects again, and what it reports."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from leadsman.errors import BrokerError
+from leadsman.event_bus import EventBus
+from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, SubscriptionFailed
+from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.send_window import PUBACK_TIMEOUT, WINDOW
+from leadsman.testing import MemoryBroker, VirtualLoop
+from leadsman.timing.clock import system_clock
+
+STATUS = "house/status"
+IDENTITY = ClientIdentity("me", STATUS, lambda session: b"session %d" % session)
+
+
+class Running:
+    """A link with its broker, in a loop of their own."""
+
+    def __init__(self, connack=None, most_messages=1000):
+        self.broker, self.loop, self.events = MemoryBroker(connack or ConnAck()), VirtualLoop(), []
+        self.link = self.loop.run_until_complete(self.made(Outbox(most_messages)))
+        self.task = None
+
+    async def made(self, outbox):
+        clock = system_clock(self.loop)
+        bus = EventBus(clock)
+        bus.subscribe(self.events.append)
+        return Link(IDENTITY, self.broker.connect, outbox, clock, bus)
+
+    def start(self):
+        self.task = self.loop.create_task(self.link.run())
+        self.run(1)
+
+    def run(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def put(self, *numbers, topic="house/d/state", **options):
+        for number in numbers:
+            self.link.put(Message(topic, b"%d" % number, **options))
+
+    def arrived(self, topic="house/d/state"):
+        return [int(message.payload) for message in self.broker.messages(topic)]
+
+    def flush(self, timeout):
+        return self.loop.run_until_complete(self.link.flush(timeout))
+
+    def all(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def end(self):
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.run(0)
+        self.loop.run_until_complete(self.link.close())
+        self.loop.close()
+
+
+@pytest.fixture
+def running():
+    started = []
+
+    def start(**options):
+        started.append(Running(**options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+@pytest.fixture
+def up(running):
+    """A link that is connected."""
+    life = running()
+    life.start()
+    return life
+
+
+class TestSending:
+    def test_what_was_put_before_the_first_connection_arrives_in_order(self, running):
+        life = running()
+        life.put(1, 2, 3)
+
+        life.start()
+
+        assert life.arrived() == [1, 2, 3]
+        assert life.link.outbox.messages == 0
+
+    def test_no_more_messages_are_on_their_way_than_the_window_is_wide(self, up):
+        up.broker.freeze()
+        for number in range(2 * WINDOW):
+            up.put(number, topic=f"house/{number}")
+        up.run(1)
+
+        assert up.link.outbox.in_flight == WINDOW
+
+    def test_a_broker_that_wants_fewer_at_a_time_gets_fewer(self, running):
+        life = running(connack=ConnAck(receive_maximum=3))
+        life.start()
+        life.broker.freeze()
+        for number in range(10):
+            life.put(number, topic=f"house/{number}")
+        life.run(1)
+
+        assert life.link.outbox.in_flight == 3
+
+    def test_one_message_of_a_topic_is_on_its_way_at_a_time(self, up):
+        up.broker.freeze()
+        up.put(1, 2, 3)
+        up.run(1)
+        in_flight = up.link.outbox.in_flight
+        up.broker.thaw()
+        up.run(1)
+
+        assert in_flight == 1
+        assert up.arrived() == [1, 2, 3]
+
+    def test_a_message_that_is_larger_than_the_broker_takes_is_dropped_and_reported_and_others_pass(self, running):
+        life = running(connack=ConnAck(maximum_packet_size=200))
+        life.link.put(Message("house/large", b"x" * 500))
+        life.put(1)
+        life.start()
+
+        (dropped,) = life.all(MessageDropped)
+        assert (dropped.topic, dropped.messages) == ("house/large", 1)
+        assert "limit of 200 bytes" in dropped.reason
+        assert life.arrived() == [1]
+
+    def test_what_makes_room_in_a_full_outbox_is_reported(self, running):
+        life = running(most_messages=100)
+        life.put(*range(150))
+
+        assert sum(event.messages for event in life.all(MessageDropped)) == 150 - life.link.outbox.messages
+        assert life.link.outbox.messages <= 100
+
+
+class TestConnecting:
+    def test_after_a_break_it_connects_again_and_what_was_put_meanwhile_arrives(self, up):
+        up.broker.stop()
+        up.run(1)
+        up.put(1, 2)
+        assert not up.link.up
+        up.broker.start()
+        up.run(2)
+
+        assert up.arrived() == [1, 2]
+        assert up.link.connects == 2
+        assert [type(event) for event in (up.events[0], up.events[-1])] == [LinkUp, LinkUp]
+        assert up.all(LinkDown)[0].reason == "connection lost"
+
+    def test_each_connection_has_a_higher_number_which_its_will_carries(self, up):
+        for _ in range(3):
+            up.broker.cut()
+            up.run(3)
+
+        numbers = [int(connect.will_payload.split()[1]) for _, connect in up.broker.connects]
+        assert numbers == [event.session for event in up.all(LinkUp)]
+        assert all(before < after for before, after in pairwise(numbers))
+
+    def test_a_broker_that_no_longer_acknowledges_is_left_and_nothing_is_lost(self, up):
+        up.broker.freeze()
+        up.put(1)
+        up.run(PUBACK_TIMEOUT + 1)
+        left = not up.link.up
+        up.broker.thaw()
+        up.run(60)
+
+        assert left
+        assert up.all(LinkDown)[0].reason == "no acknowledgement within 10 s"
+        assert set(up.arrived()) == {1}
+
+    def test_a_connection_on_which_nothing_is_on_its_way_is_not_left_for_its_silence(self, up):
+        up.put(1)
+        up.run(10 * PUBACK_TIMEOUT)
+
+        assert up.link.connects == 1
+
+    def test_a_wrong_password_is_tried_again_ever_more_rarely(self, running):
+        life = running()
+        life.broker.refuse_connect = 0x86
+        life.start()
+        life.run(300)
+
+        times = [at for at, _ in life.broker.connects]
+        gaps = [after - before for before, after in pairwise(times)]
+        assert 4 <= gaps[0] <= 5
+        assert all(48 <= gap <= 60 for gap in gaps[3:])
+        assert not life.link.up
+
+    def test_the_last_error_is_forgotten_with_the_next_connection(self, up):
+        up.broker.refuse_connect = BrokerError("the door is shut")
+        up.broker.cut()
+        up.run(2)
+        shut = up.link.last_error
+        up.broker.refuse_connect = None
+        up.run(40)
+
+        assert shut == "the door is shut"
+        assert up.link.last_error is None
+
+    def test_retained_messages_are_sent_again_since_a_restarted_broker_may_have_lost_them(self, up):
+        up.put(7, topic="house/kept", retain=True)
+        up.run(1)
+        up.broker.stop(forget=True)
+        up.run(1)
+        up.broker.start()
+        up.run(5)
+
+        assert up.broker.retained["house/kept"].payload == b"7"
+
+    def test_a_fault_of_ours_ends_it_with_no_connection_left(self, up):
+        def broken():
+            raise ZeroDivisionError
+
+        up.link.subscriptions.broke = broken
+        up.broker.cut()
+        up.run(1)
+
+        assert isinstance(up.task.exception(), ZeroDivisionError)
+        assert not up.link.up
+
+
+class TestReceiving:
+    def test_a_message_reaches_the_listener_of_its_filter_on_each_connection(self, running):
+        life, heard = running(), []
+        life.link.subscriptions.listeners["house/+/set"] = heard.append
+        life.start()
+        life.broker.send("house/lamp/set", b"on")
+        life.run(1)
+        life.broker.cut()
+        life.run(5)
+        life.broker.send("house/lamp/set", b"off")
+        life.broker.send("house/lamp/state", b"off")
+        life.run(1)
+
+        assert [message.payload for message in heard] == [b"on", b"off"]
+
+    def test_a_refused_subscription_is_reported_and_leaves_the_others_alone(self, running):
+        life, heard = running(), []
+        life.broker.refuse_subscriptions = {"secret/#"}
+        life.link.subscriptions.listeners |= {"secret/#": heard.append, "house/#": heard.append}
+        life.start()
+        life.broker.send("house/lamp/set", b"on")
+        life.run(1)
+
+        assert [event.topic_filter for event in life.all(SubscriptionFailed)] == ["secret/#"]
+        assert "secret/#" in life.link.last_error
+        assert len(heard) == 1
+        assert life.link.connects == 1
+
+    def test_a_listener_that_raises_is_a_fault_of_the_app_and_costs_no_connection(self, running):
+        def listener(message):
+            raise ValueError("odd")
+
+        life = running()
+        life.link.subscriptions.listeners["house/#"] = listener
+        life.start()
+        life.broker.send("house/lamp/set", b"on")
+        life.run(1)
+
+        (fault,) = life.all(AppFault)
+        assert (fault.where, str(fault.error)) == ("receiving house/lamp/set", "odd")
+        assert life.link.up
+
+
+class TestEnding:
+    def test_a_flush_ends_as_soon_as_the_broker_has_everything(self, up):
+        up.put(1, 2, 3)
+        before = up.loop.time()
+
+        assert up.flush(5) is True
+        assert up.loop.time() - before < 0.1
+        assert up.arrived() == [1, 2, 3]
+
+    def test_a_flush_does_not_wait_for_a_frozen_broker_longer_than_it_may(self, up):
+        up.broker.freeze()
+        up.put(1)
+        before = up.loop.time()
+
+        assert up.flush(2) is False
+        assert up.loop.time() - before == pytest.approx(2)
+
+    def test_a_flush_without_a_connection_does_not_wait(self, running):
+        life = running()
+        assert life.flush(5) is True
+        life.put(1)
+        assert life.flush(5) is False
+        assert life.loop.time() == 0
+
+    @pytest.mark.parametrize("goodbye", [True, False])
+    def test_only_who_leaves_without_a_goodbye_leaves_a_will(self, up, goodbye):
+        up.task.cancel()
+        up.run(0)
+        if goodbye:
+            up.loop.run_until_complete(up.link.close())
+        else:
+            up.broker.cut()
+        up.run(60)
+
+        assert (STATUS in up.broker.retained) is not goodbye
