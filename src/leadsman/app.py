@@ -203,7 +203,7 @@ class App(Registrar):
             twins: twins that replace the app's own.
 
         Raises:
-            InvalidValue: the app has no twins, or not one for each adapter.
+            InvalidValue: the app has adapters and no twins, or not one for each adapter.
         """
         self.setup.use_twins(twins)
         self.setup.rehearse()

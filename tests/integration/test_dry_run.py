@@ -123,3 +123,16 @@ def test_without_twins_there_is_no_dry_run():
     with pytest.raises(InvalidValue, match="the app has no twins"):
         app.rehearse()
     assert not app.dry_run
+
+
+def test_an_app_without_adapters_needs_no_twins_for_a_dry_run():
+    app = App("meter")
+
+    @app.telemetry("load", interval="10s")
+    async def load() -> dict[str, float]:
+        return {"load": 0.5}
+
+    with Harness(app, dry_run=True) as harness:
+        harness.run("11s")
+
+        assert harness.broker.messages("dry-run/meter/load/state")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman import Broker
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError
 from leadsman.mqtt.broker import Tls
 from leadsman.settings.rows import shown
 from leadsman.text import clean
@@ -98,7 +98,7 @@ def test_a_url_without_a_scheme_is_refused_with_one():
     ],
 )
 def test_a_wrong_url_is_refused_with_what_to_write(url):
-    with pytest.raises(InvalidValue, match="mqtt|known are|3.1.1"):
+    with pytest.raises(InvalidValue, match="mqtt|write one of|3.1.1"):
         Broker.from_url(url)
 
 
@@ -142,3 +142,16 @@ def test_credentials_of_the_section_join_a_url_that_has_none():
 def test_a_wrong_value_of_the_section_is_named(section, key):
     with pytest.raises((InvalidValue, InvalidType), match=key):
         Broker.from_section(section)
+
+
+def test_files_for_tls_that_cannot_be_read_are_named_together(tmp_path):
+    (tmp_path / "ca.pem").write_text("")
+    broker = Broker.from_url(f"mqtts://h?ca={tmp_path}/ca.pem&cert={tmp_path}/me.pem&key={tmp_path}/me.key")
+
+    with pytest.raises(SettingsError) as caught:
+        broker.check_files()
+
+    first, second = str(caught.value).splitlines()
+    assert first == f"the broker's cert is '{tmp_path}/me.pem', which cannot be read: No such file or directory"
+    assert second.startswith("the broker's key is ")
+    Broker.from_url(f"mqtts://h?ca={tmp_path}/ca.pem").check_files()

@@ -156,15 +156,15 @@ def test_mappings_and_lists_are_filled_from_variables(here):
         ("[boiler]\nbuad = 1", r"boiler.buad: unknown .*did you mean 'baud'\?"),
         ("[rooms.a]\naddress = 1\nofset = 2", r"rooms.a.ofset: unknown .*did you mean 'offset'\?"),
         ("[mqtt]\nhots = 'a'", r"mqtt.hots: unknown .*did you mean 'host'\?"),
-        ("mqtt = 5", r"mqtt: it is a section"),
+        ("mqtt = 5", r"mqtt: it must be a section"),
         ("level = 'high'", r"level: Input should be a valid integer.*not 'high' \(from .*leadsman.toml\)"),
         ("level = 10", r"level: Input should be less than or equal to 9"),
         ("[rooms.a]\noffset = 1", r"rooms.a.address: missing; set it in leadsman.toml, or HOUSE_ROOMS__A__ADDRESS"),
         ("boiler = 5", r"boiler: Input should be a valid dictionary"),
-        ("level = 1\nx", r"is no TOML: .*line 2|is no TOML: .*end of document"),
-        (b"level = 1 # \xff\n", r"is no UTF-8 \(line 1\)"),
+        ("level = 1\nx", r"is not TOML: .*line 2|is not TOML: .*end of document"),
+        (b"level = 1 # \xff\n", r"is not UTF-8 \(line 1\)"),
         ("level = 1".encode("utf-16"), r"is UTF-16; save it as UTF-8"),
-        ("x" * 2_000_000, r"is no file of settings"),
+        ("x" * 2_000_000, r"is too large for a settings file"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(here, content, told):
@@ -316,7 +316,7 @@ def test_the_faults_of_all_sections_are_told_in_one_run(here):
         "mqtt.hots: unknown",
         "levell: unknown",
         "enabled: Input should be",
-        "mqtt.port is '0'",
+        "mqtt.port is 0",
         "retry.api.max_attempts",
         "retry.ble.min_wiat",
         "retry.policy[0]: it lacks",
@@ -443,8 +443,26 @@ def test_the_password_may_come_apart_from_the_url(here):
 
 def test_a_url_and_a_host_in_one_place_are_one_too_many(here):
     app = App("house")
-    with pytest.raises(InvalidValue, match="one is enough"):
+    with pytest.raises(InvalidValue, match="write only one of them"):
         app.load(here.file("[mqtt]\nurl = 'mqtt://a'\nhost = 'b'").where())
+    with pytest.raises(SettingsError, match="(?s)write only one of them.*begins with 'http'.*mqtt.port is 'x'"):
+        app.load(here.file("[mqtt]\nurl = 'http://a'\nhost = 'b'\nport = 'x'").where())
+
+
+def test_every_wrong_value_of_the_broker_is_named_with_where_it_is_from(here):
+    app = App("house")
+    with pytest.raises(SettingsError) as caught:
+        app.load(here.file("[mqtt]\nhost = ''\nusername = 5\ntopic_prefix = 'a//b'").where(MQTT__PORT="many"))
+
+    lines = str(caught.value).splitlines()
+    assert [line.split(" ")[0].rstrip(":") for line in lines] == [
+        "mqtt.host",
+        "mqtt.username",
+        "mqtt.port",
+        "mqtt.topic_prefix",
+    ]
+    assert all("leadsman.toml)" in line for line in lines if "mqtt.port" not in line)
+    assert lines[2].endswith("(from environment MQTT__PORT)")
 
 
 def test_a_wrong_port_names_where_it_is_from(here):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from leadsman.errors import InvalidType, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.value import Value
 
 _PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
@@ -87,9 +87,9 @@ class Broker(Value):
         protocol: str = "5.0",
     ) -> None:
         if scheme not in _PORTS:
-            raise InvalidValue(f"the broker's scheme is {scheme!r}; it is mqtt, mqtts, ws or wss")
+            raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws or wss")
         if protocol not in _PROTOCOLS:
-            raise InvalidValue(f"the broker's protocol is {protocol!r}; it is 5.0 or 3.1.1")
+            raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
         self._hold(host=host, port=port, scheme=scheme, username=username, password=password, path=path)
         self._hold(tls=tls, protocol=protocol)
 
@@ -102,6 +102,22 @@ class Broker(Value):
     def files(self) -> dict[str, str]:
         """The files that TLS needs, by the name of their parameter."""
         return self.tls.files if self.encrypted else {}
+
+    def check_files(self) -> None:
+        """Check that the files that TLS needs can be read.
+
+        Raises:
+            InvalidValue, SettingsError: files cannot be read, one a line.
+        """
+        faults: list[ConfigurationError] = []
+        for name, path in self.files.items():
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                faults.append(InvalidValue(f"the broker's {name} is {path!r}, which cannot be read: {reason}"))
+        raise_together(faults)
 
     @property
     def websocket(self) -> bool:
@@ -122,7 +138,7 @@ class Broker(Value):
             InvalidType, InvalidValue: without the password in the message.
         """
         if not isinstance(url, str):
-            raise InvalidType(f"the broker is given as a {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
+            raise InvalidType(f"the broker has the type {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
         scheme, separator, _ = url.partition("://")
         if not separator:
             raise InvalidValue(f"the broker's URL has no mqtt:// before the host; write one such as {DEFAULT_URL!r}")
@@ -141,7 +157,7 @@ class Broker(Value):
         unknown = sorted(extra.keys() - _PARAMETERS)
         if unknown:
             raise InvalidValue(
-                f"the broker's URL has the parameter {unknown[0]!r}; known are {', '.join(sorted(_PARAMETERS))}"
+                f"the broker's URL has the parameter {unknown[0]!r}; write one of {', '.join(sorted(_PARAMETERS))}"
             )
         if parts.scheme in ("mqtt", "ws") and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
             raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; write {parts.scheme}s://")
@@ -169,22 +185,14 @@ class Broker(Value):
         Raises:
             InvalidValue, InvalidType: it names the key.
         """
-        texts: dict[str, str] = {}
-        for key in _CREDENTIALS:
-            value = section.get(key, "")
-            if not isinstance(value, str):
-                raise InvalidType(f"mqtt.{key} is a {type(value).__name__}; write text")
-            if key in section:
-                texts[key] = value
+        for key, value in section.items():
+            check_key(key, value)
+        texts = {key: str(section[key]) for key in _CREDENTIALS if key in section}
         if "url" in section:
             return cls.from_url(section["url"]).completed(texts)
         tls = str(section.get("tls", "")).lower() in ("1", "true", "yes")
-        host, port = section.get("host", "localhost"), str(section.get("port", 8883 if tls else 1883))
-        if not isinstance(host, str) or not host:
-            raise InvalidValue(f"mqtt.host is {host!r}; write a name or an address")
-        if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise InvalidValue(f"mqtt.port is {port!r}; it is a number from 1 to 65535")
-        return cls(host, int(port), "mqtts" if tls else "mqtt").completed(texts)
+        host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
+        return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
 
     def completed(self, texts: Mapping[str, str]) -> Self:
         """This broker, with the texts for what its URL does not have."""
@@ -203,6 +211,23 @@ class Broker(Value):
             tls=Tls(either(tls.ca, "ca"), either(tls.cert, "cert"), either(tls.key, "key"), insecure=tls.insecure),
             protocol=self.protocol,
         )
+
+
+def check_key(key: str, value: object) -> None:
+    """Check one value of the section ``mqtt``, independently of the others.
+
+    Raises:
+        InvalidValue, InvalidType: it names the key.
+    """
+    match key:
+        case "url":
+            Broker.from_url(value)
+        case "host" if not isinstance(value, str) or not value:
+            raise InvalidValue(f"mqtt.host is {value!r}; write a name or an address")
+        case "port" if not str(value).isdecimal() or not 0 < int(str(value)) < 65536:
+            raise InvalidValue(f"mqtt.port is {value!r}; it must be a number from 1 to 65535")
+        case "username" | "password" | "ca" | "cert" | "key" if not isinstance(value, str):
+            raise InvalidType(f"mqtt.{key} has the type {type(value).__name__}; write text")
 
 
 def _unreadable(url: str) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.mqtt.broker import Broker
+from leadsman.errors import ConfigurationError, InvalidValue, raise_together
+from leadsman.mqtt.broker import Broker, check_key
 from leadsman.settings.sources import Entry
 
 
@@ -12,21 +12,27 @@ def broker_of(entries: Mapping[str, Entry]) -> Broker:
     are added to a URL that has none.
 
     Raises:
-        ConfigurationError: a value is wrong; the message names its origin.
+        ConfigurationError: values are wrong, one a line; the message names their origins.
     """
     section = {key: entry for key, entry in entries.items() if key not in ("topic_prefix", "client_id")}
     url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
+    faults: list[ConfigurationError] = []
     if url is not None and parts:
-        key, part = max(parts.items(), key=lambda item: item[1].rank)
+        rival, part = max(parts.items(), key=lambda item: item[1].rank)
         if part.rank == url.rank:
-            raise InvalidValue(f"mqtt has a url (from {url.origin}) and {key} (from {part.origin}); one is enough")
-        for loser in ("url",) if part.rank > url.rank else tuple(parts):
-            section.pop(loser)
-    try:
-        return Broker.from_section({key: entry.value for key, entry in section.items()})
-    except ConfigurationError as error:
-        origins = ", ".join(sorted({entry.origin for entry in section.values()}))
-        raise type(error)(f"{error} (from {origins})") from None
+            both = f"mqtt.url (from {url.origin}) and mqtt.{rival} (from {part.origin}) are both set"
+            faults.append(InvalidValue(f"{both}; write only one of them"))
+        else:
+            losers: tuple[str, ...] = ("url",) if part.rank > url.rank else tuple(parts)
+            for loser in losers:
+                section.pop(loser)
+    for key, entry in section.items():
+        try:
+            check_key(key, entry.value)
+        except ConfigurationError as error:
+            faults.append(type(error)(f"{error} (from {entry.origin})"))
+    raise_together(faults)
+    return Broker.from_section({key: entry.value for key, entry in section.items()})
 
 
 def checked(entry: Entry, check: Callable[[object], str]) -> str:

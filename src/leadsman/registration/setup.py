@@ -278,12 +278,14 @@ class Setup:
             twins: twins that replace the declared ones.
 
         Raises:
-            InvalidValue: the app has no twins, or not one for each adapter.
+            InvalidValue: the app has adapters and no twins, or not one for each adapter.
         """
         twins = self.declaration.twins if twins is None else twins
+        self.load()
+        if twins is None and not self.adapters:
+            return
         if twins is None:
             raise InvalidValue("the app has no twins; write App(…, twins=lambda settings: (SerialTwin(…),))")
-        self.load()
         settings = None if self._loaded is None else self._loaded.settings
         replace_by_twins(self.adapters, ask_user("twins", twins, settings) if callable(twins) else twins)
 

@@ -1,36 +1,47 @@
 """Error messages for wrong settings: unknown keys, missing values, and values of the wrong type."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
 
-from leadsman.settings.model import at, declared_secret, dotted_names, inside, is_model, passes_list, required_below
+from leadsman.settings.model import (
+    SettingPath,
+    at,
+    declared_secret,
+    dotted_names,
+    inside,
+    is_model,
+    passes_list,
+    required_below,
+)
 from leadsman.settings.rows import is_secret
 from leadsman.settings.sources import BROKER, RETRY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic_core import ErrorDetails
 
 BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", "topic_prefix", "client_id")
-Origins = Mapping[tuple[str, ...], Entry]
+Origins = Mapping[SettingPath, Entry]
+"""The origin of each value, by its path."""
 
 
 class Place(NamedTuple):
-    """Where to write what is missing."""
+    """Where a person writes settings that are missing."""
 
     app: str
     file: str
 
 
-def origin(path: tuple[str, ...], origins: Origins) -> str:
-    """Where a value is from, as the end of a message."""
+def origin(path: SettingPath, origins: Origins) -> str:
+    """The origin of a value, as the end of a message."""
     entry = next((origins[path[:length]] for length in range(len(path), 0, -1) if path[:length] in origins), None)
     entry = entry or next((each for known, each in origins.items() if path and known[: len(path)] == path), None)
     return "" if entry is None else f" (from {entry.origin})"
 
 
-def unknown_keys(app: str, tree: Mapping[str, Any], model: Any, origins: Origins) -> list[str]:
-    """Keys that no field takes, a line each."""
+def unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
+    """The keys that are no field, one a line."""
     if is_model(model):
         return list(_unknown(app, tree, model, (), origins))
     sections = (BROKER, RETRY, f"{RETRY}.policy")
@@ -41,7 +52,7 @@ def unknown_keys(app: str, tree: Mapping[str, Any], model: Any, origins: Origins
     ]
 
 
-def _unknown(app: str, tree: Any, model: Any, path: tuple[str, ...], origins: Origins) -> Iterable[str]:
+def _unknown(app: str, tree: object, model: object, path: SettingPath, origins: Origins) -> Iterable[str]:
     if isinstance(tree, list) and get_origin(model) is list:
         tree = {str(number): each for number, each in enumerate(tree)}
     if not isinstance(tree, dict) or model is None:
@@ -59,8 +70,8 @@ def _unknown(app: str, tree: Any, model: Any, path: tuple[str, ...], origins: Or
             yield f"{'.'.join(here)}: unknown{origin(here, origins)}; {_meant(app, here, known, model)}"
 
 
-def _meant(app: str, path: tuple[str, ...], known: Iterable[str], model: Any) -> str:
-    """What somebody may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
+def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> str:
+    """What a person may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
     key, sections = path[-1], (BROKER, RETRY, f"{RETRY}.policy") if len(path) == 1 else ()
     for name in dotted_names(model) if sections else ():
         if "." in name and name.replace(".", "_") == key:
@@ -69,14 +80,14 @@ def _meant(app: str, path: tuple[str, ...], known: Iterable[str], model: Any) ->
 
 
 def unknown_broker_key(key: str, where: str) -> str:
-    """That the section ``mqtt`` has a key that nobody knows."""
+    """The message about an unknown key in the section ``mqtt``."""
     return f"{BROKER}.{key}: unknown{where}; {suggestion(key, BROKER_KEYS)}"
 
 
 def validated(
-    place: Place, model: "type[BaseModel]", tree: Mapping[str, Any], origins: Origins
+    place: Place, model: "type[BaseModel]", tree: Mapping[str, object], origins: Origins
 ) -> "tuple[BaseModel | None, list[str]]":
-    """The settings that a tree makes, or what is wrong with it, a line each."""
+    """The settings that a tree makes, and the faults in it, one a line."""
     from pydantic import ValidationError
 
     try:
@@ -94,8 +105,8 @@ def validated(
         return None, faults
 
 
-def to_write(place: Place, model: Any, path: tuple[str, ...]) -> str:
-    """What sets a path: a line or a section of the file, or a variable."""
+def to_write(place: Place, model: object, path: SettingPath) -> str:
+    """How to set a path: with a line or a section of the file, or with a variable."""
     name, structure = ".".join(path), at(model, path)
     if is_model(structure):
         return f"write a section [{name}] in {place.file}"
@@ -106,7 +117,7 @@ def to_write(place: Place, model: Any, path: tuple[str, ...]) -> str:
     return f"set it in {place.file}" + ("" if passes_list(model, path) else f", or {variable(place.app, path)}")
 
 
-def _invalid(model: Any, path: tuple[str, ...], error: Mapping[str, Any], origins: Origins) -> str:
+def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails", origins: Origins) -> str:
     name = ".".join(path)
     plain = bool(path) and isinstance(error["input"], str | int | float | bool)
     hidden = is_secret(name) or declared_secret(model, path)

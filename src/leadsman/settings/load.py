@@ -1,44 +1,45 @@
-"""Loads settings from entries: merges them by rank, checks for unknown keys, validates them, and keeps their
-origins."""
+"""Loads settings from entries: merges them by rank, finds unknown keys, validates the values, and keeps their origins."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
 from leadsman.settings.faults import BROKER_KEYS, Origins, Place, origin, unknown_broker_key, unknown_keys, validated
-from leadsman.settings.model import inside, is_model, knows
+from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
-from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, gathered, read_text, settings_file
+from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, read_entries, read_text, settings_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-_CLAIMED = (".env", "environment", "secret")
-"""Sources with names of other programs too."""
+_SHARED = (".env", "environment", "secret")
+"""Sources that also contain the names of other programs."""
+Tree = dict[str, object]
+"""Settings as they are written: values, and sections, which are trees."""
 
 
 class Loaded(NamedTuple):
-    """What was found."""
+    """Settings, their origins, and the faults in them."""
 
     settings: "BaseModel | None"
     broker: dict[str, Entry]
     """The entries of the section ``mqtt``, by key."""
     rows: tuple[SettingRow, ...]
-    retry: Mapping[str, Any] = {}
+    retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
-    retry_origins: Mapping[tuple[str, ...], str] = {}
-    """Where its values are from, by their paths."""
+    retry_origins: Mapping[SettingPath, str] = {}
+    """The origins of its values, by their paths."""
     faults: tuple[str, ...] = ()
-    """What is wrong, a line each."""
+    """One line for each."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
-    """Read and check everything.
+    """Read and check the settings of an app.
 
     Raises:
-        SettingsError: it names every fault, one a line, with where the value is from.
+        SettingsError: it names every fault, one a line, with the origin of the value.
     """
     found = read(app, model, where)
     if found.faults:
@@ -47,18 +48,20 @@ def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
 
 
 def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
-    """As `load`, with the faults in `Loaded.faults`, for whoever finds more of them.
+    """As `load`, but return the faults in `Loaded.faults`, so that the caller can add more.
 
     Raises:
-        SettingsError: a source cannot be read at all.
+        SettingsError: a source cannot be read.
     """
     faults: list[str] = []
-    tree, origins = _merged(gathered(app, where, lambda path: knows(model, path)), model, faults)
+    tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _broker_entries(broker, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
     if not isinstance(retry, dict):
-        faults.append(f"{RETRY}: it is a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}")
+        faults.append(
+            f"{RETRY}: it must be a section; write [retry.api] or [[retry.policy]]{origin((RETRY,), origins)}"
+        )
         retry = {}
     faults += unknown_keys(app, tree, model, origins)
     settings = None
@@ -76,13 +79,13 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
-    """The entries of the section ``mqtt`` alone, for whoever talks to the broker without being an app.
+    """The entries of the section ``mqtt``, for a program that connects to the broker and is not an app.
 
     Raises:
         SettingsError: it names every fault, one a line.
     """
     entries: dict[str, Entry] = {}
-    for entry in gathered("", where, lambda _: False):
+    for entry in read_entries("", where, lambda _: False):
         if entry.path == (BROKER,) and isinstance(entry.value, dict):
             entries |= {key: entry._replace(path=(BROKER, key), value=value) for key, value in entry.value.items()}
         elif entry.path[0] == BROKER:
@@ -97,14 +100,16 @@ def load_broker(where: Where) -> dict[str, Entry]:
     return entries
 
 
-def _merged(entries: list[Entry], model: Any, faults: list[str]) -> tuple[dict[str, Any], dict[tuple[str, ...], Entry]]:
-    """The tree that the entries make, the higher ones over the lower ones, and where each leaf of it is from."""
-    tree: dict[str, Any] = {}
-    origins: dict[tuple[str, ...], Entry] = {}
+def _merge_all(
+    entries: list[Entry], model: "type[BaseModel] | None", faults: list[str]
+) -> tuple[Tree, dict[SettingPath, Entry]]:
+    """The tree that the entries make, higher ranks over lower ones, and the entry that each leaf comes from."""
+    tree: Tree = {}
+    origins: dict[SettingPath, Entry] = {}
     for each in entries:
-        if model is None and each.path[0] not in (BROKER, RETRY) and RANKS[each.rank] in _CLAIMED:
-            continue  # without settings the app has no claim to variables that begin as its name does
-        entry = each._replace(path=_known_case(each.path, tree, model))
+        if model is None and each.path[0] not in (BROKER, RETRY) and RANKS[each.rank] in _SHARED:
+            continue  # an app without settings ignores variables that begin with its name
+        entry = each._replace(path=_with_case(each.path, tree, model))
         try:
             value = _value(entry)
             _put(tree, entry, value)
@@ -118,7 +123,7 @@ def _merged(entries: list[Entry], model: Any, faults: list[str]) -> tuple[dict[s
     return tree, origins
 
 
-def _value(entry: Entry) -> Any:
+def _value(entry: Entry) -> object:
     if isinstance(entry.value, Path):
         return read_text(entry.value).removesuffix("\n").removesuffix("\r")
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
@@ -129,52 +134,52 @@ def _value(entry: Entry) -> Any:
     return entry.value
 
 
-def _put(tree: dict[str, Any], entry: Entry, value: Any) -> None:
+def _put(tree: Tree, entry: Entry, value: object) -> None:
     node = tree
     for part in entry.path[:-1]:
         section = node.setdefault(part, {})
         if not isinstance(section, dict):
             raise SettingsError(
-                f"{'.'.join(entry.path)} (from {entry.origin}): {part!r} is a value already, no section"
+                f"{'.'.join(entry.path)} (from {entry.origin}): {part!r} is already a value, and "
+                "cannot be a section too"
             )
         node = section
     last = entry.path[-1]
-    if isinstance(value, dict) and isinstance(node.get(last), dict):
-        _merge(node[last], value)
-    else:
-        node[last] = value
+    _merge(node, {last: value})
 
 
-def _merge(into: dict[str, Any], values: dict[str, Any]) -> None:
+def _merge(into: Tree, values: Tree) -> None:
+    """Add values to a tree. Sections are merged, other values are replaced."""
     for key, value in values.items():
-        if isinstance(value, dict) and isinstance(into.get(key), dict):
-            _merge(into[key], value)
+        section = into.get(key)
+        if isinstance(value, dict) and isinstance(section, dict):
+            _merge(section, value)
         else:
             into[key] = value
 
 
-def _leaves(path: tuple[str, ...], value: Any) -> list[tuple[str, ...]]:
+def _leaves(path: SettingPath, value: object) -> list[SettingPath]:
     if not isinstance(value, dict) or not value:
         return [path]
     return [leaf for key, each in value.items() for leaf in _leaves((*path, str(key)), each)]
 
 
-def _known_case(path: tuple[str, ...], tree: Mapping[str, Any], model: Any) -> tuple[str, ...]:
-    """The path as the model, or a file, writes it: variables are all in one case."""
-    known: list[str] = []
-    node: Any = tree
+def _with_case(path: SettingPath, tree: Tree, model: object) -> SettingPath:
+    """The path in the upper and lower case of the model, or of a file: variables have only one case."""
+    found: list[str] = []
+    section: object = tree
     for part in path:
-        names = [*(model.model_fields if is_model(model) else ()), *(node if isinstance(node, dict) else ())]
+        names = [*(model.model_fields if is_model(model) else ()), *(section if isinstance(section, dict) else ())]
         name = part if part in names else next((name for name in names if name.lower() == part.lower()), part)
-        known.append(name)
-        node = node.get(name) if isinstance(node, dict) else None
+        found.append(name)
+        section = section.get(name) if isinstance(section, dict) else None
         model = inside(model, name)
-    return tuple(known)
+    return tuple(found)
 
 
-def _broker_entries(section: Any, origins: Origins, faults: list[str]) -> dict[str, Entry]:
+def _broker_entries(section: object, origins: Origins, faults: list[str]) -> dict[str, Entry]:
     if not isinstance(section, dict):
-        faults.append(f"{BROKER}: it is a section; write [mqtt] and url = …{origin((BROKER,), origins)}")
+        faults.append(f"{BROKER}: it must be a section; write [mqtt] and url = …{origin((BROKER,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
@@ -182,5 +187,5 @@ def _broker_entries(section: Any, origins: Origins, faults: list[str]) -> dict[s
         if key not in BROKER_KEYS:
             faults.append(unknown_broker_key(str(key), origin(path, origins)))
         elif path in origins:
-            entries[str(key)] = origins[path]._replace(value=value)
+            entries[str(key)] = origins[path]._replace(path=path, value=value)
     return entries

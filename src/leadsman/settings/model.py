@@ -1,45 +1,55 @@
-"""Looks up a path in a pydantic model: it leads to another model, a mapping, a list, or a value."""
+"""Looks up a path in a pydantic model: it leads to another model, a mapping, a list, or a value.
 
-from typing import Annotated, Any, Union, get_args, get_origin
+Annotations are objects of many kinds, so they have the type ``object`` here. Only a model has a type of its own.
+"""
+
+from typing import TYPE_CHECKING, Annotated, TypeGuard, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
+
+SettingPath = tuple[str, ...]
+"""The keys that lead to a value: ``("boiler", "port")``."""
 
 
-def is_model(kind: Any) -> bool:
+def is_model(kind: object) -> "TypeGuard[type[BaseModel]]":
     """Whether it is a pydantic model class."""
     return isinstance(kind, type) and hasattr(kind, "model_fields")
 
 
-def inside(model: Any, name: str) -> Any:
-    """What lies at a key: a model, a mapping or a list of models; None for a value or for anything."""
-    if is_model(model):
-        field = _field(model, name)
+def inside(structure: object, name: str) -> object:
+    """The model, mapping or list of models at a key; None for a value, and if anything may be there."""
+    if is_model(structure):
+        field = _field(structure, name)
         return None if field is None else _structure(field.annotation)
-    if get_origin(model) is dict:
-        return _structure(get_args(model)[1])
-    if get_origin(model) is list:
-        return _structure(get_args(model)[0])
+    if get_origin(structure) is dict:
+        return _structure(get_args(structure)[1])
+    if get_origin(structure) is list:
+        return _structure(get_args(structure)[0])
     return None
 
 
-def at(model: Any, path: tuple[str, ...]) -> Any:
-    """What lies at a path."""
+def at(structure: object, path: SettingPath) -> object:
+    """The model, mapping or list of models at a path."""
     for name in path:
-        model = inside(model, name)
-    return model
+        structure = inside(structure, name)
+    return structure
 
 
-def knows(model: Any, path: tuple[str, ...]) -> bool:
-    """Whether a path is a field."""
+def has_field(model: object, path: SettingPath) -> bool:
+    """Whether a path is a field of the model, or of a model in it."""
     owner = at(model, path[:-1])
     return is_model(owner) and path[-1] in owner.model_fields
 
 
-def passes_list(model: Any, path: tuple[str, ...]) -> bool:
-    """Whether a path goes into a list, as ``waves.0.address`` does: no variable can set one of its items."""
+def passes_list(model: object, path: SettingPath) -> bool:
+    """Whether a path leads through a list, as ``waves.0.address`` does. A variable cannot set an item of a list."""
     return any(get_origin(at(model, path[:length])) is list for length in range(1, len(path)))
 
 
-def declared_secret(model: Any, path: tuple[str, ...]) -> bool:
-    """Whether the field at a path is a `SecretStr`, whatever it is called."""
+def declared_secret(model: object, path: SettingPath) -> bool:
+    """Whether the field at a path, or a field that contains it, is a `SecretStr`."""
     for length, part in enumerate(path):
         field = _field(at(model, path[:length]), part)
         if field is not None and "Secret" in str(field.annotation):
@@ -47,8 +57,8 @@ def declared_secret(model: Any, path: tuple[str, ...]) -> bool:
     return False
 
 
-def required_below(model: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The paths that must be set where the field at `path` is missing: those without a default in a section, or itself."""
+def required_below(model: object, path: SettingPath) -> list[SettingPath]:
+    """The paths to set if the field at `path` is missing: the fields of a section that have no default, or `path` itself."""
     section = at(model, path)
     if not is_model(section):
         return [path]
@@ -56,8 +66,8 @@ def required_below(model: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [leaf for each in required for leaf in required_below(model, each)] or [path]
 
 
-def dotted_names(model: Any) -> list[str]:
-    """The names of all fields, and of those in sections: ``boiler``, ``boiler.port``."""
+def dotted_names(model: object) -> list[str]:
+    """The names of all fields, and of the fields of sections: ``boiler``, ``boiler.port``."""
     names = []
     for name in model.model_fields if is_model(model) else ():
         section = inside(model, name)
@@ -65,14 +75,14 @@ def dotted_names(model: Any) -> list[str]:
     return names
 
 
-def _field(model: Any, name: str) -> Any:
+def _field(model: object, name: str) -> "FieldInfo | None":
     if not is_model(model):
         return None
     found = model.model_fields.get(name)
     return found or next((field for field in model.model_fields.values() if field.alias == name), None)
 
 
-def _structure(annotation: Any) -> Any:
+def _structure(annotation: object) -> object:
     """The model, the mapping or the list within ``Annotated[…]`` and ``… | None``."""
     if get_origin(annotation) is Annotated:
         return _structure(get_args(annotation)[0])

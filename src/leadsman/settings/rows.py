@@ -2,21 +2,27 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, cast
 
-from leadsman.settings.model import is_model
+from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.sources import Entry
-from leadsman.text import clean, masked
+from leadsman.text import clean, counted, masked
 
 MASK = "********"
 NOT_SET = "not set"
 _SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
 _PATH = re.compile(r"(?i)_(file|path)$")
-"""A setting of such a name says where a secret is, and is none itself."""
+"""A setting with such a name locates a secret. It is not secret itself."""
+
+
+class _Secret(Protocol):
+    """A `SecretStr` or `SecretBytes` of pydantic."""
+
+    def get_secret_value(self) -> str | bytes: ...
 
 
 class SettingRow(NamedTuple):
-    """One value, as a person is shown it."""
+    """One value as it is displayed."""
 
     path: str
     value: str
@@ -24,27 +30,27 @@ class SettingRow(NamedTuple):
 
 
 def is_secret(name: str) -> bool:
-    """Whether a name is that of something nobody may see."""
+    """Whether a setting with this name is a secret."""
     return _SECRET.search(name) is not None and _PATH.search(name) is None
 
 
-def shown(name: str, value: Any) -> str:
-    """A value in words: `MASK` for a secret, `NOT_SET` where there is none."""
+def shown(name: str, value: object) -> str:
+    """A value as text: `MASK` for a secret, `NOT_SET` for None."""
     if value is None:
         return NOT_SET
     hidden = type(value).__name__ in ("SecretStr", "SecretBytes")
     if hidden or is_secret(name.rsplit(".", 1)[-1]):
-        return MASK if (value.get_secret_value() if hidden else str(value)) else "empty"
+        return MASK if (cast(_Secret, value).get_secret_value() if hidden else str(value)) else "empty"
     if name == "mqtt.url" and isinstance(value, str):
         value = masked(value)
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 
-def rows_of(value: Any, origins: Mapping[tuple[str, ...], Entry], path: tuple[str, ...] = ()) -> list[SettingRow]:
-    """The rows of settings. What has no origin is a default."""
-    inner: Any = None
-    if is_model(type(value)):
-        inner = {name: getattr(value, name) for name in type(value).model_fields}
+def rows_of(value: object, origins: Mapping[SettingPath, Entry], path: SettingPath = ()) -> list[SettingRow]:
+    """The rows of settings. A value without an origin is a default."""
+    inner: Mapping[str, object] | None = None
+    if is_model(kind := type(value)):
+        inner = {name: getattr(value, name) for name in kind.model_fields}
     elif isinstance(value, dict) and value:
         inner = value
     elif isinstance(value, list) and any(is_model(type(each)) or isinstance(each, dict) for each in value):
@@ -56,15 +62,15 @@ def rows_of(value: Any, origins: Mapping[tuple[str, ...], Entry], path: tuple[st
     return [SettingRow(".".join(path), shown(".".join(path), value), "default" if entry is None else entry.origin)]
 
 
-def retry_rows(section: Mapping[str, Any], origins: Mapping[tuple[str, ...], str]) -> list[SettingRow]:
+def retry_rows(section: Mapping[str, object], origins: Mapping[SettingPath, str]) -> list[SettingRow]:
     """The rows of the section ``retry``."""
     return [SettingRow(".".join(path), _retry_value(section, path[1:]), origin) for path, origin in origins.items()]
 
 
-def _retry_value(section: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    value: Any = section
+def _retry_value(section: Mapping[str, object], path: SettingPath) -> str:
+    value: object = section
     for part in path:
         value = value.get(part) if isinstance(value, Mapping) else None
     if path == ("policy",) and isinstance(value, list | dict):
-        return "1 policy" if len(value) == 1 else f"{len(value)} policies"
+        return counted(len(value), "policy", "policies")
     return shown(path[-1], value)

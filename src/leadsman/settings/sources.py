@@ -4,9 +4,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.errors import SettingsError
+from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
@@ -15,29 +16,32 @@ BROKER_PREFIX = "MQTT__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
-"""What may be said of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
+"""The settings of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
 ENVIRONMENT = "LEADSMAN_ENV"
 RUN_SECRETS = Path("/run/secrets")
 LARGEST = 1024 * 1024
-"""Bytes of a file; settings are written by people."""
+"""Bytes of a file. People write settings, so a larger file is a mistake."""
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
-"""What Kubernetes sets for each service, also for one that is called as the app is: ``HOUSE_PORT=tcp://10.0.0.1:80`` too."""
+"""Variables that Kubernetes sets for each service. A service with the name of the app sets ``HOUSE_PORT=tcp://10.0.0.1:80``."""
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
 
-class Entry(NamedTuple):
-    """One value: where it goes, what it is, where it is from."""
+IsSetting = Callable[[SettingPath], bool]
 
-    path: tuple[str, ...]
-    value: Any
+
+class Entry(NamedTuple):
+    """One value with its path in the settings and its origin."""
+
+    path: SettingPath
+    value: object
     rank: int
-    """Position in `RANKS`: the higher one wins."""
+    """The position in `RANKS`. The highest rank wins."""
     origin: str
     text: bool = True
-    """Whether it was given as text, and may stand for a number or for JSON."""
+    """Whether the source has only text, which may stand for a number or for JSON."""
 
     @property
     def flag(self) -> bool:
@@ -46,14 +50,14 @@ class Entry(NamedTuple):
 
 
 class Where(NamedTuple):
-    """Where to look."""
+    """The places that settings are read from."""
 
     environment: Mapping[str, str]
     directory: Path
-    """Of ``leadsman.toml`` and ``.env``, where nothing else is said."""
+    """The directory of ``leadsman.toml`` and ``.env``."""
     config: Path | None = None
-    """The file, and no other."""
-    flags: Mapping[str, Any] = {}
+    """The only settings file to read; None: the first one that is found."""
+    flags: Mapping[str, object] = {}
     """Values by dotted path, from the command line or from a test."""
     secrets: Path = RUN_SECRETS
 
@@ -63,23 +67,28 @@ class Where(NamedTuple):
         return cls(os.environ, Path.cwd(), config, flags or {})
 
     @classmethod
-    def nowhere(cls, flags: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> "Where":
-        """No files, and no variables of the process, so that a test gives the same everywhere."""
+    def nowhere(cls, flags: Mapping[str, object], environment: Mapping[str, str] | None = None) -> "Where":
+        """No files, and no variables of the process, so that a test has the same result on every machine."""
         return cls(environment or {}, Path(os.devnull), None, flags, Path(os.devnull))
 
 
-def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -> list[Entry]:
-    """All entries, lowest rank first. `known` tells whether a path is a setting: one may be called ``log_file``.
+def read_entries(app: str, where: Where, is_setting: IsSetting) -> list[Entry]:
+    """Read the entries of all sources, lowest rank first.
+
+    Args:
+        app: the name of the app.
+        where: the sources.
+        is_setting: whether a path is a setting, since ``log_file`` may be one, or the file of the secret ``log``.
 
     Raises:
-        SettingsError: a file cannot be read, or makes no sense.
+        SettingsError: a file cannot be read or parsed.
     """
     prefix = variable_prefix(app)
     dotenv = where.directory / ".env"
     variables = dict(_dotenv(dotenv)) if dotenv.is_file() else {}
-    entries = list(_from_file(settings_file(where), where.environment.get(ENVIRONMENT) or None, known))
-    entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", known)
-    entries += _from_variables(where.environment, prefix, 3, "environment ", known)
+    entries = list(_from_file(settings_file(where), where.environment.get(ENVIRONMENT) or None, is_setting))
+    entries += _from_variables(variables, prefix, 2, f"{dotenv.name} ", is_setting)
+    entries += _from_variables(where.environment, prefix, 3, "environment ", is_setting)
     entries += _from_secrets(where, prefix)
     for key, value in where.flags.items():
         entries.append(Entry(tuple(part.strip() for part in key.split(".")), value, 5, f"flag {key}"))
@@ -87,7 +96,7 @@ def gathered(app: str, where: Where, known: Callable[[tuple[str, ...]], bool]) -
 
 
 def variable_prefix(app: str) -> str:
-    """What the variables of an app begin with: ``HOUSE_`` for ``house``."""
+    """The prefix of the variables of an app: ``HOUSE_`` for ``house``."""
     return re.sub(r"\W", "_", app).upper() + "_"
 
 
@@ -98,28 +107,30 @@ def variable(app: str, path: Iterable[str]) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A text file in UTF-8, with or without a byte order mark.
+    """Read a text file in UTF-8, with or without a byte order mark.
 
     Raises:
-        SettingsError: it cannot be read, is too large, or no UTF-8.
+        SettingsError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:
-        raise SettingsError(f"{path} has {len(data)} bytes; that is no file of settings")
+        raise SettingsError(
+            f"{path} has {len(data)} bytes, which is too large for a settings file; write settings only"
+        )
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SettingsError(f"{path} is UTF-16; save it as UTF-8")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise SettingsError(f"{path} is no UTF-8 (line {line}); save it as UTF-8") from None
+        raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
 
 
 def settings_file(where: Where) -> Path | None:
-    """The file that is read, if there is one."""
+    """The settings file, if there is one."""
     if where.config is not None:
         return where.config
     if named := where.environment.get("LEADSMAN_CONFIG"):
@@ -130,22 +141,22 @@ def settings_file(where: Where) -> Path | None:
     return next((path for each in directories for name in FILES if (path := each / name).is_file()), None)
 
 
-def _from_file(path: Path | None, environment: str | None, known: Callable[[tuple[str, ...]], bool]) -> Iterator[Entry]:
+def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting) -> Iterator[Entry]:
     if path is None:
         if environment is not None:
             raise SettingsError(
-                f"{ENVIRONMENT} is {environment!r}, and there is no settings file with [env.{environment}]"
+                f"{ENVIRONMENT} is {environment!r}, but there is no settings file; write one with [env.{environment}]"
             )
         return
     text = read_text(path)
     document = _yaml(path, text) if path.suffix in (".yaml", ".yml") else _toml(path, text)
-    environments = {} if known(("env",)) else document.pop("env", {})
+    environments = {} if is_setting(("env",)) else document.pop("env", {})
     for key, value in document.items():
         yield Entry((str(key),), value, 1, str(path), text=False)
-    if known(("env",)):
+    if is_setting(("env",)):
         return
     if not isinstance(environments, dict) or not all(isinstance(each, dict) for each in environments.values()):
-        raise SettingsError(f"{path}: env holds a section per environment; write [env.production]")
+        raise SettingsError(f"{path}: env must contain a section per environment; write [env.production]")
     if environment is None:
         return
     if environment not in environments:
@@ -156,16 +167,16 @@ def _from_file(path: Path | None, environment: str | None, known: Callable[[tupl
         yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
 
 
-def _toml(path: Path, text: str) -> dict[str, Any]:
-    import tomllib  # only apps with a file pay for it
+def _toml(path: Path, text: str) -> dict[str, object]:
+    import tomllib  # only apps with a settings file import it
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is no TOML: {clean(str(error))}") from None
+        raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
 
 
-def _yaml(path: Path, text: str) -> dict[str, Any]:
+def _yaml(path: Path, text: str) -> dict[str, object]:
     try:
         import yaml
     except ModuleNotFoundError:
@@ -173,11 +184,11 @@ def _yaml(path: Path, text: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
-        raise SettingsError(f"{path} is no YAML: {clean(' '.join(str(error).split()))}") from None
+        raise SettingsError(f"{path} is not YAML: {clean(' '.join(str(error).split()))}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise SettingsError(f"{path} holds no mapping; write 'key: value' lines")
+        raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
     return document
 
 
@@ -187,12 +198,12 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
             continue
         match = _ASSIGNMENT.fullmatch(line)
         if match is None:
-            raise SettingsError(f"{path} line {number} is no assignment; write NAME=value")
+            raise SettingsError(f"{path} line {number} is not an assignment; write NAME=value")
         name, value = match.groups()
         if value[:1] in ("'", '"'):
             end = value.find(value[0], 1)
             if end < 0 or value[end + 1 :].strip()[:1] not in ("", "#"):
-                raise SettingsError(f"{path} line {number}: the quote is not closed")
+                raise SettingsError(f"{path} line {number}: the quote is not closed; write a second {value[0]}")
             value = value[1:end]
         else:
             value = re.split(r"\s#", value, maxsplit=1)[0].rstrip()
@@ -200,20 +211,20 @@ def _dotenv(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _from_variables(
-    variables: Mapping[str, str], prefix: str, rank: int, origin: str, known: Callable[[tuple[str, ...]], bool]
+    variables: Mapping[str, str], prefix: str, rank: int, origin: str, is_setting: IsSetting
 ) -> Iterator[Entry]:
     for name, value in variables.items():
         path = _path(name, prefix)
-        if path is None or (_is_link(name, value) and not known(path)):
+        if path is None or (_is_link(name, value) and not is_setting(path)):
             continue
-        if name.endswith("_FILE") and not known(path):
+        if name.endswith("_FILE") and not is_setting(path):
             yield Entry(_path(name.removesuffix("_FILE"), prefix) or path, Path(value), 4, f"{origin}{name}")
         else:
             yield Entry(path, value, rank, f"{origin}{name}")
 
 
 def _is_link(name: str, value: str) -> bool:
-    """Whether Kubernetes set this variable for a service. Its names have no two underscores in a row."""
+    """Whether Kubernetes set this variable for a service. The names that it makes never have two underscores in a row."""
     if "__" in name:
         return False
     bare = name.endswith("_PORT") and _LINK_ADDRESS.fullmatch(value)
@@ -232,14 +243,14 @@ def _from_secrets(where: Where, prefix: str) -> Iterator[Entry]:
                 yield Entry(path, file, 4, f"secret {file}")
 
 
-def retry_path(name: str) -> tuple[str, ...]:
-    """Where a variable such as ``RETRY__API_MAX_ATTEMPTS`` goes."""
-    words = name.removeprefix(RETRY_PREFIX).lower()
-    knob = next((knob for knob in KNOBS if words.endswith(f"_{knob}")), None)
-    return (RETRY, words) if knob is None else (RETRY, words.removesuffix(f"_{knob}"), knob)
+def retry_path(name: str) -> SettingPath:
+    """The path that a variable such as ``RETRY__API_MAX_ATTEMPTS`` sets."""
+    family = name.removeprefix(RETRY_PREFIX).lower()
+    knob = next((knob for knob in KNOBS if family.endswith(f"_{knob}")), None)
+    return (RETRY, family) if knob is None else (RETRY, family.removesuffix(f"_{knob}"), knob)
 
 
-def _path(name: str, prefix: str) -> tuple[str, ...] | None:
+def _path(name: str, prefix: str) -> SettingPath | None:
     if name.startswith(BROKER_PREFIX):
         return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
