@@ -15,7 +15,8 @@ UNPLUGGED = {
     "status": "circuit_open",
     "consecutive_failures": 3,
     "last_error": (
-        "DeviceUnavailable: /tmp/leadsman-tty-9yjx11ub/ttyDevice cannot be opened: it is not there; is it plugged in?"
+        "DeviceUnavailable: /tmp/leadsman-tty-9yjx11ub/ttyDevice cannot be opened: the port does not exist; "
+        "is the device plugged in?"
     ),
     "next_poll_at": "2027-01-15T08:00:03Z",
 }
@@ -71,8 +72,8 @@ def test_nothing_moves_when_a_device_fails(size):
 def test_it_says_why_a_device_fails_and_when_it_is_asked_next(size):
     words = " ".join("".join(drawn(board(UNPLUGGED), *size)).split())
 
-    assert "3 failed, DeviceUnavailable" in words
-    assert "next look in 3 s" in words
+    assert "3 failed polls, DeviceUnavailable" in words
+    assert "next poll in 3 s" in words
 
 
 def test_a_look_that_is_due_is_not_announced_in_zero_seconds():
@@ -80,4 +81,4 @@ def test_a_look_that_is_due_is_not_announced_in_zero_seconds():
 
     lines = drawn(board(due), 120, 40)
 
-    assert "looking again now" in " ".join(lines)
+    assert "polling now" in " ".join(lines)

@@ -68,7 +68,7 @@ def test_a_new_app_is_never_written_over_another(here, house):
     result = here("init", "house", "--directory", str(house))
 
     assert result.returncode == 1
-    assert "is there already; nothing was written" in result.stderr
+    assert "exists already, so nothing was written" in result.stderr
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -152,11 +152,11 @@ def test_our_own_wheel_builds_and_holds_the_templates(tmp_path):
         (APP, "small:app", 78, "registers nothing"),
         (APP, "smal:app", 1, "did you mean 'small'"),
         (APP, "small:ap", 1, "did you mean 'app'"),
-        (APP, "small:App", 1, "and no App"),
+        (APP, "small:App", 1, "and is not an App"),
         (APP + "two = App('two')", "small", 1, "small has 2 apps; write small:app or small:two"),
         ("", "small", 1, "small has no app; write app = App('small') in it"),
-        ("", "small:app", 1, "small has no 'app', and no app at all"),
-        (APP, "a b", 1, "is no module"),
+        ("", "small:app", 1, "small has no 'app' and no other app"),
+        (APP, "a b", 1, "is not a module"),
         ("import nowhere", "small:app", 1, "small.py line 1: it needs 'nowhere', which is not installed"),
         ("x = (", "small:app", 1, "small.py line 1:"),
         ("\n1/0", "small:app", 1, "small.py line 2: ZeroDivisionError: division by zero"),
@@ -269,7 +269,7 @@ def test_an_app_whose_settings_name_no_device_says_which_setting_is_empty(here):
     result = here("check", "waves:app")
 
     assert result.returncode == 78
-    assert "it has no device, as 'waves' is empty; write a section [[waves]] in leadsman.toml" in result.stderr
+    assert "it has no devices, because 'waves' is empty; write a section [[waves]] in leadsman.toml" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -291,12 +291,23 @@ def test_wrong_flags_are_named(here, arguments, told):
         assert "Traceback" not in result.stderr
 
 
+def test_check_names_a_file_of_the_broker_that_is_missing(here):
+    here.write("small.py", APP + DEVICE)
+
+    result = here("check", "small:app", "--mqtt", "mqtts://h?ca=/nowhere/ca.pem")
+
+    assert result.returncode == 78
+    assert result.stderr == (
+        "leadsman: the broker's ca is '/nowhere/ca.pem', which cannot be read: No such file or directory\n"
+    )
+
+
 def test_a_set_without_a_value_is_a_wrong_command_line(here):
     here.write("small.py", APP + DEVICE)
 
     result = here("check", "small:app", "--set", "x")
 
-    assert (result.returncode, "--set 'x' is no assignment; write --set" in result.stderr) == (2, True)
+    assert (result.returncode, "--set 'x' is not an assignment; write --set" in result.stderr) == (2, True)
 
 
 def test_a_settings_file_that_is_wrong_stops_the_run_with_every_fault(here):
@@ -317,14 +328,14 @@ def test_a_device_or_section_that_is_not_there_is_named(here):
         "devices"
     }
     for arguments, code, told in (
-        (("small", "--device", "b"), 1, "there is no device 'b'; known are d"),
+        (("small", "--device", "b"), 1, "there is no device 'b'; write one of d"),
         (
             ("small", "--section", "mqtt"),
             1,
-            "the section 'mqtt' is there while the app runs only; write --live as well",
+            "only a running app has the section 'mqtt'; write --live as well",
         ),
         (("small", "--section", "device"), 2, "invalid choice: 'device'"),
-        ((), 2, "say which app: MODULE:APP, such as house:app, or --prefix of a running one"),
+        ((), 2, "no app is given; write MODULE:APP, such as house:app, or --prefix of a running one"),
     ):
         result = here("inspect", *arguments)
         assert (result.returncode, told in result.stderr) == (code, True), result.stderr
@@ -350,7 +361,7 @@ def test_wrong_log_options_are_named(here):
     assert (loud.returncode, "--log-level: invalid choice: 'loud'" in loud.stderr) == (2, True)
     assert here("run", "small:app", "--log-level", "DEBUG", "--prefix", "a//b").returncode == 78
     assert "LOG_LEVEL is 'LOUD'" in here("run", "small:app", LOG_LEVEL="loud").stderr
-    assert "LOG_FORMAT is 'xml'; known are" in here("run", "small:app", LOG_FORMAT="xml").stderr
+    assert "LOG_FORMAT is 'xml'; write one of" in here("run", "small:app", LOG_FORMAT="xml").stderr
     assert here("run", "small:app", "--log-format", "xml").returncode == 2
 
 
@@ -430,4 +441,4 @@ def test_an_old_health_file_is_not_well(here):
     here.write("health.json", '{"at": 1.0, "period": 10, "fresh": true, "words": "well"}')
 
     assert "s old" in here("health", "health.json").stderr
-    assert "where is the health file?" in here("health").stderr
+    assert "no health file is given" in here("health").stderr

@@ -22,74 +22,74 @@ if TYPE_CHECKING:
 
 
 def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[Sequence[str] | None], int]:
-    """What `app` does when it is called as a program: it runs, or what its options say; ``--help`` lists them.
+    """Make the entry point of an app that is a program of its own. It runs the app; ``--help`` lists its options.
 
     Args:
-        app: which.
-        demo: settings for ``--demo``, as ``--set`` takes them.
+        app: the app.
+        demo: settings for ``--demo``, in the form of ``--set``.
 
     Returns:
-        A function of the arguments, None for those of the process, that gives the exit code.
+        A function that takes the arguments, or None for those of the process, and returns the exit code.
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
-        from leadsman.cli.main import done
+        from leadsman.cli.main import run_command
 
         options = _parser(app).parse_args(arguments)
         options.target, options.given = app, dict(demo or {}) if options.run is _demo else {}
-        with _ended(options.duration):
-            return done(options, app.name)
+        with _ending_after(options.duration):
+            return run_command(options, app.name)
 
     return main
 
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.main import CODES, add_prefix, add_running, add_settings, duration
+    from leadsman.cli.arguments import OWN_PREFIX, RUNNING, SETTINGS, add, ends_after
+    from leadsman.cli.main import CODES
 
     parser = argparse.ArgumentParser(
         prog=app.name,
-        description=f"Publishes to MQTT below {app.topics.prefix}/, until Ctrl-C or SIGTERM.",
+        description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
         epilog=f"examples:  {app.name} --demo    {app.name} --check    {app.name} --mqtt mqtt://broker.lan\n\n{CODES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=commands.run)
     parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
         "--demo",
         dest="run",
         action="store_const",
         const=_demo,
-        help="without hardware: see what it would publish; needs mosquitto or leadsman[demo]",
+        help="run without hardware and show what is published; needs mosquitto or leadsman[demo]",
     )
-    what.add_argument(
-        "--check", dest="run", action="store_const", const=commands.check, help="say what is wrong, or what it would do"
+    mode.add_argument(
+        "--check",
+        dest="run",
+        action="store_const",
+        const=commands.check,
+        help="check the app and its settings without running it",
     )
-    add_settings(parser)
-    add_prefix(parser)
-    add_running(parser)
-    parser.add_argument(
-        "--for", dest="duration", metavar="TIME", type=duration, help="end after this long, such as 30s"
-    )
+    add(parser, (*SETTINGS, OWN_PREFIX, *RUNNING, ends_after("30s")))
     return parser
 
 
 def _demo(options: argparse.Namespace) -> int:
-    """Twins for adapters, a broker of its own, and every message as it comes."""
+    """Run the app with twins on a broker of its own, and print every message."""
     from leadsman.cli import commands
     from leadsman.demo.broker import demo_broker
 
     if options.mqtt is not None:
-        raise InvalidValue("--demo has a broker of its own; write --dry-run --mqtt URL for one of yours")
-    with demo_broker() as (options.mqtt, words, _):
-        print(f"at {options.mqtt} ({words}); Ctrl-C ends it", flush=True)
+        raise InvalidValue("--demo starts a broker of its own; write --dry-run --mqtt URL to use another one")
+    with demo_broker() as (options.mqtt, kind, _):
+        print(f"The broker is {options.mqtt}, {kind}. Ctrl-C ends the demo.", flush=True)
         threading.Thread(target=lambda: asyncio.run(_view(options.mqtt)), name="viewer", daemon=True).start()
         return commands.run_with_twins(options)
 
 
 async def _view(url: str) -> None:
-    """Print what the broker has, as any subscriber sees it."""
+    """Print the messages that the broker passes on, as any subscriber receives them."""
     from leadsman.demo.viewer import Viewer
     from leadsman.mqtt.broker import Broker
 
@@ -101,14 +101,14 @@ def _print(message: "Received") -> None:
 
 
 @contextlib.contextmanager
-def _ended(after: float | None) -> Iterator[None]:
-    """Within it, the process is asked to end after so many seconds."""
-    if after is None:
+def _ending_after(seconds: float | None) -> Iterator[None]:
+    """Ask the process to end after a time, unless the block ends before. None sets no limit."""
+    if seconds is None:
         yield
         return
     from leadsman.process import ended_by_sigterm  # the time may be over before the app runs
 
-    timer = threading.Timer(after, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGTERM))
     timer.daemon = True
     with ended_by_sigterm():
         timer.start()

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from leadsman.app import App
 from leadsman.cli.target import UsageError, load_target
@@ -20,13 +20,16 @@ from leadsman.settings.sources import Where
 from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Introspection, Request, TraceRow
+
 SOME_HELD = 3
-"""Exit code of ``leadsman held`` where some devices are held; 1 is that nobody answered."""
+"""Exit code of ``leadsman held`` if some devices are held; 1 means that the app did not answer."""
 
 
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
-    app = _loaded(options)
+    app = _load_app(options)
     if options.dry_run:
         app.rehearse()
     app.run(log_level=options.log_level, log_format=options.log_format)
@@ -34,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_with_twins(options: argparse.Namespace) -> int:
-    """Run an app on a broker of its own, without hardware. What its twins counted is thrown away at the end."""
+    """Run an app with twins instead of its adapters. What it stores is removed at the end."""
     from leadsman.demo.broker import watching
 
-    app = _loaded(options)
+    app = _load_app(options)
     app.setup.use_twins()
     print(f"watch it with: {watching(app.broker, app.topics.prefix)}", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
@@ -47,24 +50,25 @@ def run_with_twins(options: argparse.Namespace) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    """Say what is wrong with an app, or show what it is."""
+    """Check an app and its settings, and show its registrations."""
     from leadsman.cli.inspect import registrations, show, show_settings
 
-    app = _loaded(options)
+    app = _load_app(options)
     show_settings(app)
     print(f"\nbroker {app.broker}, client id {app.client_id}")
     show(registrations(app), as_json=False)
     app.setup.check_installed()
+    app.broker.check_files()
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
-        print(f"\nthe app does nothing: {idle}")
+        print(f"\nThe app does nothing: {idle}")
     print("\nok")
     return 0
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Show what is registered, or how it is doing."""
+    """Show the registrations of an app, or the state of a running one."""
     from leadsman.cli.inspect import registrations, selected, show
 
     app = _app(options)
@@ -75,86 +79,103 @@ def inspect(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import ask
 
     broker, prefix = _running(options, app)
-    request = {"sections": options.section, "devices": options.device}
-    wanted = {key: names for key, names in request.items() if names}
-    show(ask(broker, f"{prefix}/introspect", wanted, options.timeout), as_json=options.json)
+    request: Request = {}
+    if options.section:
+        request["sections"] = options.section
+    if options.device:
+        request["devices"] = options.device
+    show(ask(broker, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
     return 0
 
 
 def trace(options: argparse.Namespace) -> int:
-    """Show the trace of a running app."""
+    """Show the trace of a running app, or of a state file."""
     from leadsman.cli.remote import ask
-    from leadsman.cli.trace import Shown, follow
+    from leadsman.cli.trace import Printer, follow
 
-    shown = Shown(options.outage, as_json=options.json)
+    printer = Printer(options.outage, as_json=options.json)
     if options.file is not None:
-        shown.show(_kept(options))
+        printer.print(_rows_of_file(options))
         return 0
     broker, prefix = _running(options, _app(options))
-    request: dict[str, Any] = {"sections": ["app", "trace"], "after": 0}
+    request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
     if options.since is not None:
         request["since"] = time.time() - options.since
 
-    def answer(*, quiet: bool = True) -> dict[str, Any]:
-        found: dict[str, Any] = ask(broker, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
+    def answer(*, quiet: bool = True) -> "Introspection":
+        found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
         return found
 
     first = answer(quiet=False)
-    shown.show(first["trace"])
+    printer.print(first["trace"])
     if options.follow:
-        with contextlib.suppress(KeyboardInterrupt):  # it is how one ends it
-            follow(shown, request, first, answer)
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+            follow(printer, request, first, answer)
     return 0
 
 
-def _kept(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of a file."""
+def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
+    """The rows of a state file."""
     import sqlite3
 
     from leadsman.runtime.statefile import StateFile
 
     if not options.file.is_file():
-        raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes it")
+        raise LeadsmanError(f"{options.file} does not exist; an app with keep_state=True writes such a file")
     since = 0.0 if options.since is None else time.time() - options.since
     try:
         rows = list(StateFile(options.file).trace())
     except (sqlite3.Error, OSError, ValueError) as error:
         raise LeadsmanError(f"{options.file} cannot be read: {describe(error)}") from None
     wanted = [row for row in rows if row["at"] >= since and row["handler"] in (options.device or [row["handler"]])]
-    return [row | {"at": rfc3339(row["at"])} for row in wanted]
+    return [cast("TraceRow", row | {"at": rfc3339(row["at"])}) for row in wanted]
 
 
 def held(options: argparse.Namespace) -> int:
-    """List what is held."""
+    """List the held devices of a running app."""
     from leadsman.cli.remote import ask
     from leadsman.cli.tables import table
 
     broker, prefix = _running(options, _app(options))
-    found = ask(broker, f"{prefix}/introspect", {"sections": ["devices", "jobs"]}, options.timeout)
+    request: Request = {"sections": ["devices", "jobs"]}
+    found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout)
+    states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
     rows = [
-        (name, str(each["runtime"]["failing_since"]), clean(str(each["runtime"]["last_error"])))
-        for section in ("devices", "jobs")
-        for name, each in found[section].items()
-        if each.get("runtime", {}).get("held")
+        (name, str(state["failing_since"]), clean(str(state["last_error"])))
+        for name, state in states
+        if state is not None and state.get("held")
     ]
-    print(table(("device", "since", "error"), rows) if rows else "nothing is held")
+    print(table(("device", "since", "error"), rows) if rows else "No device is held.")
     return SOME_HELD if rows else 0
 
 
 def release(options: argparse.Namespace) -> int:
-    """Poll held devices again."""
-    return _told(options, "release", {"by": _who()})
+    """Release held devices, so that they are polled again."""
+    from leadsman.cli.remote import ask
+
+    broker, prefix = _running(options, _app(options))
+    for device in options.device:
+        ask(broker, f"{prefix}/{check_name(device)}/release/set", {"by": _sender()}, options.timeout)
+        print(f"{device}: released")
+    return 0
 
 
 def circuit(options: argparse.Namespace) -> int:
-    """Set the circuits of devices."""
-    return _told(options, "circuit", {"action": options.action, "by": _who()})
+    """Isolate, close or disable the circuits of devices."""
+    from leadsman.cli.remote import ask
+
+    broker, prefix = _running(options, _app(options))
+    request = {"action": options.action, "by": _sender()}
+    for device in options.device:
+        answer = ask(broker, f"{prefix}/{check_name(device)}/circuit/set", request, options.timeout)
+        print(f"{device}: {answer['circuit']}")
+    return 0
 
 
-def _who() -> str:
-    """Who types this, for the app's log and trace."""
+def _sender() -> str:
+    """The user who types this, for the log and the trace of the app."""
     import getpass
     import os
     import socket
@@ -166,24 +187,13 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _told(options: argparse.Namespace, word: str, request: dict[str, str]) -> int:
-    from leadsman.cli.remote import ask
-
-    broker, prefix = _running(options, _app(options))
-    for device in options.device:
-        answer = ask(broker, f"{prefix}/{check_name(device)}/{word}/set", request, options.timeout)
-        print(f"{device}: {'released' if word == 'release' else answer['circuit']}")
-    return 0
-
-
 def schema(options: argparse.Namespace) -> int:
     """Print the schema of every topic."""
     from leadsman.introspection.schema import schemas
 
-    app = _loaded(options)
-    print(
-        json.dumps(schemas(app.topics, {**app.telemetries, **app.sources}, app.commands), indent=2, ensure_ascii=False)
-    )
+    app = _load_app(options)
+    document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)
+    print(json.dumps(document, indent=2, ensure_ascii=False))
     return 0
 
 
@@ -194,21 +204,25 @@ def init(options: argparse.Namespace) -> int:
     directory = options.directory or Path(options.name)
     for path in write(options.name, directory):
         print(f"wrote {path}")
-    print(
-        f"\nNext:\n  cd {directory}\n  leadsman check {options.name}:app\n  leadsman run {options.name}:app\n  pip install pytest && python -m pytest"
+    steps = (
+        f"cd {directory}",
+        f"leadsman check {options.name}:app",
+        f"leadsman run {options.name}:app",
+        "pip install pytest && python -m pytest",
     )
+    print("\nNext:\n" + "\n".join(f"  {step}" for step in steps))
     return 0
 
 
 def health(options: argparse.Namespace) -> int:
-    """Say whether the app of a health file is well."""
+    """Check the health file of an app."""
     from leadsman.monitoring.watchdog import HEALTH_FILE, health_file, read_health
 
     path = options.file or health_file()
     if path is None:
-        raise LeadsmanError(f"where is the health file? Set {HEALTH_FILE}, for the app and here, or name the file")
-    well, words = read_health(path, time.monotonic())
-    print(words, file=sys.stdout if well else sys.stderr)
+        raise LeadsmanError(f"no health file is given; set {HEALTH_FILE} for the app and here, or name the file")
+    well, summary = read_health(path, time.monotonic())
+    print(summary, file=sys.stdout if well else sys.stderr)
     return 0 if well else 1
 
 
@@ -217,29 +231,31 @@ def demo(options: argparse.Namespace) -> int:
     try:
         from leadsman.demo.demo import run_demo
     except ModuleNotFoundError as error:
-        raise LeadsmanError(f"the demo needs {error.name}; install leadsman[demo]") from None
+        raise LeadsmanError(f'the demo needs {error.name}; type: pip install "leadsman[demo]"') from None
     run_demo(options.broker, options.duration)
     return 0
 
 
 def _app(options: argparse.Namespace) -> App | None:
+    """The app of the command line. None if only the prefix of a running one is given."""
     if options.target is None and options.prefix is None:
-        raise UsageError("say which app: MODULE:APP, such as house:app, or --prefix of a running one")
-    return _loaded(options) if options.target else None
+        raise UsageError("no app is given; write MODULE:APP, such as house:app, or --prefix of a running one")
+    return _load_app(options) if options.target else None
 
 
 def _running(options: argparse.Namespace, app: App | None) -> tuple[Broker, str]:
     """The broker and the prefix of a running app."""
-    broker = app.broker if app is not None else broker_of(load_broker(_where(options)))
+    broker = app.broker if app is not None else broker_of(load_broker(_sources(options)))
     return broker, check_prefix(options.prefix or (app.topics.prefix if app else ""))
 
 
-def _where(options: argparse.Namespace) -> Where:
+def _sources(options: argparse.Namespace) -> Where:
+    """The sources of settings, those of the command line included."""
     flags = dict(getattr(options, "given", {}))
     for assignment in options.set:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--set {assignment!r} is no assignment; write --set boiler.port=/dev/ttyUSB0")
+            raise UsageError(f"--set {assignment!r} is not an assignment; write --set boiler.port=/dev/ttyUSB0")
         flags[key.strip()] = value
     if options.mqtt is not None:
         flags["mqtt.url"] = options.mqtt
@@ -248,8 +264,8 @@ def _where(options: argparse.Namespace) -> Where:
     return Where.here(options.config, flags)
 
 
-def _loaded(options: argparse.Namespace) -> App:
+def _load_app(options: argparse.Namespace) -> App:
     app: App
     app = options.target if isinstance(options.target, App) else load_target(options.target)
-    app.load(_where(options))
+    app.load(_sources(options))
     return app

@@ -1,9 +1,10 @@
-"""``leadsman inspect`` and ``leadsman check``: what is registered, how it is doing, and where each setting is from."""
+"""``leadsman inspect`` and ``leadsman check``: the registrations of an app, the state of a running one, and the origin
+of each setting."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from leadsman import __version__
 from leadsman.app import App
@@ -15,14 +16,23 @@ from leadsman.text import clean, counted, suggestion
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Registered
+    from leadsman.introspection.document import (
+        AdapterSection,
+        AppSection,
+        Counters,
+        DeviceSection,
+        Introspection,
+        MqttSection,
+        Registered,
+        Runtime,
+    )
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.registration.telemetry import Telemetry
 
 
 def registrations(app: App) -> "Introspection":
-    """The document of an app that does not run: what is registered."""
+    """The document of an app that does not run: its registrations."""
     about = About(app.name, app.version, __version__, app.topics, str(app.broker), app.client_id)
     jobs = {name for name, each in app.telemetries.items() if each.job}
     found: dict[str, list[Registered]] = {}
@@ -37,84 +47,79 @@ def registrations(app: App) -> "Introspection":
     }
 
 
-def selected(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> dict[str, Any]:
-    """These sections of a document, and of these devices; all for None.
+def selected(document: "Introspection", sections: list[str] | None, devices: list[str] | None) -> "Introspection":
+    """The document with these sections and these devices only. None selects all.
 
     Raises:
-        LeadsmanError: it has no such section or device.
+        LeadsmanError: the document has no such section or device.
     """
-    found: dict[str, Any] = dict(document)
     for section in sections or ():
-        if section not in found:
-            raise LeadsmanError(f"the section {section!r} is there while the app runs only; write --live as well")
-    known = [name for section in ("devices", "jobs") for name in found[section]]
+        if section not in document:
+            raise LeadsmanError(f"only a running app has the section {section!r}; write --live as well")
+    known = [*document["devices"], *document["jobs"]]
     for device in devices or ():
         if device not in known:
             raise LeadsmanError(f"there is no device {clean(device)!r}; {suggestion(device, known)}")
+    found = document.copy()
     if devices:
-        for section in ("devices", "jobs"):
-            found[section] = {name: each for name, each in found[section].items() if name in devices}
-    return {section: each for section, each in found.items() if not sections or section in sections}
+        found["devices"] = {name: each for name, each in document["devices"].items() if name in devices}
+        found["jobs"] = {name: each for name, each in document["jobs"].items() if name in devices}
+    return cast("Introspection", {name: each for name, each in found.items() if not sections or name in sections})
 
 
-def show(document: Any, *, as_json: bool) -> None:
+def show(document: "Introspection", *, as_json: bool) -> None:
     """Print a document, for a program or for a person."""
     if as_json:
         print(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    live = any("runtime" in each for section in ("devices", "jobs") for each in document.get(section, {}).values())
     if "app" in document:
         _show_app(document["app"])
-        _show_state_files(document["app"].get("state_files", {}))
     if "mqtt" in document:
         _show_mqtt(document["mqtt"])
     for adapter in document.get("adapters", ()):
-        state = "open" if adapter["open"] else f"not open: {clean(str(adapter['error'] or 'opening'))}"
-        said = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
-        print(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{said}")
-    for section, title in (("devices", "device"), ("jobs", "side job")):
-        if document.get(section):
+        _show_adapter(adapter)
+    sections = [("device", document.get("devices", {})), ("side job", document.get("jobs", {}))]
+    live = any("runtime" in each for _, devices in sections for each in devices.values())
+    for title, devices in sections:
+        if devices:
             print()
-            if live:
-                print(_runtime_table(title, document[section], _now(document)))
-            else:
-                print(_registration_table(title, document[section]))
+            print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
 
 
 def show_settings(app: App) -> None:
-    """Print every value with its origin."""
+    """Print every setting with its origin."""
     rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
-    print(table(("setting", "value", "from"), rows) if rows else "no settings")
+    print(table(("setting", "value", "from"), rows) if rows else "The app has no settings.")
 
 
-def _show_app(app: dict[str, Any]) -> None:
+def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
-    print(
-        f"{app['name']} {app['version']} at {app['prefix']}/{uptime} (leadsman {app['leadsman']}, Python {app['python']})"
-    )
+    versions = f"leadsman {app['leadsman']}, Python {app['python']}"
+    print(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})")
+    for file, error in app.get("state_files", {}).items():
+        print(f"state file {clean(file)} cannot be written: {clean(error)}")
 
 
-def _show_state_files(files: dict[str, str]) -> None:
-    for file, error in files.items():
-        print(f"state file {clean(file)}: {clean(error)}")
-
-
-def _show_mqtt(mqtt: dict[str, Any]) -> None:
+def _show_mqtt(mqtt: "MqttSection") -> None:
     outbox = mqtt["outbox"]
-    waiting = f"{counted(outbox['messages'], 'message')} waiting" + (
-        f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
-    )
-    print(
-        f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counted(mqtt['connects'], 'connection')}, {outbox['delivered']} delivered, {waiting}"
-    )
+    oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
+    counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
+    waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
+    print(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
     if outbox["dropped"]:
         print(f"dropped: {counted(outbox['dropped'], 'message')}")
     if mqtt["last_error"]:
         print(f"last error: {clean(mqtt['last_error'])}")
 
 
-def _registration_table(title: str, devices: dict[str, Any]) -> str:
-    """What is registered; columns that are empty in every row are left out."""
+def _show_adapter(adapter: "AdapterSection") -> None:
+    state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
+    health = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
+    print(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}")
+
+
+def _registration_table(title: str, devices: dict[str, "DeviceSection"]) -> str:
+    """The registrations. A column that is empty in every row is left out."""
     registered = [(name, each) for name, device in devices.items() for each in device["registrations"]]
     columns = {
         title: [name for name, _ in registered],
@@ -124,22 +129,24 @@ def _registration_table(title: str, devices: dict[str, Any]) -> str:
     return table(tuple(shown), list(zip(*shown.values(), strict=True)))
 
 
-def _when(each: dict[str, Any]) -> str:
-    return str(each.get("schedule") or (f"every {human(each['interval'])}" if each.get("interval") else ""))
+def _schedule(each: "Registered") -> str:
+    interval = each.get("interval")
+    return each.get("schedule") or (f"every {human(interval)}" if interval else "")
 
 
-def _retries(each: dict[str, Any]) -> str:
+def _retries(each: "Registered") -> str:
     if each["kind"] == "source":
         return "restarted"
     if (policy := each.get("policy_name") or each.get("policy")) is not None:
         return clean(policy) if len(policy) <= WIDEST else f"{clean(policy)[: WIDEST - 1]}…"
     if "retry" not in each:
         return ""
-    bounds = "".join(f", {word} {human(each[word])}" for word in ("budget", "within") if word in each)
+    limits = (("budget", each.get("budget")), ("within", each.get("within")))
+    bounds = "".join(f", {name} {human(limit)}" for name, limit in limits if limit is not None)
     return f"{each['retry']} on {', '.join(each['retry_on'])}{bounds}" if each["retry"] else "none"
 
 
-def _breaker(each: dict[str, Any]) -> str:
+def _breaker(each: "Registered") -> str:
     rule = each.get("circuit_breaker")
     if rule is None:
         return ""
@@ -147,70 +154,71 @@ def _breaker(each: dict[str, Any]) -> str:
     return f"after {rule['threshold']}{shared}" + (f", ignores {', '.join(rule['ignore'])}" if rule["ignore"] else "")
 
 
-def _length(word: str) -> Callable[[dict[str, Any]], str]:
-    return lambda each: human(each[word]) if each.get(word) else ""
+def _length(seconds: float | None) -> str:
+    return human(seconds) if seconds else ""
 
 
 WIDEST = 60
-"""Characters of a policy in a table; ``--json`` has the whole."""
-_COLUMNS: Mapping[str, Callable[[dict[str, Any]], str]] = {
+"""Characters of a policy in a table; ``--json`` prints all of it."""
+_COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
     "kind": lambda each: each["kind"] + ("" if each["enabled"] else " (off)"),
-    "when": _when,
+    "when": _schedule,
     "retries": _retries,
     "breaker": _breaker,
-    "timeout": _length("timeout"),
+    "timeout": lambda each: _length(each.get("timeout")),
     "publish": lambda each: each.get("publish") or "",
     "group": lambda each: each.get("group") or "",
-    "stale after": _length("stale_after"),
+    "stale after": lambda each: _length(each.get("stale_after")),
     "needs": lambda each: ", ".join(each["needs"]),
 }
 
 
-def _runtime_table(title: str, devices: dict[str, Any], now: datetime) -> str:
-    rows: list[Sequence[str]] = []
-    for name, device in devices.items():
-        runtime = device.get("runtime")
-        if runtime is None:
-            rows.append((name, "off", *[""] * 6))
-            continue
-        trying, counters = runtime.get("poll_under_way"), runtime.get("counters")  # an older app may not say
-        error, next_at = runtime["last_error"], runtime["next_due_at"]
-        if trying is not None:
-            calls = counted(trying["failed_calls"], "failed call")
-            error, next_at = f"{trying['last_error']} ({calls} in the poll under way)", trying["next_call_at"]
-        elif runtime.get("deferred_until") is not None:
-            error = runtime.get("deferred_reason") or error
-        rows.append(
-            (
-                name,
-                runtime["status"],
-                _circuit(runtime),
-                str(runtime["consecutive_failures"]),
-                "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
-                _time(runtime["last_success_at"]),
-                _next(next_at, now),
-                clean(error or ""),
-            )
-        )
+def _runtime_table(title: str, devices: dict[str, "DeviceSection"], now: datetime) -> str:
     heads = (title, "status", "circuit", "failures", "polls retried", "last success", "next call", "last error")
+    rows = [_runtime_row(name, device.get("runtime"), now) for name, device in devices.items()]
     return table(heads, rows)
 
 
-def _now(document: dict[str, Any]) -> datetime:
-    """The time of the app that answered, where it says so: its clock need not be ours."""
-    app = document.get("app", {})
-    if "started_at" not in app:
+def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequence[str]:
+    if runtime is None:
+        return (name, "off", *[""] * 6)
+    poll, counters = (
+        runtime.get("poll_under_way"),
+        cast("Counters | None", runtime.get("counters")),
+    )  # an older app has none
+    error, next_at = runtime["last_error"], runtime["next_due_at"]
+    if poll is not None:
+        calls = counted(poll["failed_calls"], "failed call")
+        error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
+    elif runtime.get("deferred_until") is not None:
+        error = runtime.get("deferred_reason") or error
+    return (
+        name,
+        runtime["status"],
+        _circuit(runtime),
+        str(runtime["consecutive_failures"]),
+        "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
+        _time(runtime["last_success_at"]),
+        _next(next_at, now),
+        clean(error or ""),
+    )
+
+
+def _now(document: "Introspection") -> datetime:
+    """The time of the app that answered, if it sent one: its clock may differ from ours."""
+    app = document.get("app")
+    if app is None or "started_at" not in app:
         return datetime.now(UTC)
     return datetime.fromisoformat(app["started_at"]) + timedelta(seconds=app["uptime"])
 
 
-def _circuit(runtime: dict[str, Any]) -> str:
+def _circuit(runtime: "Runtime") -> str:
     opens = runtime.get("opens", 0)
-    return str(runtime["circuit"]) + (f" (opened {counted(opens, 'time')})" if opens > 1 else "")
+    return runtime["circuit"] + (f" (opened {counted(opens, 'time')})" if opens > 1 else "")
 
 
 def _next(text: str | None, now: datetime) -> str:
-    """When the next poll or probe is, and in how long."""
+    """The time of the next poll or probe, and how long until then."""
     if text is None:
         return ""
     left = (datetime.fromisoformat(text) - now).total_seconds()

@@ -1,10 +1,11 @@
-"""Asks a running app over MQTT, as any tool can: a request with a transaction, and the answer that carries it."""
+"""Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request."""
 
 import asyncio
 import json
 import sys
 import uuid
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.mqtt import client
@@ -14,48 +15,53 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
 from leadsman.timing.clock import system_clock
 
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Answer
+
 _PATIENCE = 1.0
-"""Seconds of silence that nobody wonders about."""
+"""Seconds after which a waiting person is told what the command waits for."""
 
 
-def ask(broker: Broker, topic: str, request: dict[str, Any], timeout: float, *, quiet: bool = False) -> Any:
-    """The ``data`` of the answer to a request at `topic`. Somebody who waits at a terminal reads for what, unless `quiet`.
+def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
+    """Send a request to `topic` and return the ``data`` of its answer. Unless `quiet`, a person at a terminal reads what the
+    command waits for.
 
     Raises:
-        BrokerError: the broker cannot be reached, nobody answers within `timeout` seconds, or the answer is an error.
+        BrokerError: the broker cannot be reached, there is no answer within `timeout` seconds, or the answer is an error.
     """
-    return asyncio.run(_Asking(topic, request, quiet=quiet).ask(broker, timeout))
+    return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
 
 
-class _Asking:
-    """One request. It has the listener of a connection."""
+class _Exchange:
+    """One request and its answer. It listens to a connection of its own."""
 
-    def __init__(self, topic: str, request: dict[str, Any], *, quiet: bool) -> None:
+    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool) -> None:
         self._topic = topic
         self._quiet = quiet or not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
-        self._request = request | {"transaction": self._transaction}
-        self._answer: asyncio.Future[dict[str, Any]] | None = None
+        self._request = {**request, "transaction": self._transaction}
+        self._answer: asyncio.Future[Answer] | None = None
 
     async def ask(self, broker: Broker, timeout: float) -> Any:
         loop = asyncio.get_running_loop()
         self._answer = loop.create_future()
         patience = loop.call_later(_PATIENCE, self._say, f"waiting for an answer at {self._topic!r} on {broker} …")
         try:
-            return await self._asked(broker, timeout, self._answer)
+            return await self._exchange(broker, timeout, self._answer)
         finally:
             patience.cancel()
 
-    async def _asked(self, broker: Broker, timeout: float, answer_to_come: "asyncio.Future[dict[str, Any]]") -> Any:
+    async def _exchange(self, broker: Broker, timeout: float, coming: "asyncio.Future[Answer]") -> Any:
         connection = await self._connect(broker)
         try:
             await connection.subscribe(f"{self._topic}/response")
             connection.publish(Message(self._topic, json.dumps(self._request).encode()))
             async with asyncio.timeout(timeout):
-                answer = await answer_to_come
+                answer = await coming
         except TimeoutError:
             raise BrokerError(
-                f"nobody answered at {self._topic!r} on {broker} within {timeout:g} s; is the app running there, with this prefix?"
+                f"no answer at {self._topic!r} on {broker} within {timeout:g} s; "
+                "check that the app is running there, and its prefix"
             ) from None
         finally:
             await connection.close()
@@ -67,9 +73,9 @@ class _Asking:
         clock = system_clock(asyncio.get_running_loop())
         versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
         for number, version in enumerate(versions):
-            packet = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
+            hello = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
             try:
-                return await client.connect(broker, clock, packet, self)
+                return await client.connect(broker, clock, hello, self)
             except (ConnectionRefused, ConnackMissing) as error:
                 last = number == len(versions) - 1
                 if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
@@ -85,11 +91,11 @@ class _Asking:
         try:
             answer = json.loads(message.payload)
         except ValueError:
-            return  # somebody else's
+            return  # another sender's
         if isinstance(answer, dict) and answer.get("transaction") == self._transaction:
             assert self._answer is not None  # made before the connection
             if not self._answer.done():
-                self._answer.set_result(answer)
+                self._answer.set_result(cast("Answer", answer))
 
     def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
@@ -99,4 +105,4 @@ class _Asking:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
         if code >= 0x80:
-            self.lost(f"the broker refused the request (0x{code:02x}); its access list must allow {self._topic!r}")
+            self.lost(f"the broker refused the request (0x{code:02x}); allow {self._topic!r} in its access list")

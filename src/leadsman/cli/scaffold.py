@@ -1,4 +1,4 @@
-"""``leadsman init``: a small app that works at once, from the templates beside this file."""
+"""``leadsman init``: writes a small app that works at once, from the templates beside this file."""
 
 import keyword
 import sys
@@ -23,23 +23,23 @@ FILES = {
 
 
 def write(name: str, directory: Path) -> list[Path]:
-    """Write the files of a new app, and return where they are. Nothing is written when any of them is there already.
+    """Write the files of a new app, and return their paths. If one of them exists already, nothing is written.
 
     Raises:
-        InvalidValue: the name is no name of a module.
-        LeadsmanError: something is in the way, or the directory cannot be written to.
+        InvalidValue: the name cannot be the name of a module.
+        LeadsmanError: a file exists already, or the directory cannot be written to.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name != name.lower() or not name.isascii():
         raise InvalidValue(
-            f"{name!r} is no name for a module; write a word in small letters, such as house or gas_meter"
+            f"{name!r} cannot be the name of a module; write a word in small letters, such as house or gas_meter"
         )
     if name in sys.stdlib_module_names or name in ("leadsman", "pydantic"):
-        raise InvalidValue(f"{name!r} is the name of another module; write a word of your own, such as {name}_bridge")
+        raise InvalidValue(f"{name!r} is the name of another module; write another word, such as {name}_bridge")
     check_name(name)
     targets = {source: directory / target.format(name=name) for source, target in FILES.items()}
     taken = [path for path in targets.values() if path.exists()]
     if taken:
-        raise LeadsmanError(f"{taken[0]} is there already; nothing was written. Choose another --directory")
+        raise LeadsmanError(f"{taken[0]} exists already, so nothing was written; choose another --directory")
     templates = resources.files("leadsman.cli") / "templates"
     try:
         directory.mkdir(parents=True, exist_ok=True)

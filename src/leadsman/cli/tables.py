@@ -1,4 +1,4 @@
-"""Tables for a terminal: columns as wide as their contents, and colour only on a terminal."""
+"""Formats tables for a terminal. Columns are as wide as their contents; statuses are coloured on a terminal only."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _COLOURS |= {"isolated": "36", "deferred": "36"}
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines of left-aligned columns under their heads; statuses in colour on a terminal."""
+    """The lines of a table: left-aligned columns under their heads."""
     widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
     colour = wants_colour(sys.stdout, os.environ)
     lines = [_line(heads, widths, colour=False), _line(["-" * width for width in widths], widths, colour=False)]

@@ -1,5 +1,4 @@
-"""Finds the app that is given as ``module:app``, imports it without running it, and explains every way in which
-that can fail."""
+"""Imports the app that is given as ``module:app`` without running it, and explains each error on the way."""
 
 import importlib
 import sys
@@ -14,22 +13,22 @@ from leadsman.text import clean, describe, nearest, suggestion
 
 
 class UsageError(LeadsmanError):
-    """What was typed is not enough, or too much."""
+    """The command line is wrong."""
 
 
 class TargetError(LeadsmanError):
-    """There is no app where the command line says."""
+    """The app of the command line cannot be found or imported."""
 
 
 def load_target(target: str) -> App:
-    """Import the app of ``module:app``; ``module`` alone, or a file, where it holds one app only.
+    """Import the app of ``module:app``. A module alone, or a file, will do if it contains only one app.
 
     Raises:
-        TargetError: there is none; the message says why.
-        ConfigurationError: the app is there, and something of it is wrong.
+        TargetError: there is no such app; the message says why.
+        ConfigurationError: the app is wrong.
     """
     name, _, attribute = target.partition(":")
-    module = _imported(name)
+    module = _import(name)
     apps = {name: value for name, value in vars(module).items() if isinstance(value, App)}
     if not attribute:
         if not apps:
@@ -43,40 +42,42 @@ def load_target(target: str) -> App:
     found = vars(module).get(attribute)
     if found is not None:
         instead = " or ".join(f"{module.__name__}:{each}" for each in sorted(apps))
-        kind = f"{target} is of the type {type(found).__name__}, and no App"
+        kind = f"{target} has the type {type(found).__name__} and is not an App"
         raise TargetError(f"{kind}; write {instead}" if instead else kind)
     if not apps:
-        raise TargetError(f"{module.__name__} has no {attribute!r}, and no app at all")
+        raise TargetError(
+            f"{module.__name__} has no {attribute!r} and no other app; write app = App({module.__name__!r}) in it"
+        )
     raise TargetError(f"{module.__name__} has no {attribute!r}; {suggestion(attribute, apps)}")
 
 
-def _imported(name: str) -> ModuleType:
+def _import(name: str) -> ModuleType:
     file = _file(name)
     directory, module_name = (Path.cwd(), name) if file is None else _root(file)
     if not all(part.isidentifier() for part in module_name.split(".")):
-        raise TargetError(f"{name!r} is no module; write module:app, such as house:app")
+        raise TargetError(f"{name!r} is not a module; write module:app, such as house:app")
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
     try:
         with only_looked_at():
             module = importlib.import_module(module_name)
     except ConfigurationError as error:
-        raise _placed(error) from None
+        raise _with_place(error) from None
     except ModuleNotFoundError as error:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
             raise TargetError(_no_module(module_name)) from None
-        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed") from None
+        raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed; install it") from None
     except SyntaxError as error:
         raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
     except (Exception, SystemExit) as error:
         raise TargetError(f"{where_of(error)}: {type(error).__name__}: {describe(error)}") from None
     if file is not None and Path(module.__file__ or "").resolve() != file:
-        raise TargetError(f"{file} has the name of another module, {module_name!r}; give it a name of its own")
+        raise TargetError(f"{file} has the name of another module, {module_name!r}; rename the file")
     return module
 
 
 def _file(name: str) -> Path | None:
-    """The file of a target that is a path."""
+    """The file of a target that is a path; None if it is the name of a module."""
     if not name.endswith(".py") and "/" not in name and "\\" not in name:
         return None
     path = Path(name) if name.endswith(".py") else Path(f"{name}.py")
@@ -92,7 +93,7 @@ def _file(name: str) -> Path | None:
 
 
 def _root(file: Path) -> tuple[Path, str]:
-    """The directory to import a file from, and its name there: below the working directory that one, as Python would."""
+    """The directory to import a file from, and the name of its module there. Below the working directory, it is that one."""
     if file.is_relative_to(Path.cwd().resolve()):
         directory = Path.cwd().resolve()
     else:
@@ -107,14 +108,14 @@ def _no_module(name: str) -> str:
     return f"there is no module {name!r} in {Path.cwd()}; {suggestion(name, files)}"
 
 
-def _placed(error: ConfigurationError) -> ConfigurationError:
-    """The error with the user's line that led to it."""
+def _with_place(error: ConfigurationError) -> ConfigurationError:
+    """The error, with the line of the user's code that led to it."""
     where = where_of(error)
     return type(error)("\n".join(f"{where}: {line}" for line in str(error).splitlines()))
 
 
 def where_of(error: BaseException) -> str:
-    """The user's line that raised."""
+    """The line of the user's code that raised the error."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     own = [frame for frame in frames if str(Path(__file__).parent.parent) not in frame.filename]
     frame = (own or frames)[-1]

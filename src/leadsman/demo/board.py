@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from leadsman.mqtt.connection import Received
+from leadsman.text import counted
 from leadsman.timing.durations import human
 
 _COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
@@ -50,8 +51,8 @@ class Board:
         if topic == "status":
             self._status, self._status_at = json.loads(message.payload), now
             devices = self._status.get("devices", {})
-            told = ", ".join(f"{name} {device['status']}" for name, device in devices.items())
-            return f"heartbeat  {self._status['state']}, {self._status['health']}: {told}"
+            statuses = ", ".join(f"{name} {device['status']}" for name, device in devices.items())
+            return f"heartbeat  {self._status['state']}, {self._status['health']}: {statuses}"
         if kind == "availability":
             return f"{device:<10} {message.payload.decode()}"
         return None
@@ -74,15 +75,15 @@ class Board:
         return Group(*lines[:height], *self._log(width, height - len(lines)))
 
     def _devices(self, now: float, width: int) -> Iterator[Text]:
-        counted = width >= _WIDE
-        room = width - _NAME - _STATUS - _AGE - (_COUNT if counted else 0)
-        yield _row(room, ("device", "status", "reading", "age", "readings" if counted else ""), "dim")
+        with_counts = width >= _WIDE
+        room = width - _NAME - _STATUS - _AGE - (_COUNT if with_counts else 0)
+        yield _row(room, ("device", "status", "reading", "age", "readings" if with_counts else ""), "dim")
         told = self._status.get("devices", {})
         for name in sorted({*self._readings, *told}):
             reading, at = self._readings.get(name, ({}, now))
             status = told.get(name, {"status": "starting"})["status"]
             age = human(round(now - at)) if reading else ""
-            count = str(self.counts.get(name, 0)) if counted else ""
+            count = str(self.counts.get(name, 0)) if with_counts else ""
             row = _row(room, (name, status.replace("_", " "), _in_words(reading), age, count))
             row.stylize(_COLOURS.get(status, ""), _NAME, _NAME + _STATUS)
             yield row
@@ -146,8 +147,8 @@ def _in_words(reading: dict[str, Any]) -> str:
 
 
 def _why(device: dict[str, Any], now: float) -> str:
-    words = f"{device['consecutive_failures']} failed, {device['last_error']}"
+    text = f"{counted(device['consecutive_failures'], 'failed poll')}, {device['last_error']}"
     if device["status"] == "circuit_open" and device.get("next_poll_at"):
         wait = round(datetime.fromisoformat(device["next_poll_at"]).timestamp() - now)
-        words += f"; next look in {wait} s" if wait > 0 else "; looking again now"
-    return words
+        text += f"; next poll in {wait} s" if wait > 0 else "; polling now"
+    return text

@@ -29,7 +29,7 @@ from leadsman.testing.mosquitto import Mosquitto
 from leadsman.text import counted
 
 PREFIX = "leadsman-demo"
-HOW_TO_SEE_AN_OUTAGE = "install mosquitto and leave out --broker to see one"
+HOW_TO_SEE_AN_OUTAGE = "to see one, install mosquitto and leave out --broker"
 
 
 def demo_app(broker: str, meter_path: str) -> App:
@@ -45,7 +45,7 @@ def demo_app(broker: str, meter_path: str) -> App:
         reply = await port.request(b"?\n")
         watts, _, unit = reply.decode("ascii", "replace").partition(" ")
         if unit != "W":
-            raise GarbledData(f"{reply[:8].hex(' ')} … is no reading in watts")
+            raise GarbledData(f"{reply[:8].hex(' ')} … is not a reading in watts")
         return {"watts": float(watts)}
 
     @app.telemetry("load", interval="2s", publish=OnChange(0.02) | Every("10s"))
@@ -110,7 +110,7 @@ async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, 
             mosquitto.start()
             await now("the broker is back; the outbox delivers", 6)
         else:
-            await now(f"left out here: an outage of the broker; {HOW_TO_SEE_AN_OUTAGE}", 6)
+            await now(f"not shown here: an outage of the broker; {HOW_TO_SEE_AN_OUTAGE}", 6)
 
 
 async def show(board: Board) -> None:
@@ -160,7 +160,7 @@ def run_demo(broker: str | None, duration: float | None) -> None:
             say(f"leadsman demo at {app.broker} ({words})")
             say(f"watch it with: {watching(app.broker, PREFIX)}")
             if mosquitto is None:
-                say(f"the broker's outage is left out; {HOW_TO_SEE_AN_OUTAGE}")
+                say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:
             logger = logging.getLogger("leadsman")
             logger.addHandler(BoardLog(board))

@@ -1,0 +1,125 @@
+"""Commands and their arguments, as values. The parser and the completion scripts are made from the same table."""
+
+import argparse
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from leadsman.errors import InvalidValue
+from leadsman.monitoring.log_format import FORMATS, LEVELS
+from leadsman.timing.durations import seconds
+
+
+class Argument(NamedTuple):
+    """An option such as ``--json``, or a positional argument."""
+
+    flag: str
+    help: str
+    options: dict[str, Any]
+    """The other keyword arguments of `argparse.ArgumentParser.add_argument`."""
+
+    @property
+    def is_option(self) -> bool:
+        """Whether it begins with ``--``."""
+        return self.flag.startswith("-")
+
+
+def argument(flag: str, help: str, **options: Any) -> Argument:  # noqa: A002  # argparse calls it so
+    """One argument."""
+    return Argument(flag, help, options)
+
+
+class Command(NamedTuple):
+    """One command of the command line."""
+
+    name: str
+    run: Callable[[argparse.Namespace], int]
+    summary: str
+    """For the list of the commands."""
+    description: str
+    epilog: str
+    """Examples, and the exit codes that are special."""
+    arguments: tuple[Argument, ...]
+
+
+def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
+    """Add arguments to a parser."""
+    for each in arguments:
+        parser.add_argument(each.flag, help=each.help, **each.options)
+
+
+def duration(text: str) -> float:
+    """The seconds of a duration such as ``5m``."""
+    try:
+        return seconds(text, "TIME")
+    except InvalidValue as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _target(**options: Any) -> Argument:
+    return argument(
+        "target",
+        "the app, such as house:app, or a module or file that contains one app",
+        metavar="MODULE:APP",
+        **options,
+    )
+
+
+SETTINGS = (
+    argument(
+        "--config",
+        "the settings file (default: leadsman.toml or leadsman.yaml in this directory)",
+        metavar="FILE",
+        type=Path,
+    ),
+    argument(
+        "--set",
+        "a setting, such as boiler.port=/dev/ttyUSB0 (can be repeated)",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+    ),
+    argument("--mqtt", "the broker, such as mqtt://192.0.2.7", metavar="URL"),
+)
+TARGET = (_target(), *SETTINGS)
+OWN_PREFIX = argument(
+    "--prefix",
+    "the topic prefix, instead of the app's own. It is also part of the client id and of the place "
+    "of the state, so that "
+    "two instances can run",
+    dest="topic_prefix",
+    metavar="PREFIX",
+)
+RUNNING = (
+    argument(
+        "--dry-run",
+        "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",
+        action="store_true",
+    ),
+    argument(
+        "--log-level",
+        f"{', '.join(level.lower() for level in LEVELS)} (default: $LOG_LEVEL, or info)",
+        metavar="LEVEL",
+        type=str.lower,
+        choices=[level.lower() for level in LEVELS],
+    ),
+    argument(
+        "--log-format",
+        "text, json or journal (default: $LOG_FORMAT, or what suits stderr)",
+        metavar="FORMAT",
+        choices=FORMATS,
+    ),
+)
+LIVE = (
+    _target(nargs="?"),
+    *SETTINGS,
+    argument("--prefix", "the topic prefix of the running app, instead of MODULE:APP", metavar="PREFIX"),
+    argument("--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0),
+)
+ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append")
+DEVICE = argument("--device", "the device (can be repeated)", metavar="NAME", action="append", required=True)
+
+
+def ends_after(example: str) -> Argument:
+    """The option that stops an app or the demo after a time."""
+    return argument("--for", f"stop after this time, such as {example}", dest="duration", metavar="TIME", type=duration)
