@@ -140,6 +140,6 @@ def test_whatever_passes_is_valid_json_and_the_same_when_read_back(result):
     except ResultError:
         return
 
-    read = json.loads(encode(fields), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    read = json.loads(encode(fields), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
     assert read == fields

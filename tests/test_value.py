@@ -41,5 +41,5 @@ def test_a_copy_of_a_value_is_the_value_itself():
 
 
 def test_pickling_a_value_is_refused_with_what_to_do():
-    with pytest.raises(TypeError, match="write it again where it is needed"):
+    with pytest.raises(TypeError, match="construct it again where it is needed"):
         pickle.dumps(OnChange())

@@ -252,7 +252,7 @@ class App(Registrar):
         port, or restart a service."""
         if not is_async(hook):
             raise InvalidType(
-                f"the last resort {name_of(hook)} is no 'async def'; write one that takes adapter and failures"
+                f"the last resort {name_of(hook)} is not an 'async def'; write one that takes adapter and failures"
             )
         self._last_resort = hook
         return hook

@@ -78,7 +78,7 @@ def run(
     finally:
         abandon_unwritable_streams()
     if alive:
-        logger.warning("%s left behind, as it did not end", counted(alive, "call was", "calls were"))
+        logger.warning("%s not end in time; the process ends anyway", counted(alive, "call did", "calls did"))
         _leave(0)
 
 

@@ -138,7 +138,7 @@ class Every(PublishRule):
 
     def __init__(self, seconds: Duration | None = None, *, n: int | None = None) -> None:
         if seconds is None and n is None:
-            raise InvalidValue("Every() says neither how long nor how many; write Every('5m') or Every(n=10)")
+            raise InvalidValue("Every() needs a time or a number; write Every('5m') or Every(n=10)")
         if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
             raise InvalidType(f"n is {n!r}; it must be a whole number")
         if n is not None and n < 1:

@@ -78,7 +78,7 @@ def _as_dict(result: object) -> dict[str, Any]:
         if isinstance(dumped, dict):
             return dumped
     raise ResultError(
-        f"the handler returned {_a(result)}; return a dict, a pydantic model, a dataclass, or None for nothing to tell"
+        f"the handler returned {_a(result)}; return a dict, a pydantic model, a dataclass, or None to publish nothing"
     )
 
 
@@ -134,7 +134,7 @@ def _text(value: str, name: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ResultError(f"{name!r} holds half a surrogate pair, which UTF-8 cannot carry: {value!a}") from error
+        raise ResultError(f"{name!r} contains half a surrogate pair, which UTF-8 cannot carry: {value!a}") from error
     return value
 
 

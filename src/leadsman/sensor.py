@@ -53,11 +53,11 @@ class Sensor(Value):
             if value is not None and not value.strip():
                 raise InvalidValue(f"{name} is empty; leave it out")
         if state_class is not None and state_class not in STATE_CLASSES:
-            raise InvalidValue(f"state_class is {state_class!r}; it is one of {', '.join(STATE_CLASSES)}")
+            raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
         if precision is not None and (isinstance(precision, bool) or not isinstance(precision, int)):
             raise InvalidType(f"precision is {precision!r}; write a number of decimals")
         if precision is not None and not 0 <= precision <= 9:
-            raise InvalidValue(f"precision is {precision}; it is 0 to 9 decimals")
+            raise InvalidValue(f"precision is {precision}; it must be 0 to 9 decimals")
         self._hold(**words, precision=precision)
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:

@@ -85,7 +85,9 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """What somebody who wrote `word` may have meant, as the end of a message."""
+    """What a person who wrote `word` may have meant, as the end of a message."""
     names = sorted(known)
     near = nearest(word, names)
-    return f"did you mean {near!r}?" if near is not None else f"known are {', '.join(names) or 'none'}"
+    if near is not None:
+        return f"did you mean {near!r}?"
+    return f"write one of {', '.join(names)}" if names else "there are none"

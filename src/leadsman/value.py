@@ -49,4 +49,4 @@ class Value:
         return self
 
     def __reduce__(self) -> Never:
-        raise TypeError(f"{type(self).__name__} is not pickled; write it again where it is needed")
+        raise TypeError(f"{type(self).__name__} cannot be pickled; construct it again where it is needed")

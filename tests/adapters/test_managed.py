@@ -200,9 +200,9 @@ def test_retry_tokens_are_a_whole_number_or_none(tokens):
     ("adapters", "told"),
     [
         (5, "adapters is 5"),
-        ({7: Plain()}, "holds the name 7"),
+        ({7: Plain()}, "contains the name 7"),
         ((Plain,), "with brackets"),
-        ((object(),), "no async context manager"),
+        ((object(),), "not an async context manager"),
     ],
 )
 def test_something_that_is_no_adapter_is_refused(adapters, told):

@@ -136,7 +136,9 @@ def test_what_is_lost_with_the_process_is_told(harness, caplog):
 
     app.stop()
 
-    assert "34 messages were not delivered, and end with the process" in caplog.text  # 3 x 10, and 4 that say offline
+    assert (
+        "34 messages were not delivered, and are lost as the process ends" in caplog.text
+    )  # 3 x 10, and 4 that say offline
 
 
 def test_at_the_end_everything_says_offline_and_the_will_stays_unsaid(harness):

@@ -48,9 +48,9 @@ def test_each_device_has_its_own_rule_breaker_and_counters(harness):
 
 def test_names_that_are_wrong_or_twice_are_refused():
     app = App("app")
-    with pytest.raises(InvalidValue, match="holds '/'"):
+    with pytest.raises(InvalidValue, match="contains '/'"):
         app.add_telemetry({"a/b": None}, Scripted(READING), interval=5)
-    with pytest.raises(InvalidValue, match="is registered already"):
+    with pytest.raises(InvalidValue, match="is already registered"):
         app.add_telemetry(["a", "a"], Scripted(READING), interval=5)
     with pytest.raises(InvalidType, match="list of names"):
         app.add_telemetry(5, Scripted(READING), interval=5)

@@ -146,7 +146,7 @@ def test_whoever_asked_for_a_poll_is_answered_when_isolating_ends_it(harness):
     answered(app, "app/d/circuit/set", b"isolate")
     app.run("2m")
 
-    assert "isolated the circuit" in app.broker.messages("app/polled")[-1].json["error"]
+    assert "the circuit was isolated by hand" in app.broker.messages("app/polled")[-1].json["error"]
 
 
 def test_the_run_of_a_source_ends_when_it_is_isolated_and_it_runs_again_when_its_circuit_is_closed(harness):

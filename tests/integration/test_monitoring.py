@@ -375,7 +375,7 @@ def test_a_bug_in_a_handler_has_its_place_and_its_traceback_once(harness, caplog
 
     first = lines(caplog)[0].splitlines()
     assert first[0].startswith("d: failing: KeyError: 'y' (test_monitoring.py:")
-    assert "not of a kind that is retried" in first[0]
+    assert "errors of this kind are not retried" in first[0]
     assert "in d" in first[1]
     assert any("in parsed" in line for line in first)
     assert not any("execution.py" in line for line in first)
@@ -436,7 +436,7 @@ def test_a_poll_that_is_refused_is_answered_and_logged_though_nobody_named_a_top
     answer = running.broker.messages("app/d/get/response")[-1].json
     assert (answer["status"], answer["transaction"]) == ("error", 1)
     assert "held" in answer["error"]
-    assert any(line.startswith("app/d/get: it is held") for line in lines(caplog))
+    assert any(line.startswith("app/d/get: the device is held") for line in lines(caplog))
 
 
 @pytest.mark.parametrize("topic", ["app/introspect", "app/d/circuit/set", "app/d/release/set"])
@@ -450,7 +450,9 @@ def test_a_request_whose_answer_may_not_go_where_it_wants_is_answered_below_its_
     assert len(running.broker.messages(f"{topic}/response")) == 1
     assert running.broker.messages("other/answers") == []
     assert any(
-        f"A request at {topic} is answered at {topic}/response: the response topic" in line for line in lines(caplog)
+        f"The request at {topic} is answered at {topic}/response instead of its response topic: the response topic"
+        in line
+        for line in lines(caplog)
     )
 
 

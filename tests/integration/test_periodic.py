@@ -46,5 +46,5 @@ def test_a_side_job_that_returns_something_is_told_so(harness):
 
 
 def test_words_about_topics_are_not_for_side_jobs():
-    with pytest.raises(InvalidType, match="'publish' is no option"):
+    with pytest.raises(InvalidType, match="'publish' is not an option"):
         App("app").add_periodic("cleanup", Scripted(None), interval=5, publish=None)

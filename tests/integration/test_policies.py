@@ -164,7 +164,7 @@ def test_a_section_of_the_environment_lies_over_the_rest_of_the_file(harness, wh
         ("[env.lab]\n", {"LEADSMAN_ENV": "lba"}, "did you mean 'lab'"),
         ("", {"LEADSMAN_ENV": "lab"}, "no settings file"),
         ("env = 5\n", {}, "env.production"),
-        ("retry = 5\n", {}, "retry: it is a section"),
+        ("retry = 5\n", {}, "retry: it must be a section"),
         ("[retry.api]\nmax_attempts = 0\n", {}, "retry.api.max_attempts: it is 0"),
         ("", {"RETRY__API_MAX_ATTEMPTS": "many"}, "RETRY__API_MAX_ATTEMPTS"),
         ("", {"RETRY__API_ATTEMPTS": "3"}, "RETRY__API_ATTEMPTS"),

@@ -54,8 +54,8 @@ def test_twins_are_found_by_their_name_where_there_are_names():
     ("twins", "message"),
     [
         (None, "the app has no twins"),
-        (lambda _: (), "twins has none for SerialPort"),
-        (lambda _: {"x": SerialTwin()}, "twins has none for SerialPort"),
+        (lambda _: (), "twins contains no twin for SerialPort"),
+        (lambda _: {"x": SerialTwin()}, "twins contains no twin for SerialPort"),
     ],
 )
 def test_an_adapter_without_a_twin_is_a_named_error(twins, message):

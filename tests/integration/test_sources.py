@@ -307,7 +307,7 @@ def test_what_is_no_async_generator_is_refused_with_what_to_write():
 @pytest.mark.parametrize(
     ("words", "error", "told"),
     [
-        ({"interval": 5}, InvalidType, "known are"),
+        ({"interval": 5}, InvalidType, "write one of"),
         ({"silense": 5}, InvalidType, "did you mean 'silence'"),
         ({"silence": 0}, InvalidValue, "greater than zero"),
         ({"stale_after": "1"}, InvalidValue, "units"),

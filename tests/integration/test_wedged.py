@@ -173,7 +173,7 @@ def test_a_dead_device_is_not_reopened_ever_more_often_and_floods_no_log(harness
 
 
 def test_a_last_resort_that_cannot_be_awaited_is_refused():
-    with pytest.raises(InvalidType, match="no 'async def'"):
+    with pytest.raises(InvalidType, match="is not an 'async def'"):
         App("app").on_wedged_adapter(lambda adapter, failures: None)
 
 

@@ -26,7 +26,7 @@ async def take(payload: dict): ...
         ({"when_full": "wait"}, InvalidValue, "'drop-oldest'"),
         ({"group": ""}, InvalidValue, "'bus'"),
         ({"enabled": 1}, InvalidType, "True or False"),
-        ({"retry": 3}, InvalidType, "'retry' is no option"),
+        ({"retry": 3}, InvalidType, "'retry' is not an option"),
         ({"queues": 3}, InvalidType, "did you mean 'queue'"),
     ],
 )
@@ -98,9 +98,9 @@ def test_one_device_has_one_command_and_may_have_telemetry_but_no_side_job():
     app = App("app")
     app.add_command("boiler", take)
     app.add_telemetry("boiler", take_nothing, interval=5)
-    with pytest.raises(InvalidValue, match="registered already"):
+    with pytest.raises(InvalidValue, match="already registered"):
         app.add_command("boiler", take)
-    with pytest.raises(InvalidValue, match="registered already"):
+    with pytest.raises(InvalidValue, match="already registered"):
         app.add_periodic("boiler", take_nothing, interval=5)
 
 

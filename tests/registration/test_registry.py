@@ -55,7 +55,7 @@ def test_a_device_may_have_a_handler_and_a_command(registry):
 def test_a_name_is_taken_only_once_of_a_kind_that_would_collide(registry, first, second):
     add(registry, first)
 
-    with pytest.raises(InvalidValue, match=f"{second} 'd' is registered already"):
+    with pytest.raises(InvalidValue, match=f"{second} 'd' is already registered"):
         add(registry, second)
     assert len(registry.everything) == 1
 

@@ -121,7 +121,7 @@ def test_twins_replace_adapters_of_their_type_and_name():
 
 
 def test_each_adapter_needs_a_twin():
-    with pytest.raises(InvalidValue, match="twins has none for Port 'b'"):
+    with pytest.raises(InvalidValue, match="twins contains no twin for Port 'b'"):
         setup(adapters={"a": Port(), "b": Port()}, twins=lambda settings: {"a": PortTwin()}).use_twins()
     with pytest.raises(InvalidValue, match="the app has no twins"):
         setup(adapters=(Port(),)).use_twins()
@@ -144,7 +144,7 @@ def test_policies_are_named_before_the_settings_are_loaded():
     load(named)
 
     assert named.registry.telemetries["d"].guards.policy == gentle.policy
-    with pytest.raises(InvalidValue, match="policy 'gentle': the settings are loaded"):
+    with pytest.raises(InvalidValue, match="policy 'gentle': the settings are already loaded"):
         named.name_policy(gentle)
 
 
@@ -169,7 +169,7 @@ def test_an_app_without_named_policies_has_no_catalogue():
     [
         ([], "it registers nothing"),
         ([registration(enabled=False)], "all its devices are disabled"),
-        ([registration(lambda settings: settings.rooms)], "it has no device, as 'rooms' is empty"),
+        ([registration(lambda settings: settings.rooms)], "it has no devices, because 'rooms' is empty"),
         ([registration(lambda settings: settings.rooms[:0])], "it has no device"),
     ],
 )

@@ -153,7 +153,7 @@ def test_an_error_that_does_not_pass_is_logged_with_its_type_and_why_it_is_not_r
         run(execute_with_retry(Flaky(9, ValueError("bug")), retry="storage"))
 
     assert caplog.messages == [
-        "Flaky: gave up: not of a kind that is retried; retry_on or the policy says which; "
+        "Flaky: gave up: errors of this kind are not retried; see retry_on or the policy; "
         "call 1 failed: ValueError: bug"
     ]
 
@@ -235,7 +235,7 @@ def test_a_plain_function_is_refused_where_it_is_decorated_and_before_it_is_call
     async def asynchronous():
         return 1
 
-    with pytest.raises(InvalidType, match="plain is no async function; write 'async def'"):
+    with pytest.raises(InvalidType, match="plain is not an async function; write 'async def'"):
         retrying("api")(plain)
     assert retrying("api")(asynchronous).__name__ == "asynchronous"
     assert callable(retrying("api")(Flaky(0)))
@@ -262,7 +262,8 @@ def test_bounds_given_to_execute_with_retry_are_told_with_what_to_write(run):
         return url
 
     with pytest.raises(
-        InvalidType, match=r"fetch takes no max_attempts; write retrying\('api', max_attempts=5\)\.call\(.*fetch, …\)"
+        InvalidType,
+        match=r"fetch does not take max_attempts; write retrying\('api', max_attempts=5\)\.call\(.*fetch, …\)",
     ):
         run(execute_with_retry(fetch, "url", retry="api", max_attempts=5))
 

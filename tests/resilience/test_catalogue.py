@@ -148,7 +148,7 @@ def test_a_call_wins_over_the_settings_and_these_over_what_is_built_in():
         ({"policy": [{"name": "a", "policy": "never", "prio": 1}]}, "did you mean 'priority'"),
         ({"policy": [{"name": "a", "policy": "never", "priority": True}]}, "the priority of 'a'"),
         ({"policy": [{"name": "", "policy": "never"}]}, "the name of a policy"),
-        ({"policy": [{"name": "a", "policy": "nevr"}]}, "retry.policy[0].policy: 'nevr' is no policy"),
+        ({"policy": [{"name": "a", "policy": "nevr"}]}, "retry.policy[0].policy: 'nevr' is not a policy"),
         ({"policy": [{"name": "a", "policy": "never"}] * 2}, "another policy called 'a'"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_policy_of_the_code_wins_over_one_of_the_file():
 def test_an_unknown_name_is_told_with_what_it_may_have_been():
     with pytest.raises(InvalidValue, match="did you mean 'serial'"):
         Catalogue().policy("serail")
-    with pytest.raises(InvalidValue, match="takes no max_attempts"):
+    with pytest.raises(InvalidValue, match="does not take max_attempts"):
         Catalogue({"policy": {"a": {"policy": "never"}}}).policy("a", max_attempts=3)
 
 

@@ -136,7 +136,7 @@ class TestAbandoned:
         error, left = loop.run_until_complete(cancellations_left_by(deadline(stubborn(600)).call))
 
         assert type(error) is Abandoned
-        assert "at last" in str(error)
+        assert "after it was abandoned" in str(error)
         assert left == 0
 
     def test_so_does_one_that_ends_with_an_error(self, loop, deadline):

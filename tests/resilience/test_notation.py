@@ -93,7 +93,7 @@ def test_a_tree_may_be_written_in_toml_too():
 
 
 WRONG = {
-    "exponentiel: {baseDelay: 1s}": "x: 'exponentiel' is no policy; did you mean 'exponential'",
+    "exponentiel: {baseDelay: 1s}": "x: 'exponentiel' is not a policy; did you mean 'exponential'",
     "countBox: {maxRetries: 3}": "x.countBox: countBox lacks 'inner'",
     "countBox: {maxRetries: -1, inner: immediate}": "x.countBox: max_retries is -1",
     "countBox: {maxRetries: true, inner: immediate}": "x.countBox: max_retries is True",
@@ -105,8 +105,8 @@ WRONG = {
     "periodic: {secs: 1.5}": "x.periodic: secs and nanos are whole numbers",
     "periodic: {secs: -1}": "x.periodic: secs and nanos",
     "periodic: .nan": "x.periodic: delay is nan",
-    "periodic: true": "x.periodic: True is no duration",
-    "periodic: [1s]": "no duration",
+    "periodic: true": "x.periodic: True is not a duration",
+    "periodic: [1s]": "not a duration",
     "immediate: 5s": "x.immediate: it takes nothing",
     "union: [immediate]": "x.union: union takes a list of two or more",
     "union: [immediate, {linear: {}}]": r"x.union[1].linear: linear lacks 'step'",
@@ -114,15 +114,15 @@ WRONG = {
     "sequence: []": "x.sequence: delays is empty",
     "sequence: [1s, x]": "x.sequence: delays[1]",
     "filteredOn: {predicate: {propEq: {property: errnum, value: 1}}, inner: immediate}": (
-        "x.filteredOn.predicate.propEq: 'errnum' is no property"
+        "x.filteredOn.predicate.propEq: 'errnum' is not a property"
     ),
-    "filteredOn: {predicate: maybe, inner: immediate}": "x.filteredOn.predicate: 'maybe' is no predicate",
+    "filteredOn: {predicate: maybe, inner: immediate}": "x.filteredOn.predicate: 'maybe' is not a predicate",
     "filteredOn: {predicate: {propIn: {property: errno, values: 5}}, inner: immediate}": "propIn.values: it is a list",
     "filteredOn: {predicate: {propEq: {property: errno, value: {integer: x}}}, inner: immediate}": "a typed value",
     "filteredOn: {predicate: {propRegex: {property: handler, pattern: '('}}, inner: immediate}": "regex of 'handler'",
     "{immediate: , never: }": "one key",
-    "5": "5 is no policy",
-    "[]": "is no policy",
+    "5": "5 is not a policy",
+    "[]": "is not a policy",
 }
 
 

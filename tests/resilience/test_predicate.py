@@ -135,8 +135,8 @@ def test_the_logic_is_that_of_kleene(a, b, c):
         (lambda: prop("handler").in_(), "no values"),
         (lambda: prop("handler").matches(5), "takes text"),
         (lambda: prop("handler").regex("("), "regex of 'handler'"),
-        (lambda: predicate("errno"), "no predicate"),
-        (lambda: is_a(OSError) & "x", "no predicate"),
+        (lambda: predicate("errno"), "not a predicate"),
+        (lambda: is_a(OSError) & "x", "not a predicate"),
     ],
 )
 def test_a_question_that_makes_no_sense_is_refused_where_it_is_written(make, hint):

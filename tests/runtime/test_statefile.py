@@ -66,7 +66,7 @@ def test_a_damaged_page_that_only_a_write_finds_costs_the_file_once(path, file, 
 
     assert list(StateFile(path).read()) == ["b", "c"]
     assert (path.parent / "resilience.broken").exists()
-    assert caplog.text.count("is broken") == 1
+    assert caplog.text.count("is damaged") == 1
 
 
 def test_a_file_that_begins_again_holds_all_that_is_known(path, file):

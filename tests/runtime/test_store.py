@@ -81,7 +81,7 @@ def test_a_store_that_grows_too_large_is_refused_after_the_first_bytes_not_after
     store.save()
 
     assert time.process_time() - began < 1.0  # all of it takes several times as long
-    assert caplog.text.count("it holds more than") == 1
+    assert caplog.text.count("it is larger than") == 1
 
 
 def test_a_store_can_be_changed_while_it_is_written(path, store, monkeypatch):

@@ -411,7 +411,7 @@ def test_devices_take_turns_and_none_is_left_out(air):
 @pytest.mark.parametrize("address", ["AA:BB", "", "ZZ:BB:CC:DD:EE:FF", "AABBCCDDEEFF", "AA:BB:CC:DD:EE\n\x1b[31m:FF"])
 def test_what_is_no_address_is_a_named_error(address):
     async def scenario(radio):
-        with pytest.raises(InvalidValue, match="no Bluetooth address"):
+        with pytest.raises(InvalidValue, match="not a Bluetooth address"):
             await radio.read(address, "2a6e")
 
     on(BleTwin(), scenario)

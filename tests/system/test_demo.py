@@ -43,7 +43,7 @@ def test_without_mosquitto_it_brings_its_own_broker_and_says_what_that_is_worth(
     assert result.returncode == 0
     assert "an embedded broker (amqtt, MQTT 3.1.1; for this demo only)" in result.stdout
     assert "watts" in result.stdout
-    assert "the broker's outage is left out; install mosquitto" in result.stdout
+    assert "an outage of the broker is not shown; to see one, install mosquitto" in result.stdout
 
 
 def test_it_reads_no_settings_of_another_app_that_lie_where_it_is_started(tmp_path):

@@ -58,7 +58,7 @@ def test_the_trace_of_an_unplugged_port_tells_the_whole_story(mosquitto, listen,
         answering(port)
         app = start_app(METER.format(path=port.path), mosquitto.url)
         broker.wait_for("sys/meter/state")
-        assert leadsman("trace").stdout == "nothing has failed\n"
+        assert leadsman("trace").stdout == "No call has failed.\n"
 
         port.unplug()
         broker.wait_for("sys/meter/availability", where=lambda message: message.payload == b"offline")
@@ -100,7 +100,7 @@ async def door() -> dict:
     assert listed.returncode == 3
     assert "OSError: stuck" in listed.stdout
     assert leadsman("release", "--device", "door").stdout == "door: released\n"
-    assert leadsman("held").stdout == "nothing is held\n"
+    assert leadsman("held").stdout == "No device is held.\n"
     again = leadsman("release", "--device", "door", check=False)
     assert (again.returncode, again.stderr) == (1, "leadsman: door is not held\n")
     assert leadsman("circuit", "--device", "door", "--action", "isolate").stdout == "door: isolated\n"
@@ -114,7 +114,7 @@ def test_held_says_by_its_exit_code_that_nobody_answered(mosquitto, leadsman):
     unheard = leadsman("held", "--timeout", "300ms", check=False)
 
     assert unheard.returncode == 1
-    assert "is the app running there, with this prefix?" in unheard.stderr
+    assert "check that the app is running there, and its prefix" in unheard.stderr
 
 
 def test_who_waits_at_a_terminal_reads_for_what(mosquitto):
@@ -128,7 +128,7 @@ def test_who_waits_at_a_terminal_reads_for_what(mosquitto):
     os.close(main)
     assert done.returncode == 1
     assert said[0] == f"waiting for an answer at 'sys/introspect' on {mosquitto.url} …"
-    assert "nobody answered" in said[1]
+    assert "no answer at" in said[1]
 
 
 def test_an_app_that_must_not_run_without_a_device_ends_with_69(mosquitto, listen, start_app):

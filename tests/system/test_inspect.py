@@ -17,7 +17,7 @@ def test_the_command_line_asks_a_running_app(service):
     assert list(json.loads(document.stdout)["devices"]) == ["attic"]
     nobody = service.leadsman("inspect", "--prefix", "nobody", "--timeout", "500ms")
     assert nobody.returncode == 1
-    assert "is the app running there, with this prefix?" in nobody.stderr
+    assert "check that the app is running there, and its prefix" in nobody.stderr
     wrong = service.leadsman("inspect", "--prefix", "house", "--device", "atic")
     assert "did you mean 'attic'" in wrong.stderr
     refused = service.leadsman(

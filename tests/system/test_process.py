@@ -78,7 +78,7 @@ def test_a_handler_that_swallows_its_cancellation_is_left_behind(mosquitto, list
 
     assert exit_code == 0
     assert took <= 2
-    assert "1 call was left behind, as it did not end" in app.log
+    assert "1 call did not end in time; the process ends anyway" in app.log
     listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
 
 
@@ -166,7 +166,9 @@ def test_a_wrong_environment_is_a_named_error_without_a_traceback(tmp_path):
     )
 
     assert result.returncode == 78
-    assert result.stderr == "x: mqtt.port is 'many'; it is a number from 1 to 65535 (from environment MQTT__PORT)\n"
+    assert (
+        result.stderr == "x: mqtt.port is 'many'; it must be a number from 1 to 65535 (from environment MQTT__PORT)\n"
+    )
 
 
 def test_a_wrong_log_level_is_a_named_error_and_an_exit_code(monkeypatch, start_app):
@@ -175,7 +177,7 @@ def test_a_wrong_log_level_is_a_named_error_and_an_exit_code(monkeypatch, start_
     app = start_app(READING, "mqtt://127.0.0.1:1")
 
     assert app.process.wait(5) == 78
-    assert app.log == "sys: LOG_LEVEL is 'CHATTY'; it is DEBUG, INFO, WARNING, ERROR or CRITICAL\n"
+    assert app.log == "sys: LOG_LEVEL is 'CHATTY'; it must be DEBUG, INFO, WARNING, ERROR or CRITICAL\n"
 
 
 @pytest.fixture

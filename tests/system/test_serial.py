@@ -105,7 +105,9 @@ def test_noise_without_a_message_is_a_timeout_that_hints_at_the_baud_rate(pty_de
     async def scenario(port):
         await port.probe()
         pty_device.send(b"\xff" * 3000)
-        with pytest.raises(DeviceTimeout, match="3000 bytes came that are no message: check baud rate and framer"):
+        with pytest.raises(
+            DeviceTimeout, match="3000 bytes arrived, but no complete message; check the baud rate and the framer"
+        ):
             await port.read("300ms")
 
     on_port(pty_device.path, scenario)
@@ -134,7 +136,7 @@ def test_an_unplugged_port_is_noticed_at_once_and_read_again_after_it_is_back(pt
         with pytest.raises(DeviceUnavailable, match="went away"):
             await port.read(5)
         noticed = time.monotonic() - before
-        with pytest.raises(DeviceUnavailable, match="it is not there; is it plugged in"):
+        with pytest.raises(DeviceUnavailable, match="the port does not exist; is the device plugged in"):
             await port.read(5)
         pty_device.plug()
         await port.probe()
@@ -410,7 +412,7 @@ def test_settings_that_the_port_does_not_take_are_a_named_error(pty_device):
 
 def test_a_missing_port_says_what_to_look_at(tmp_path):
     async def scenario(port):
-        with pytest.raises(DeviceUnavailable, match="it is not there; is it plugged in"):
+        with pytest.raises(DeviceUnavailable, match="the port does not exist; is the device plugged in"):
             await port.probe()
 
     on_port(str(tmp_path / "nothing"), scenario)
@@ -643,7 +645,7 @@ class TestBoth:
                 await port.request(b"p?\n")
             await port.probe()
             there.say(b"\x00\xff")
-            with pytest.raises(DeviceTimeout, match="2 bytes came that are no message"):
+            with pytest.raises(DeviceTimeout, match="2 bytes arrived, but no complete message"):
                 await port.read()
             there.answers = True
             assert await port.request(b"p?\n") == b"P?"
@@ -681,7 +683,7 @@ class TestBoth:
             there.unplug()
             with pytest.raises(DeviceUnavailable, match="went away"):
                 await reading
-            with pytest.raises(DeviceUnavailable, match="is it plugged in"):
+            with pytest.raises(DeviceUnavailable, match="is the device plugged in"):
                 await port.request(b"p?\n")
             there.plug()
             assert await port.request(b"p?\n") == b"P?"

@@ -94,7 +94,7 @@ def test_a_wave_in_the_air_is_read_over_a_real_stack(air):
 
 
 def test_an_address_that_is_none_is_told_at_the_start():
-    with pytest.raises(ValueError, match="no Bluetooth address"):
+    with pytest.raises(ValueError, match="not a Bluetooth address"):
         Settings(waves={"x": {"address": "AA:BB"}})
 
 

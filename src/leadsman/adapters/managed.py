@@ -195,7 +195,7 @@ def managed_adapters(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tup
     """Read an app's `adapters`: a sequence, or a mapping where several are of one type.
 
     Raises:
-        InvalidType: something is no async context manager.
+        InvalidType: an element is not an async context manager.
         InvalidValue: one adapter is given twice.
     """
     named: list[tuple[str | None, Adapter]]
@@ -208,7 +208,9 @@ def managed_adapters(adapters: Sequence[Adapter] | Mapping[str, Adapter]) -> tup
     for name, adapter in named:
         _check(name, adapter)
     if len({id(adapter) for _, adapter in named}) < len(named):
-        raise InvalidValue("adapters holds one adapter twice; give each handler the same one by its type")
+        raise InvalidValue(
+            "adapters contains the same adapter twice; list it once, each handler that asks for its type receives it"
+        )
     return tuple(ManagedAdapter(name, adapter) for name, adapter in named)
 
 
@@ -231,19 +233,23 @@ def replace_by_twins(adapters: Iterable[ManagedAdapter], twins: Sequence[Adapter
     for adapter in adapters:
         found = [each for each in left if each.name == adapter.name and each.fits(type(adapter.adapter))]
         if not found:
-            raise InvalidValue(f"twins has none for {adapter.label}; it is of its type, and has its name if it has one")
+            raise InvalidValue(
+                f"twins contains no twin for {adapter.label}; it is of its type, and has its name if it has one"
+            )
         adapter.adapter = found[0].adapter
         left.remove(found[0])
 
 
 def _check(name: object, adapter: object) -> None:
     if not (name is None or isinstance(name, str)):
-        raise InvalidType(f"adapters holds the name {name!r}; names are text, such as 'boiler'")
+        raise InvalidType(f"adapters contains the name {name!r}; names are text, such as 'boiler'")
     if isinstance(adapter, type):
-        raise InvalidType(f"adapters holds the class {adapter.__name__}; write {adapter.__name__}(…) with brackets")
+        raise InvalidType(f"adapters contains the class {adapter.__name__}; write {adapter.__name__}(…) with brackets")
     if not isinstance(adapter, Adapter):
-        raise InvalidType(f"adapters holds {adapter!r}, which is no async context manager")
+        raise InvalidType(
+            f"adapters contains {adapter!r}, which is not an async context manager; give it __aenter__ and __aexit__"
+        )
     tokens: object = adapter.retry_tokens if isinstance(adapter, LimitsRetries) else None
     if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1):
         kind = type(adapter).__name__
-        raise InvalidValue(f"retry_tokens of {kind} is {tokens!r}; it is 1 or more retries, or None")
+        raise InvalidValue(f"retry_tokens of {kind} is {tokens!r}; it must be 1 or more retries, or None")

@@ -81,7 +81,7 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
         return
     level = (level or os.environ.get("LOG_LEVEL") or "INFO").upper()
     if level not in LEVELS:
-        raise InvalidValue(f"LOG_LEVEL is {level!r}; it is DEBUG, INFO, WARNING, ERROR or CRITICAL")
+        raise InvalidValue(f"LOG_LEVEL is {level!r}; it must be DEBUG, INFO, WARNING, ERROR or CRITICAL")
     handler = logging.StreamHandler()
     handler.setFormatter(_formatter(kind or os.environ.get("LOG_FORMAT"), sys.stderr, os.environ))
     logger.addHandler(handler)

@@ -125,7 +125,9 @@ class _Client(aiomqtt.Client):
             super()._set_tls_params()
         except ssl.SSLError as error:
             given = " or ".join(f"{name}={path!r}" for name, path in self.files.items())
-            raise FileError(f"{given} is no certificate or key in PEM, or they do not fit: {error}") from error
+            raise FileError(
+                f"{given} is not a certificate or key in PEM format, or the two do not match: {error}"
+            ) from error
         context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
         if context is not None:
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})

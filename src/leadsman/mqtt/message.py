@@ -59,11 +59,13 @@ class Delivery(Value):
         taken_at: Literal["payload"] | None = None,
     ) -> None:
         if isinstance(qos, bool) or qos not in (0, 1):
-            raise InvalidValue(f"qos is {qos!r}; it is 0 or 1 (2 adds a round trip and nothing that a reading needs)")
+            raise InvalidValue(
+                f"qos is {qos!r}; it must be 0 or 1 (2 adds a round trip and nothing that a reading needs)"
+            )
         if not isinstance(retain, bool):
-            raise InvalidType(f"retain is {retain!r}; it is True or False")
+            raise InvalidType(f"retain is {retain!r}; it must be True or False")
         if taken_at not in (None, "payload"):
-            raise InvalidValue(f"taken_at is {taken_at!r}; it is 'payload' or None")
+            raise InvalidValue(f"taken_at is {taken_at!r}; it must be 'payload' or None")
         lifetime = None if expiry is None else positive_seconds(expiry, "expiry")
         self._hold(qos=int(qos), retain=retain, expiry=lifetime, taken_at=taken_at)
 

@@ -47,7 +47,7 @@ def decode(payload: bytes) -> tuple[Json, Json]:
     try:
         text = payload.decode()
     except UnicodeDecodeError:
-        raise PayloadError("the payload is no UTF-8; send JSON") from None
+        raise PayloadError("the payload is not UTF-8; send JSON") from None
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
@@ -59,9 +59,9 @@ def decode(payload: bytes) -> tuple[Json, Json]:
     if _is_deeper(value, MOST_DEPTH):
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
     if not is_finite(value):  # 1e999 is JSON, and more than a float holds
-        raise PayloadError("the payload holds an infinite number")
+        raise PayloadError("the payload contains an infinite number")
     if "\\u" in text and not _is_encodable(value):
-        raise PayloadError("the payload holds half a surrogate pair, which UTF-8 cannot carry")
+        raise PayloadError("the payload contains half a surrogate pair, which UTF-8 cannot carry")
     transaction = value.pop("transaction", None) if isinstance(value, dict) else None
     return value, transaction
 
@@ -81,9 +81,9 @@ def answer_to(received: Received, topics: Topics, answer: dict[str, Json]) -> Me
     """
     topic, correlation = received.response_topic or "", received.correlation
     if not topics.may_answer(topic):
-        raise PayloadError(f"the response topic must lie below {topics.prefix}/, and be none of leadsman's own")
+        raise PayloadError(f"the response topic must lie below {topics.prefix}/, and must not be one of leadsman's own")
     if correlation is not None and len(correlation) > LARGEST_CORRELATION:
-        raise PayloadError(f"the correlation data has {len(correlation)} bytes; {LARGEST_CORRELATION} are sent back")
+        raise PayloadError(f"the correlation data has {len(correlation)} bytes; send at most {LARGEST_CORRELATION}")
     return Message(topic, encode(answer), correlation=correlation)
 
 
@@ -95,7 +95,12 @@ def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json]) -
         return answer_to(received if received.response_topic else own, topics, answer)
     except PayloadError as refused:
         instead = clean(own.response_topic or "")
-        logger.warning("A request at %s is answered at %s: %s", clean(received.topic), instead, describe(refused))
+        logger.warning(
+            "The request at %s is answered at %s instead of its response topic: %s",
+            clean(received.topic),
+            instead,
+            describe(refused),
+        )
         return answer_to(own._replace(correlation=None), topics, answer)
 
 
@@ -132,7 +137,7 @@ def _is_encodable(value: Json) -> bool:
 
 
 def _refuse_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _is_deeper(value: Json, depth: int) -> bool:

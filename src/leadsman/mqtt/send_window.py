@@ -218,7 +218,7 @@ class SendWindow:
             self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
         else:
             self.outbox.drop(topic)
-            self._report([Dropped(topic, 1, f"refused for good by the broker (0x{code:02x})")])
+            self._report([Dropped(topic, 1, f"the broker refused it for good (0x{code:02x})")])
 
     def _survived(self, topic: str) -> None:
         """The connection outlived a message that was sent alone."""

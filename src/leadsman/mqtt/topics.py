@@ -111,11 +111,11 @@ def check_name(name: object) -> str:
     text = _check_level(name, "the device name")
     if "/" in text:
         raise InvalidValue(
-            f"the device name {text!r} holds '/'; write it as one word, such as {text.replace('/', '_')!r}"
+            f"the device name {text!r} contains '/'; write it as one word, such as {text.replace('/', '_')!r}"
         )
     if text in RESERVED:
         raise InvalidValue(
-            f"the device name {text!r} is a topic of leadsman's own; write {text + '_1'!r} or another word"
+            f"the device name {text!r} is a reserved topic of leadsman; write {text + '_1'!r} or another word"
         )
     return text
 
@@ -147,7 +147,7 @@ def _check_level(value: object, what: str) -> str:
     wrong = next((c for c in value if c in "+#" or not c.isprintable()), None)
     if wrong is not None:
         raise InvalidValue(
-            f"{what} {value!a} holds {wrong!a}; '+', '#' and control characters have no place in a topic"
+            f"{what} {value!a} contains {wrong!a}; '+', '#' and control characters are not allowed in a topic"
         )
     if value.startswith("$"):
         raise InvalidValue(

@@ -78,9 +78,9 @@ def _register(name: str, handler: Handler, options: CommandOptions, offers: Sequ
     if isinstance(queue, bool) or not isinstance(queue, int):
         raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
     if queue < 1:
-        raise InvalidValue(f"queue is {queue}; it is 1 or more")
+        raise InvalidValue(f"queue is {queue}; it must be 1 or more")
     if when_full not in ("reject", "drop-oldest"):
-        raise InvalidValue(f"when_full is {when_full!r}; it is 'reject' or 'drop-oldest'")
+        raise InvalidValue(f"when_full is {when_full!r}; it must be 'reject' or 'drop-oldest'")
     timeout = options.get("timeout", TIMEOUT)
     return Command(
         name=name,
@@ -118,7 +118,7 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
         except Exception as error:  # a validator of the user's own
             raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
         if not is_finite(valid):  # pydantic reads the text "nan" as a number
-            raise PayloadError("the payload holds NaN or an infinite number")
+            raise PayloadError("the payload contains NaN or an infinite number")
         return valid
 
     return validate

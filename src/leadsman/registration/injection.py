@@ -151,7 +151,9 @@ def check_generator(handler: object) -> None:
     if callable(inner) and not (inspect.isfunction(inner) or inspect.ismethod(inner) or isinstance(inner, type)):
         inner = type(inner).__call__
     if not inspect.isasyncgenfunction(inner):
-        raise InvalidType(f"the handler {name_of(handler)} is no async generator; write 'async def' and yield readings")
+        raise InvalidType(
+            f"the handler {name_of(handler)} is not an async generator; write 'async def' and yield readings"
+        )
 
 
 def check_result(handler: Handler) -> None:
@@ -276,7 +278,7 @@ def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[D
     wanted, name = _wish(wanted)
     where = f"the parameter {parameter!r} of {name_of(handler)}"
     if not isinstance(wanted, type):
-        raise InvalidType(f"{where} is annotated {wanted!r}, which is no class; write the adapter's class")
+        raise InvalidType(f"{where} is annotated {wanted!r}, which is not a class; write the adapter's class")
     found = [offer for offer in offers if offer.fits(wanted) and name in (None, offer.name)]
     if len(found) == 1:
         return found[0]

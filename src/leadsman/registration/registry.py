@@ -119,5 +119,5 @@ def ask_user(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
 
 def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:
     if name in taken:
-        raise InvalidValue(f"{kind} {name!r} is registered already; every device has a name of its own")
+        raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
     return name

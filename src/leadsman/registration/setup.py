@@ -107,14 +107,14 @@ class Setup:
         """The settings, once they are loaded. Raises `InvalidValue` before, and if there are none."""
         found = self.declaration.settings if self._loaded is None else self._loaded.settings
         if found is None:
-            raise InvalidValue("the settings are not loaded yet; they are when the app runs, or after app.load()")
+            raise InvalidValue("the settings are not loaded yet; run the app, or call app.load() first")
         return found
 
     @property
     def broker(self) -> Broker:
         """The broker. Raises `InvalidValue` if it depends on settings that are not loaded yet."""
         if self._broker is None:
-            raise InvalidValue("the broker is not known yet; it is when the app runs, or after app.load()")
+            raise InvalidValue("the broker is not known yet; run the app, or call app.load() first")
         return self._broker
 
     @property
@@ -204,7 +204,9 @@ class Setup:
     def name_policy(self, named: "Named") -> None:
         """Add a named policy. Raises `InvalidValue` once the settings are loaded."""
         if self._loaded is not None:
-            raise InvalidValue(f"policy {named.name!r}: the settings are loaded; name policies before the app runs")
+            raise InvalidValue(
+                f"policy {named.name!r}: the settings are already loaded; add policies before the app runs"
+            )
         self._policies.append(named)
 
     def policy(self, given: Policy | str) -> Policy:
@@ -241,7 +243,9 @@ class Setup:
     def register(self, registration: Registration) -> None:
         """Add one registration. If its names come from the settings, it waits until they are loaded."""
         if callable(registration.names) and self.declaration.model is None:
-            raise InvalidValue(f"{registration.kind}: its names come of settings; write App(…, settings=Settings)")
+            raise InvalidValue(
+                f"{registration.kind}: its names come from the settings; write App(…, settings=Settings)"
+            )
         if self._loaded is None and (callable(registration.names) or self._make_adapters is not None):
             self._waiting.append(registration)
         else:
@@ -319,7 +323,7 @@ class Setup:
 
         place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-        return f"it has no device, as {named} empty; {to_write(place, self.declaration.model, path)}"
+        return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
 
 
 def declared_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":

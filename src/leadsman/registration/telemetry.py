@@ -181,13 +181,13 @@ def check_options(options: Mapping[str, Any], known: type, without: frozenset[st
     names = [name for name in known.__annotations__ if name not in without]
     for option in options:
         if option not in names:
-            raise InvalidType(f"{option!r} is no option that it takes; {suggestion(option, names)}")
+            raise InvalidType(f"{option!r} is not an option of its decorator; {suggestion(option, names)}")
 
 
 def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
     interval, schedule = options.get("interval", UNSET), options.get("schedule", UNSET)
     if (interval is UNSET) == (schedule is UNSET):
-        raise InvalidValue("say when: either interval='60s' or schedule='0 */2 * * *', one of the two")
+        raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
     if schedule is not UNSET:
         return None, schedule if isinstance(schedule, Cron) else Cron(schedule)
     length = positive_seconds(interval, "interval")
@@ -225,9 +225,9 @@ def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
         raise InvalidValue("retry=UNTIL_NEXT_POLL never ends with overrun='finish'; leave overrun out")
     if retry is not UNTIL_NEXT_POLL:
         if isinstance(retry, bool) or not isinstance(retry, int):
-            raise InvalidType(f"retry is {retry!r}; it is the number of retries after the first call, such as 3")
+            raise InvalidType(f"retry is {retry!r}; it must be the number of retries after the first call, such as 3")
         if retry < 0:
-            raise InvalidValue(f"retry is {retry}; it is 0 or more retries after the first call")
+            raise InvalidValue(f"retry is {retry}; it must be 0 or more retries after the first call")
     kinds = _transient(needs) if _left_out(options, retry) else exception_types(options["retry_on"], "retry_on")
     bounds = [seconds(options[option], option) if option in options else math.inf for option in ("budget", "within")]
     return from_options(retry, kinds, backoff_of(options), *bounds)
@@ -290,7 +290,7 @@ def breaker_of(options: Any) -> CircuitBreaker | None:
 def _overrun(options: TelemetryOptions) -> bool:
     overrun = options.get("overrun", "next-poll")
     if overrun not in ("next-poll", "finish"):
-        raise InvalidValue(f"overrun is {overrun!r}; it is 'next-poll' or 'finish'")
+        raise InvalidValue(f"overrun is {overrun!r}; it must be 'next-poll' or 'finish'")
     return overrun == "finish"
 
 
@@ -298,7 +298,7 @@ def _on_failure(options: TelemetryOptions) -> str | Fallback:
     action: object = options.get("on_failure", "continue")
     if isinstance(action, str):
         if action not in ("continue", "hold", "stop"):
-            raise InvalidValue(f"on_failure is {action!r}; it is 'continue', 'hold', 'stop' or an async function")
+            raise InvalidValue(f"on_failure is {action!r}; it must be 'continue', 'hold', 'stop' or an async function")
         return action
     if not (callable(action) and is_async(action)):
         raise InvalidType(

@@ -45,10 +45,10 @@ class Retrying:
     def __call__(self, function: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Decorate an async function. Raises `InvalidType` for any other."""
         if not callable(function):
-            raise InvalidType(f"{function!r} is no function; write @retrying('api') above one")
+            raise InvalidType(f"{function!r} is not a function; write @retrying('api') above one")
         inner = inspect.unwrap(function)
         if inspect.isfunction(inner) and not inspect.iscoroutinefunction(inner):
-            raise InvalidType(f"{_name(function)} is no async function; {_ASYNC}")
+            raise InvalidType(f"{_name(function)} is not an async function; {_ASYNC}")
 
         @functools.wraps(function)
         async def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -119,7 +119,8 @@ def retrying(
     bounds = {"max_attempts": max_attempts, "min_wait": min_wait, "max_wait": max_wait}
     if isinstance(retry, Policy) and any(bound is not None for bound in bounds.values()):
         raise InvalidType(
-            "a policy says itself how often and how soon; max_attempts, min_wait and max_wait are for families"
+            "a policy already defines how often and how soon to retry; max_attempts, min_wait and "
+            "max_wait are for families only"
         )
     check_bounds(bounds)
     return Retrying(retry, bounds)
@@ -187,7 +188,8 @@ def _check_arguments(function: Callable[..., Any], kwargs: dict[str, Any], retry
     bounds = ", ".join(f"{name}={kwargs[name]!r}" for name in given)
     family = repr(retry) if isinstance(retry, str) else "'worker'"
     raise InvalidType(
-        f"{_name(function)} takes no {' nor '.join(given)}; write retrying({family}, {bounds}).call({_name(function)}, …)"
+        f"{_name(function)} does not take {' or '.join(given)}; write retrying({family}, "
+        f"{bounds}).call({_name(function)}, …)"
     )
 
 

@@ -264,7 +264,7 @@ def fraction_of(value: object) -> float:
     """Read a jitter. Raises `InvalidType`, `InvalidValue`."""
     fraction = _number(value, "jitter")
     if not 0 <= fraction <= 1:
-        raise InvalidValue(f"jitter is {value!r}; it is a fraction from 0 to 1, 0.2 for ±20 %")
+        raise InvalidValue(f"jitter is {value!r}; it must be a fraction from 0 to 1, 0.2 for ±20 %")
     return fraction
 
 
@@ -283,7 +283,7 @@ def wait_of(
         delay = float(backoff.delay(attempt))
         if 0.0 <= delay <= LONGEST:
             return delay
-        raise ValueError(f"{backoff!r} answered {delay!r} seconds for attempt {attempt}")
+        raise ValueError(f"{backoff!r} returned {delay!r} seconds for attempt {attempt}")
     except Exception as error:
         on_strategy_error(backoff, error)
         return DEFAULT_BACKOFF.delay(attempt, draw())

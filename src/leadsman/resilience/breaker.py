@@ -93,7 +93,7 @@ class CircuitBreaker(Value):
                 raise InvalidValue(f"{name} is {value!r}; it must be 1 or more")
         if window is not None and not threshold <= window <= LARGEST_WINDOW:
             raise InvalidValue(
-                f"window is {window}; it is threshold ({threshold}) or more, and at most {LARGEST_WINDOW}"
+                f"window is {window}; it must be threshold ({threshold}) or more, and at most {LARGEST_WINDOW}"
             )
         self._hold(
             threshold=threshold,
@@ -119,7 +119,7 @@ class CircuitBreaker(Value):
             delay = float(self.recovery.delay(opens))
             if 0 <= delay <= LONGEST:
                 return delay
-            raise ValueError(f"{self.recovery!r} answered {delay!r} seconds for opening {opens}")
+            raise ValueError(f"{self.recovery!r} returned {delay!r} seconds for opening {opens}")
         except Exception as error:
             on_strategy_error(self.recovery, error)
             return DEFAULT_BACKOFF.wait(opens)
@@ -311,7 +311,7 @@ def from_json(value: Any, now: float, away: float) -> Circuit:
             return Isolated(1, failures, now - age - away)
         case ["disabled", int(failures)]:
             return Disabled(1, failures)
-    raise ValueError("it is no circuit")
+    raise ValueError("it is not a circuit")
 
 
 def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:

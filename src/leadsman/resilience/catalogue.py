@@ -166,7 +166,7 @@ class Catalogue:
         knobs = {knob: value for knob, value in given.items() if value is not None}
         if name in self.named:
             if knobs:
-                raise InvalidValue(f"{name!r} is a policy, no family; it takes no {', '.join(knobs)}")
+                raise InvalidValue(f"{name!r} is a policy and not a family; it does not take {', '.join(knobs)}")
             return self.named[name].policy
         if name not in self.families:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
@@ -280,7 +280,7 @@ def _changed(family: Family, knobs: Mapping[str, Any], *, ordered: bool = True) 
     for knob, value in knobs.items():
         if knob == "max_attempts":
             if isinstance(value, bool) or not isinstance(value, int):
-                raise InvalidType(f"max_attempts: {value!r} is no number of calls; write 1 or more")
+                raise InvalidType(f"max_attempts: {value!r} is not a number of calls; write 1 or more")
             if value < 1:
                 raise InvalidValue(f"max_attempts: it is {value}; write 1 or more calls, 1 for no retries")
             family = family._replace(max_attempts=value)

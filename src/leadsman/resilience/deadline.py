@@ -100,7 +100,7 @@ class Deadline(Generic[T]):
         else:
             replaced = error is None or (state == _ABANDONED and isinstance(error, Exception))
         if replaced and state == _ABANDONED:
-            raise Abandoned("it ended at last, after it was abandoned") from error
+            raise Abandoned("the call ended, but only after it was abandoned") from error
         if replaced:
             raise DeviceTimeout(f"{self._LATE} {human(self.seconds)}") from error
 

@@ -183,5 +183,7 @@ def exception_types(value: object, what: str) -> tuple[type[Exception], ...]:
     for kind in kinds:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             name = kind.__name__ if isinstance(kind, type) else repr(kind)
-            raise InvalidType(f"{what} holds {name}, which is not a subclass of Exception; name exception classes only")
+            raise InvalidType(
+                f"{what} contains {name}, which is not a subclass of Exception; name exception classes only"
+            )
     return kinds

@@ -48,7 +48,7 @@ def duration_of(value: object, path: str) -> Duration:
             raise InvalidType(f"{path}: secs and nanos are whole numbers, 0 or more")
         return float(parts[0]) + float(parts[1]) / 1e9
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InvalidType(f"{path}: {value!r} is no duration; write '5m', '1h30m' or seconds")
+        raise InvalidType(f"{path}: {value!r} is not a duration; write '5m', '1h30m' or seconds")
     return value
 
 
@@ -247,9 +247,9 @@ def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, C
         (key, inside), *_ = value.items()
         name = _camel(str(key))
     else:
-        raise InvalidType(f"{path}: {value!r} is no {kind}; write a mapping with one key, the name of the node")
+        raise InvalidType(f"{path}: {value!r} is not a {kind}; write a mapping with one key, the name of the node")
     if name not in known:
-        raise InvalidValue(f"{path}: {name!r} is no {kind}; {suggestion(name, known)}")
+        raise InvalidValue(f"{path}: {name!r} is not a {kind}; {suggestion(name, known)}")
     here = f"{path}.{name}"
     try:
         return known[name](_Node(name, inside, here, depth))

@@ -77,15 +77,15 @@ Verdict = Retry | GiveUp
 
 REASONS: Mapping[str, str] = {
     "count": "gave up: no retries left",
-    "filtered": "gave up: not of a kind that is retried; retry_on or the policy says which",
-    "next-poll": "left to the next poll",
+    "filtered": "gave up: errors of this kind are not retried; see retry_on or the policy",
+    "next-poll": "the next poll tries again",
     "budget": "gave up: the budget is used up",
     "time": "gave up: the time is up",
     "probe": "the probe failed",
     "tokens": "gave up: the adapter has no retries left",
-    "never": "gave up: the policy says never",
+    "never": "gave up: the policy is never",
     "deferred": "deferred, as the device asked",
-    "isolated": "gave up: somebody isolated the circuit",
+    "isolated": "gave up: the circuit was isolated by hand",
     "fault": "gave up: the policy itself failed",
 }
 """What a reason means, for a person."""
@@ -266,9 +266,9 @@ class CountBox(_Wrapper):
 
     def __init__(self, limit: int, inner: Policy, scope: Scope = "cycle") -> None:
         if isinstance(limit, bool) or not isinstance(limit, int):
-            raise InvalidType(f"max_retries is {limit!r}; it is a whole number of retries")
+            raise InvalidType(f"max_retries is {limit!r}; it must be a whole number of retries")
         if limit < 0:
-            raise InvalidValue(f"max_retries is {limit}; it is 0 or more")
+            raise InvalidValue(f"max_retries is {limit}; it must be 0 or more")
         self._hold(limit=limit, inner=as_policy(inner), scope=_scope(scope))
 
     def start(self) -> State:
@@ -432,7 +432,7 @@ class Jitter(_Wrapper):
 
     def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
         if mode not in _MODES:
-            raise InvalidValue(f"the mode of jitter is {mode!r}; it is one of {', '.join(_MODES)}")
+            raise InvalidValue(f"the mode of jitter is {mode!r}; it must be one of {', '.join(_MODES)}")
         part, within = fraction_of(fraction), as_policy(inner)
         ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
         self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
@@ -623,7 +623,7 @@ def fibonacci(first: Duration, second: Duration, cap: Duration | None = 60.0, sc
 def sequence(delays: Sequence[Duration], then: Literal["last", "stop"] = "last", scope: Scope = "outage") -> Policy:
     """Use these waits one after the other; then repeat the last one, or stop retrying."""
     if then not in ("last", "stop"):
-        raise InvalidValue(f"then is {then!r}; it is 'last' or 'stop'")
+        raise InvalidValue(f"then is {then!r}; it must be 'last' or 'stop'")
     waits = Waits(SequenceBackoff(delays, jitter=0), scope)
     return waits if then == "last" else CountBox(len(delays), waits, scope)
 
@@ -639,7 +639,7 @@ def as_policy(value: object) -> Policy:
         return value
     if callable(getattr(value, "delay", None)) and not isinstance(value, type):
         raise InvalidType(f"{value!r} is a backoff; make a policy of it with strategy(…)")
-    raise InvalidType(f"{value!r} is no policy; write one such as exponential('2s').max_retries(3)")
+    raise InvalidType(f"{value!r} is not a policy; write one such as exponential('2s').max_retries(3)")
 
 
 def as_state(value: object) -> State:
@@ -660,4 +660,6 @@ def _duration(value: Duration, what: str) -> float:
 def _scope(value: object) -> Scope:
     if value == "cycle" or value == "outage":
         return value
-    raise InvalidValue(f"scope is {value!r}; it is 'cycle' (each poll anew) or 'outage' (until a success)")
+    raise InvalidValue(
+        f"scope is {value!r}; it must be 'cycle' (starts again with each poll) or 'outage' (until a success)"
+    )

@@ -201,7 +201,7 @@ def prop(name: str) -> Prop:
     begin with ``x-`` are keys of an exception's mapping ``retry_properties``.
 
     Raises:
-        InvalidValue: there is no property of that name.
+        InvalidValue: there is not a property of that name.
     """
     return Prop(name)
 
@@ -221,7 +221,7 @@ def predicate(value: object) -> Predicate:
         return value
     if isinstance(value, bool):
         return Constant(value)
-    raise InvalidType(f"{value!r} is no predicate; write prop('errno') == 19, is_a(OSError), True or False")
+    raise InvalidType(f"{value!r} is not a predicate; write prop('errno') == 19, is_a(OSError), True or False")
 
 
 def _equal(found: Any, value: Any) -> bool | None:
@@ -282,7 +282,7 @@ def _known(name: object) -> str:
         raise InvalidType(f"the property is {name!r}; write its name, such as 'errno'")
     if name not in PROPERTIES and not name.startswith("x-"):
         raise InvalidValue(
-            f"{name!r} is no property of a failure; {suggestion(name, PROPERTIES)}; one of your own begins with 'x-'"
+            f"{name!r} is not a property of a failure; {suggestion(name, PROPERTIES)}; one of your own begins with 'x-'"
         )
     return name
 

@@ -106,4 +106,4 @@ def _tell(failures: int, message: str, *words: object) -> None:
     logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *words)
 
 
-_WORDS = {"reopen": "closed and opened again", "reset": "made anew and opened again"}
+_WORDS = {"reopen": "closed and opened again", "reset": "reset and opened again"}

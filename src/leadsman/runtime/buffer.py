@@ -36,9 +36,9 @@ class Buffer(Generic[T]):
         if isinstance(size, bool) or not isinstance(size, int):
             raise InvalidType(f"size is {size!r}; write a whole number such as {SIZE}")
         if size < 1:
-            raise InvalidValue(f"size is {size}; it is 1 or more")
+            raise InvalidValue(f"size is {size}; it must be 1 or more")
         if when_full not in ("drop-oldest", "drop-newest"):
-            raise InvalidValue(f"when_full is {when_full!r}; it is 'drop-oldest' or 'drop-newest'")
+            raise InvalidValue(f"when_full is {when_full!r}; it must be 'drop-oldest' or 'drop-newest'")
         self.dropped = 0
         """Items dropped since the start."""
         self._size = size
@@ -89,7 +89,7 @@ class Buffer(Generic[T]):
         if now - self._told_at >= TELL_AGAIN:
             self._told_at = now
             logger.warning(
-                "A buffer of %d is full; %s dropped so far: its source is too slow",
+                "A buffer of size %d is full; %s dropped so far, because its source reads too slowly",
                 self._size,
                 counted(self.dropped, "item"),
             )

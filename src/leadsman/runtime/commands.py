@@ -121,10 +121,10 @@ class CommandQueue:
 
     def end(self) -> None:
         """The app stopped: answer all waiting commands."""
-        self._settle(None, DeviceUnavailable("the app stopped before the command had ended"))
+        self._settle(None, DeviceUnavailable("the app stopped before the command ended"))
         while self.waiting:
             self._made_for = self.waiting.popleft()
-            self._settle(None, DeviceUnavailable("the app stopped; the command was not made"))
+            self._settle(None, DeviceUnavailable("the app stopped before the command was executed"))
 
     def _ends(self, error: BaseException) -> bool:
         """Whether `error` came because the app ends: as a cancellation, or as an error that clean-up made of it."""
@@ -208,7 +208,9 @@ class Dispatcher:
             return self._ignored(device)
         line, transaction = self.lines.get(device), None
         if line is None:
-            return self._refuse(received, device, None, PayloadError(f"there is no command {clean(device)!r} here"))
+            return self._refuse(
+                received, device, None, PayloadError(f"there is no command for the device {clean(device)!r}")
+            )
         try:
             value, transaction = decode(received.payload)
             arguments = validated(line.command, value, received.payload)
@@ -218,11 +220,11 @@ class Dispatcher:
         if line.task is None:
             return line.begin(command)
         if len(line.waiting) >= line.command.queue:
-            full = PayloadError(f"{line.command.queue} commands are waiting; send it again later")
+            full = PayloadError("the queue of the command is full; send it again later")
             if not line.command.drop_oldest:
                 return self._refuse(received, device, transaction, full)
             oldest = line.waiting.popleft()
-            self._refuse(oldest.received, device, oldest.transaction, PayloadError("a newer command took its place"))
+            self._refuse(oldest.received, device, oldest.transaction, PayloadError("a newer command replaced this one"))
         line.waiting.append(command)
         return None
 
@@ -235,7 +237,7 @@ class Dispatcher:
         try:
             _, transaction = decode(received.payload)
             if poll is None or poll.telemetry.job:
-                raise PollRefused(f"there is no device {clean(device)!r} here that could be polled")
+                raise PollRefused(f"there is no device {clean(device)!r} that can be polled")
             self._poller.ask(device, lambda outcome: self._polled(received, transaction, outcome))
         except (PayloadError, PollRefused) as error:
             self._polled(received, transaction, error)
@@ -277,7 +279,7 @@ class Dispatcher:
         try:
             self.mail.send(answer_to(received, self.mail.topics, answer))
         except PayloadError as refused:
-            logger.warning("A request at %s gets no answer: %s", clean(received.topic), describe(refused))
+            logger.warning("The request at %s cannot be answered: %s", clean(received.topic), describe(refused))
 
     def _polled(self, received: Received, transaction: Json, outcome: dict[str, Any] | BaseException | None) -> None:
         """Answer a request for a reading. A sender without a response topic sees the reading as the device's state.
@@ -296,7 +298,7 @@ class Dispatcher:
             return
         self._retained.add(device)
         logger.warning(
-            "%s: a retained message at 'set' or 'get' is ignored, it would come again at every reconnect; "
-            "clear it, and send without retain",
+            "%s: a retained message at 'set' or 'get' is ignored, because it would arrive again at every reconnect; "
+            "clear the topic, and send without retain",
             clean(device),
         )

@@ -95,9 +95,9 @@ class Context(ContextBase):
         """
         check_prefix(topic)
         if topic.split("/")[0] in RESERVED:
-            raise InvalidValue(f"the topic {topic!r} begins with a level of leadsman's own; write another word")
+            raise InvalidValue(f"the first level of the topic {topic!r} is reserved for leadsman; write another word")
         if qos not in (0, 1):
-            raise InvalidValue(f"qos is {qos!r}; it is 0 or 1")
+            raise InvalidValue(f"qos is {qos!r}; it must be 0 or 1")
         data = payload if isinstance(payload, bytes) else payload.encode() if isinstance(payload, str) else None
         if data is None:
             data = encode(plain(payload, topic))
@@ -143,15 +143,17 @@ def _target(when: object, zone: str | tzinfo | None, now: float) -> float:
     """Epoch seconds of the next `when` after `now`."""
     if isinstance(when, datetime):
         if when.tzinfo is None:
-            raise InvalidValue(f"sleep_until got {when!r} without a time zone; use datetime.now(UTC) or a time of day")
+            raise InvalidValue(
+                f"sleep_until received {when!r} without a time zone; use datetime.now(UTC) or a time of day"
+            )
         return when.timestamp()
     if isinstance(when, str):
         try:
             when = time.fromisoformat(when)
         except ValueError:
-            raise InvalidValue(f"sleep_until got {when!r}; write a time of day such as '06:30'") from None
+            raise InvalidValue(f"sleep_until received {when!r}; write a time of day such as '06:30'") from None
     if not isinstance(when, time):
-        raise InvalidType(f"sleep_until got {when!r}; write a time of day such as '06:30', or an aware datetime")
+        raise InvalidType(f"sleep_until received {when!r}; write a time of day such as '06:30', or an aware datetime")
     place = when.tzinfo or (zone if isinstance(zone, tzinfo) else zone_of(zone))
     today = datetime.fromtimestamp(now, place)
     for days in range(3):  # today, tomorrow; a zone may leap over a whole day
@@ -159,4 +161,4 @@ def _target(when: object, zone: str | tzinfo | None, now: float) -> float:
         target = datetime.combine(date, when.replace(tzinfo=place)).timestamp()
         if target > now:
             return target
-    raise InvalidValue(f"the clock of {place} never says {when}")
+    raise InvalidValue(f"the time {when} does not exist in {place} within three days; write another one")

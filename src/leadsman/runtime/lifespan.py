@@ -66,7 +66,7 @@ class Lifespan:
                 raise error
             if isinstance(error, ConfigurationError):
                 raise error
-            self._environment.events.emit(AppFault("entering the lifespan; it is tried again", error))
+            self._environment.events.emit(AppFault("entering the lifespan, which is tried again", error))
             await self._environment.timers.sleep(REOPENING.delay(attempt))
 
     async def _once(self, make: Make) -> None:

@@ -140,7 +140,7 @@ class ResilienceStore:
                 pending[name] = self._restore(name, known, away, ledger, outages, now)
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
                 logger.warning(
-                    "%s: what %s holds of it makes no sense (%s); it begins without",
+                    "%s: its state in %s is damaged (%s); it starts without it",
                     name,
                     self._file.path,
                     describe(error),
@@ -340,7 +340,7 @@ def _check(value: Any) -> None:
     """See that all numbers make sense. JSON of Python reads NaN and Infinity, and 1e308 is no time."""
     if isinstance(value, float | int):
         if not LEAST <= value <= LARGEST:
-            raise ValueError(f"it holds the number {value:.6g}")
+            raise ValueError(f"it contains the number {value:.6g}")
     elif isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             _check(each)

@@ -143,7 +143,7 @@ class PollRunner:
         if isinstance(error, Abandoned):
             return  # told when it was abandoned
         if self.execution.circuit.isolated:
-            self._poller.ended(self, DeviceUnavailable("somebody isolated the circuit; close it to go on"))
+            self._poller.ended(self, DeviceUnavailable("the circuit was isolated by hand; close it to continue"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._poller.deferred(self, error)
         else:
@@ -236,22 +236,22 @@ class Poller:
         poll, now = self.polls[name], self.environment.clock.monotonic()
         if poll.task is None:
             if (rest := poll.asked_at + poll.telemetry.throttle - now) > 0:
-                raise PollRefused(f"asked again too soon; wait {human(round(rest, 1))}")
+                raise PollRefused(f"throttled; retry in {human(round(rest, 1))}")
             if poll.busy:
                 raise PollRefused("the thread of an earlier poll is still busy")
             if poll.held:
-                raise PollRefused("it is held since its last failure; release it first")
+                raise PollRefused("the device is held since its last failure; release it first")
             if (until := poll.execution.circuit.deferred_until) > now:
-                raise PollRefused(f"the device asked to be left alone for another {human(round(until - now, 1))}")
+                raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
             if poll.execution.snapshot().circuit not in ("closed", "disabled") or not poll.execution.admit():
                 raise PollRefused(
-                    "the circuit is open: the device failed poll after poll, and is probed on schedule only"
+                    "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
                 )
             poll.asked_at = now
             poll.task = self._loop.create_task(poll.cycle(self._horizon(poll, now)), context=scope.handler_context())
         asking = self._asked.setdefault(name, [])
         if len(asking) >= MOST_ASKING:
-            raise PollRefused(f"{MOST_ASKING} others wait for the poll under way")
+            raise PollRefused(f"{MOST_ASKING} requests already wait for the current poll; send this one again later")
         asking.append(answer)
 
     def look(self, name: str) -> tuple[Snapshot, float | None]:
@@ -282,7 +282,7 @@ class Poller:
             _, pending = await asyncio.wait(tasks, timeout=grace)
         for name in list(self._asked):
             for answer in self._asked.pop(name):
-                answer(DeviceUnavailable("the app stopped before the poll had ended"))
+                answer(DeviceUnavailable("the app stopped before the poll ended"))
         return len(pending)
 
     def on_due(self, poll: PollRunner, now: float) -> None:
@@ -333,7 +333,7 @@ class Poller:
 
     def deferred(self, poll: PollRunner, request: RetryRequested) -> None:
         """Report a poll whose device asked for a later retry. It is not a failure."""
-        self.ended(poll, DeviceUnavailable(f"the device wants to be asked again: {request}"))
+        self.ended(poll, DeviceUnavailable(f"the handler asked for another attempt: {request}"))
         rest = max(0.0, poll.execution.circuit.deferred_until - self.environment.clock.monotonic())
         self.environment.events.emit(PollDeferred(poll.telemetry.name, rest, request.reason))
 

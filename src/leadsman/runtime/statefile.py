@@ -194,7 +194,9 @@ class StateFile:
             Path(f"{self.path}-wal").replace(f"{aside}-wal")  # SQLite finds it there
         self._kept_aside = True
         self._begin_again()
-        logger.warning("%s is broken (%s); kept as %s, beginning a new one", self.path, describe(error), aside.name)
+        logger.warning(
+            "%s is damaged (%s); it is kept as %s, and a new one is begun", self.path, describe(error), aside.name
+        )
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)

@@ -206,7 +206,7 @@ def _encoded(values: dict[str, Any]) -> bytes:
         parts.append(part)
         size += len(part)
         if size > LARGEST:
-            raise OSError(f"it holds more than {LARGEST} bytes; keep less in it, or use a database")
+            raise OSError(f"it is larger than {LARGEST} bytes; keep less in it, or use a database")
     return "".join(parts).encode()
 
 
@@ -225,7 +225,7 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[dict[str, Any], bytes]:
         if isinstance(values, dict):
             json.dumps(values, ensure_ascii=False, allow_nan=False).encode()  # else it could not be written again
             return values, data
-        reason = "it holds no JSON object"
+        reason = "it does not contain a JSON object"
     except FileNotFoundError:
         return {}, EMPTY
     except (ValueError, RecursionError) as error:
@@ -234,8 +234,8 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[dict[str, Any], bytes]:
     if keep_aside:
         aside = path.with_suffix(".broken")
         path.replace(aside)
-        kept = f"kept as {aside.name}, "
-    logger.warning("%s is broken (%s); %sstarting with an empty store", path, reason, kept)
+        kept = f"it is kept as {aside.name}, and "
+    logger.warning("%s is damaged (%s); %sthe store starts empty", path, reason, kept)
     return {}, EMPTY
 
 

@@ -68,7 +68,7 @@ class SerialTwin(SerialPort):
 
     async def _open(self, connection: SerialConnection) -> None:
         if not self._there:
-            raise DeviceUnavailable(f"{self.url} cannot be opened: it is not there; is it plugged in?")
+            raise DeviceUnavailable(f"{self.url} cannot be opened: the port does not exist; is the device plugged in?")
         connection.connection_made(_Wire(connection, self._device))
         if self._says is not None:
             if self._talking is not None:

@@ -200,5 +200,5 @@ def zone_of(name: str | None) -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InvalidValue(
-            f"zone is {name!r}, which is no known IANA time zone; write one such as 'Europe/Berlin'"
+            f"zone is {name!r}, which is not a known IANA time zone; write one such as 'Europe/Berlin'"
         ) from error

@@ -29,7 +29,11 @@ def _client(broker: Broker) -> Connector:
     from leadsman.mqtt import client  # an app that is given a connection does not pay for it
 
     if broker.tls.insecure:
-        logger.warning("Certificates of %s are not verified: whoever sits in between can read and write", broker)
+        logger.warning(
+            "The certificate of %s is not verified, so anyone on the network path can read and "
+            "change messages. Give its authority as ca=, and leave out insecure=true.",
+            broker,
+        )
     return functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop()))
 
 

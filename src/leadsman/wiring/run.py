@@ -110,8 +110,8 @@ async def stop(parts: Parts, running: Running) -> int:
     if optional.store is not None:
         closing.append(loop.create_task(optional.store.finish()))
     if not await link.flush(_FLUSH):
-        one, many = "message was not delivered, and ends", "messages were not delivered, and end"
-        logger.warning("%s with the process", counted(link.outbox.messages, one, many))
+        one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
+        logger.warning("%s as the process ends", counted(link.outbox.messages, one, many))
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     if parts.fatal:

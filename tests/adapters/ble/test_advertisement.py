@@ -35,5 +35,5 @@ def test_a_city_full_of_devices_is_forgotten_again():
 def test_an_address_may_be_written_as_people_do():
     assert checked_address(" aa-bb-cc-dd-ee-ff ") == checked_address("aa:bb:cc:dd:ee:ff") == FIRST.address
     for wrong, error in (("aa:bb", InvalidValue), ("gg:bb:cc:dd:ee:ff", InvalidValue), (5, InvalidType)):
-        with pytest.raises(error, match="no Bluetooth address"):
+        with pytest.raises(error, match="not a Bluetooth address"):
             checked_address(wrong)

@@ -53,9 +53,9 @@ def test_ieee_11073_numbers_have_their_special_values():
 
 
 def test_a_value_of_another_length_is_a_named_error():
-    with pytest.raises(GarbledData, match="2 bytes was due; 3 came: 01 02 03"):
+    with pytest.raises(GarbledData, match="must have 2 bytes; 3 arrived: 01 02 03"):
         STANDARD["2a6e"].decode(b"\x01\x02\x03")
-    with pytest.raises(GarbledData, match="the counter is 4 bytes; 1 came"):
+    with pytest.raises(GarbledData, match="the counter has 4 bytes; 1 arrived"):
         unpack("<I", b"\x01", "the counter")
     assert unpack("<hB", struct.pack("<hB", -5, 7)) == (-5, 7)
 

@@ -63,7 +63,7 @@ def test_bytes_are_read_and_written(protocol):
 
 def test_what_the_boiler_does_not_have_is_a_permanent_error_and_the_next_read_is_unharmed():
     async def scenario(optolink, boiler, port):
-        with pytest.raises(PermanentError, match="nothing of 2 bytes at 0x1234"):
+        with pytest.raises(PermanentError, match="no value of 2 bytes at 0x1234"):
             await optolink.read(0x1234, 2)
         assert await optolink.read(0x6300, 1) == b"\x32"
 
@@ -104,7 +104,7 @@ def test_an_unplugged_adapter_is_read_again_after_it_is_back():
         (lambda answer: answer[:-1] + bytes((answer[-1] ^ 1,)), "wrong checksum"),
         (lambda answer: b"\x06\x41\x07\x01\x01\x55\x25\x02\x01\x02\x88", "another request"),
         (lambda answer: b"\x06\x06\x15", "did not understand"),
-        (lambda answer: b"\x7f" + answer, "7f where the answer"),
+        (lambda answer: b"\x7f" + answer, "7f arrived instead of the answer"),
     ],
 )
 def test_a_garbled_answer_is_worth_another_attempt_which_greets_anew(wrong, message):

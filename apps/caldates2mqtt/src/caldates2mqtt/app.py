@@ -22,7 +22,7 @@ def servers(settings: Settings) -> tuple[CalDav]:
 def password_of(server: Server) -> str | Path | None:
     """The password, or the file that holds it."""
     if server.password is not None and server.password_file is not None:
-        raise InvalidValue("server.password and server.password_file are both set; one is enough")
+        raise InvalidValue("server.password and server.password_file are both set; write only one of them")
     return server.password_file or text_of(server.password)
 
 

@@ -84,13 +84,13 @@ def checked_address(value: object) -> str:
         InvalidType, InvalidValue: it is not an address.
     """
     if not isinstance(value, str):
-        raise InvalidType(f"{value!r} is no Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
+        raise InvalidType(f"{value!r} is not a Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
     text = value.strip().upper().replace("-", ":") if len(value.strip()) == 17 else value.strip().upper()
     if re.fullmatch(r"[0-9A-F]{2}(:[0-9A-F]{2}){5}", text):
         return text
     if sys.platform == "darwin" and re.fullmatch(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", text):
         return text
-    raise InvalidValue(f"{clean(value)!r} is no Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
+    raise InvalidValue(f"{clean(value)!r} is not a Bluetooth address; write one such as 'AA:BB:CC:DD:EE:FF'")
 
 
 Address = Annotated[str, AfterValidator(checked_address)]

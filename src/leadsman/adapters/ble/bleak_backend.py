@@ -145,15 +145,17 @@ def _device_error(error: Exception, what: str) -> DeviceError:
             return _att_error(int(error.code), text)
         case errors.BleakBluetoothNotAvailableError():
             return DeviceUnavailable(
-                f"{what}: Bluetooth is not there or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
+                f"{what}: Bluetooth is missing or off; type: bluetoothctl power on, or rfkill unblock bluetooth"
             )
         case errors.BleakDeviceNotFoundError():
-            return DeviceUnavailable(f"{what}: the Bluetooth service has forgotten it; it is listened for again")
+            return DeviceUnavailable(
+                f"{what}: the Bluetooth service has forgotten the device; the next call searches for it again"
+            )
         case errors.BleakDBusError():
             return _dbus_error(error, text)
         case FileNotFoundError() | ConnectionRefusedError():
             return DeviceUnavailable(
-                f"{what}: no D-Bus is there; is bluetoothd running? In a container, mount /run/dbus"
+                f"{what}: D-Bus is missing; is bluetoothd running? In a container, mount /run/dbus"
             )
     return DeviceUnavailable(text)
 

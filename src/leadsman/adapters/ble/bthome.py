@@ -121,9 +121,9 @@ def decode(data: bytes) -> dict[str, Measurement]:
         PermanentError: the data is encrypted.
     """
     if not data or data[0] >> 5 != 2:
-        raise GarbledData(f"no BTHome 2: {data[:32].hex(' ') or 'nothing'}")
+        raise GarbledData(f"not BTHome version 2: {data[:32].hex(' ') or 'nothing'}")
     if data[0] & 1:
-        raise PermanentError("this BTHome sensor encrypts; switch that off in it")
+        raise PermanentError("this BTHome sensor encrypts its data; switch encryption off in the sensor")
     found: dict[str, Measurement] = {}
     at = 1
     while at < len(data):
@@ -147,7 +147,7 @@ def decode(data: bytes) -> dict[str, Measurement]:
 
 def _part(data: bytes, begin: int, end: int) -> bytes:
     if end > len(data):
-        raise GarbledData(f"BTHome data is cut: {data[:64].hex(' ')}")
+        raise GarbledData(f"BTHome data is incomplete: {data[:64].hex(' ')}")
     return data[begin:end]
 
 

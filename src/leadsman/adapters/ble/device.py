@@ -84,7 +84,9 @@ class BleDevice:
                 while unread:
                     yield unread.popleft()
                 if missed:
-                    raise GarbledData(f"{self.address} notifies faster than the handler takes it; some are lost")
+                    raise GarbledData(
+                        f"{self.address} sends notifications faster than the handler processes them, and some are lost"
+                    )
                 if self._lost.is_set():
                     raise DeviceUnavailable(f"{self.address} hung up")
                 news.clear()

@@ -25,19 +25,19 @@ def uuid_of(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0xFFFFFFFF:
         value = f"{value:08x}" if value > 0xFFFF else f"{value:04x}"
     if not isinstance(value, str):
-        raise InvalidType(f"{value!r} is no UUID; write '2a6e', or all 36 characters")
+        raise InvalidType(f"{value!r} is not a UUID; write '2a6e', or all 36 characters")
     text = value.lower()
     if re.fullmatch(r"[0-9a-f]{4}|[0-9a-f]{8}", text):
         return text.rjust(8, "0") + _BASE
     if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", text):
         return text
-    raise InvalidValue(f"{value!r} is no UUID; write '2a6e', or all 36 characters")
+    raise InvalidValue(f"{value!r} is not a UUID; write '2a6e', or all 36 characters")
 
 
 def unpack(form: str, data: bytes, what: str = "the value") -> tuple[Any, ...]:
     """`struct.unpack`. Raises `GarbledData` if there are more or fewer bytes than the format needs."""
     if len(data) != struct.calcsize(form):
-        raise GarbledData(f"{what} is {struct.calcsize(form)} bytes; {len(data)} came: {data[:32].hex(' ')}")
+        raise GarbledData(f"{what} has {struct.calcsize(form)} bytes; {len(data)} arrived: {data[:32].hex(' ')}")
     return struct.unpack(form, data)
 
 
@@ -81,7 +81,7 @@ def scaled(size: int, places: int = 0, *, signed: bool = False, unknown: int | N
 
     def decode(data: bytes) -> float | int | None:
         if len(data) != size:
-            raise GarbledData(f"a value of {size} bytes was due; {len(data)} came: {data[:32].hex(' ')}")
+            raise GarbledData(f"the value must have {size} bytes; {len(data)} arrived: {data[:32].hex(' ')}")
         if int.from_bytes(data, "little") == unknown:
             return None
         raw = int.from_bytes(data, "little", signed=signed)
@@ -102,7 +102,7 @@ class Characteristic(NamedTuple):
 def _temperature_measurement(data: bytes) -> float | None:
     """0x2A1C: flags, a FLOAT, and maybe a time and a place. In degrees Celsius."""
     if len(data) < 5:
-        raise GarbledData(f"a temperature measurement is 5 bytes or more; {len(data)} came: {data.hex(' ')}")
+        raise GarbledData(f"a temperature measurement has 5 bytes or more; {len(data)} arrived: {data.hex(' ')}")
     value = float32(data[1:5])
     return value if value is None or not data[0] & 1 else (value - 32) / 1.8
 

@@ -73,11 +73,11 @@ class BleRadio:
         if adapter is not None and not isinstance(adapter, str):
             raise InvalidType(f"adapter is {adapter!r}; write a name such as 'hci0'")
         if isinstance(connections, bool) or not isinstance(connections, int):
-            raise InvalidType(f"connections is {connections!r}; it is a number")
+            raise InvalidType(f"connections is {connections!r}; it must be a number")
         if connections < 1:
-            raise InvalidValue(f"connections is {connections!r}; it is 1 or more")
+            raise InvalidValue(f"connections is {connections!r}; it must be 1 or more")
         if passive and sys.platform == "darwin":
-            raise InvalidValue("passive is True; macOS scans actively only")
+            raise InvalidValue("passive is True, but macOS can only scan actively; leave passive out")
         self.retry_tokens = retry_tokens
         self._find = positive_seconds(find, "find")
         self._connect = positive_seconds(connect, "connect")

@@ -43,7 +43,7 @@ class Scanner:
     def backend(self) -> Backend:
         """The backend that scans and connects. Raises `DeviceUnavailable` before `open`."""
         if self._backend is None:
-            raise DeviceUnavailable("the radio is not open; write `async with radio`, or give it to App(adapters=…)")
+            raise DeviceUnavailable("the radio is not open; write `async with radio`, or pass it to App(adapters=…)")
         return self._backend
 
     def open(self, backend: Backend) -> None:

@@ -157,7 +157,7 @@ class CalDav:
             RetryRequested: the server asks for a pause and says how long.
         """
         if type(days) is not int or not 1 <= days <= MOST_DAYS:
-            raise InvalidValue(f"days is {days!r}; it is 1 to {MOST_DAYS}")
+            raise InvalidValue(f"days is {days!r}; it must be 1 to {MOST_DAYS}")
         where = self._local() if zone is None else _checked_zone(zone)
         first = _day(where) if start is None else start
         async with self._lock:

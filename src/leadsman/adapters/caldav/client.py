@@ -34,7 +34,7 @@ LONGEST_PAUSE = 86400.0
 """Seconds; a server may ask for a longer pause, but gets the next request after this one."""
 
 
-_WEB_PAGE = "no calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
+_WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
 
 
 class Access(NamedTuple):
@@ -151,7 +151,7 @@ def _bounded(request: Any) -> Any:
                 response.close()
                 raise GarbledData(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
         if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
-            raise GarbledData(f"what came is {_WEB_PAGE}")
+            raise GarbledData(f"the reply is {_WEB_PAGE}")
         response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it
         return response
 
@@ -183,7 +183,7 @@ def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
         case niquests.exceptions.RequestException() | OSError():
             return DeviceUnavailable(text)
         case TypeError() | etree.XMLSyntaxError() | errors.ResponseError():
-            return GarbledData(f"{what}: what came is {_WEB_PAGE}")
+            return GarbledData(f"{what}: the reply is {_WEB_PAGE}")
         case errors.DAVError():
             return DeviceUnavailable(text)
     return GarbledData(f"{what}: {type(error).__name__}: {describe(error)}")

@@ -91,9 +91,7 @@ def occurrences(
     broken, total, deadline = 0, 0, time.monotonic() + LONGEST
     for text in texts:
         if time.monotonic() > deadline:
-            raise GarbledData(
-                f"the events take longer than {LONGEST:.0f} s to expand; the one before the {total + 1}th is odd"
-            )
+            raise GarbledData(f"the events take longer than {LONGEST:.0f} s to expand; check the rule of event {total}")
         total += 1
         try:
             found += _of_text(text, start, end, zone)
@@ -103,9 +101,11 @@ def occurrences(
                 continue
             if reported is not None and len(reported) < MOST:
                 reported.add(hash(text))
-            logger.warning("an event is left out: %s: %s", type(error).__name__, describe(error))
+            logger.warning(
+                "An event is skipped, because it cannot be read: %s: %s", type(error).__name__, describe(error)
+            )
     if broken and broken == total:
-        raise GarbledData(f"none of {total} events makes sense")
+        raise GarbledData(f"none of {total} events can be read")
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
 
 
@@ -138,14 +138,14 @@ def _check_ranges(rule: icalendar.vRecur) -> None:
     for part, (low, high) in _RANGES.items():
         for value in rule.get(part) or ():
             if not low <= abs(int(value)) <= high:
-                raise GarbledData(f"{part}={clean(str(value))[:20]} is none; it is {low} to {high}")
+                raise GarbledData(f"{part}={clean(str(value))[:20]} is out of range; it must be {low} to {high}")
 
 
 def _density(rule: icalendar.vRecur) -> float:
     """The most often that a rule can come on one day."""
     frequency = str((rule.get("FREQ") or ["?"])[0]).upper()
     if frequency not in _PER_DAY:
-        raise GarbledData(f"FREQ={clean(frequency)[:20]} is no frequency")
+        raise GarbledData(f"FREQ={clean(frequency)[:20]} is not a frequency")
     often = _PER_DAY[frequency] if frequency in _FINER else 1.0
     if frequency in _FINER:
         with contextlib.suppress(TypeError, ValueError, IndexError):

@@ -76,7 +76,11 @@ class SerialConnection(asyncio.Protocol):
                     await self._news.wait()
         except TimeoutError as error:
             received = self.stream.discarded - noise + self.stream.waiting
-            hint = f"; {received} bytes came that are no message: check baud rate and framer" if received else ""
+            hint = (
+                f"; {received} bytes arrived, but no complete message; check the baud rate and the framer"
+                if received
+                else ""
+            )
             raise DeviceTimeout(f"no message from {self._url} within {human(timeout)}{hint}") from error
         return self.unread.popleft()
 

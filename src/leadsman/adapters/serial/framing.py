@@ -221,9 +221,9 @@ class LengthPrefixedFramer(Value):
         max_size: int = MAX_SIZE,
     ) -> None:
         if length_size not in (1, 2, 4):
-            raise InvalidValue(f"length_size is {length_size!r}; it is 1, 2 or 4 bytes")
+            raise InvalidValue(f"length_size is {length_size!r}; it must be 1, 2 or 4 bytes")
         if byteorder not in ("little", "big"):
-            raise InvalidValue(f"byteorder is {byteorder!r}; it is 'little' or 'big'")
+            raise InvalidValue(f"byteorder is {byteorder!r}; it must be 'little' or 'big'")
         self._hold(begin=begin if begin == b"" else _some_bytes(begin, "begin"))
         self._hold(length_size=length_size)
         self._hold(byteorder=byteorder)
@@ -277,7 +277,7 @@ def _some_bytes(value: object, what: str) -> bytes:
 
 def size_of(value: object, what: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidType(f"{what} is {value!r}; it is a number of bytes")
+        raise InvalidType(f"{what} is {value!r}; it must be a number of bytes")
     if value < least:
-        raise InvalidValue(f"{what} is {value!r}; it is at least {least} bytes")
+        raise InvalidValue(f"{what} is {value!r}; it must be at least {least} bytes")
     return value

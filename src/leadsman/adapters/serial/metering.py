@@ -183,7 +183,8 @@ def modbus_request(address: int, function: int, data: bytes) -> bytes:
     """
     if not 0 <= address <= 247 or not 1 <= function <= 127 or len(data) > 252:
         raise InvalidValue(
-            f"address {address}, function {function} and {len(data)} bytes; they are 0 to 247, 1 to 127, and at most 252"
+            f"address {address}, function {function} and {len(data)} bytes; they must be 0 to 247, 1 "
+            "to 127, and at most 252"
         )
     content = bytes((address, function)) + data
     return content + crc16_modbus(content).to_bytes(2, "little")

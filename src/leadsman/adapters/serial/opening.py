@@ -46,7 +46,7 @@ def recommend_by_id(url: str) -> None:
     links = Path("/dev/serial/by-id")
     names = [str(link) for link in links.iterdir() if os.path.realpath(link) == url] if links.is_dir() else []
     name = names[0] if names else f"the name in {links}"
-    logger.warning("%s may be another device after the next start or replug; write %s instead", url, name)
+    logger.warning("%s may name another device after the next start or replug; write %s instead", url, name)
 
 
 def check_library() -> None:
@@ -89,7 +89,7 @@ def advice(error: Exception) -> str:
         number = int(found[1]) if found else None
     match number:
         case errno.ENOENT | errno.ENODEV | errno.ENXIO:
-            return "it is not there; is it plugged in?"
+            return "the port does not exist; is the device plugged in?"
         case errno.EACCES | errno.EPERM:
             return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
         case errno.EAGAIN | errno.EBUSY:

@@ -50,7 +50,7 @@ class Optolink:
         self, port: str | SerialPort, protocol: Literal["P300", "KW"] = "P300", *, timeout: Duration = 2.0
     ) -> None:
         if protocol not in _FRESH:
-            raise InvalidValue(f"protocol is {protocol!r}; it is 'P300' or 'KW'")
+            raise InvalidValue(f"protocol is {protocol!r}; it must be 'P300' or 'KW'")
         if isinstance(port, str):
             port = SerialPort(port, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout)
         elif not isinstance(port, SerialPort):
@@ -117,7 +117,10 @@ class Optolink:
             for _ in range(MOST):
                 if await session.receive(1, _BEAT) == _NOT_INITIALISED:
                     return
-            raise GarbledData(f"{MOST} bytes without the boiler's 05; check the protocol, and who else is on the line")
+            raise GarbledData(
+                f"{MOST} bytes arrived without the boiler's 05; check the protocol, and whether "
+                "another device uses the line"
+            )
         session.send(_RESET)
         for _ in range(_ROUNDS):
             heard = await session.receive(1, _BEAT)
@@ -138,7 +141,7 @@ class Optolink:
         if heard == _NAK:
             raise GarbledData(f"the boiler did not understand the request for 0x{address:04X}")
         if heard != _TELEGRAM:
-            raise GarbledData(f"{heard.hex()} where the answer for 0x{address:04X} was due")
+            raise GarbledData(f"{heard.hex()} arrived instead of the answer for 0x{address:04X}")
         size = await session.receive()
         answer = size + await session.receive(size[0] + 1)
         if sum8(answer[:-1]) != answer[-1]:
@@ -147,7 +150,7 @@ class Optolink:
         kind, echo, found = answer[1:2], answer[2:6], answer[6:-1]
         if kind == b"\x03":
             raise PermanentError(
-                f"the boiler has nothing of {length} bytes at 0x{address:04X}, or does not let it be written"
+                f"the boiler has no value of {length} bytes at 0x{address:04X}, or the value is read-only"
             )
         if kind != b"\x01" or echo != asked or len(found) != (length if mode == _READ else 0):
             raise GarbledData(f"an answer to another request than that for 0x{address:04X}: {answer.hex(' ')}")
@@ -160,5 +163,5 @@ class Optolink:
         if mode == _READ:
             return await session.receive(length)
         if (heard := await session.receive()) != b"\x00":
-            raise GarbledData(f"{heard.hex()} where 00 was due after writing 0x{address:04X}")
+            raise GarbledData(f"{heard.hex()} arrived instead of 00 after writing 0x{address:04X}")
         return b""

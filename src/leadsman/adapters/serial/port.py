@@ -69,16 +69,16 @@ class SerialPort:
         """The number of retries that its handlers may make together; see `leadsman.adapters.adapter.LimitsRetries`."""
         self.url = checked_url(url)
         if isinstance(baudrate, bool) or not isinstance(baudrate, int):
-            raise InvalidType(f"baudrate is {baudrate!r}; it is a number such as 9600")
+            raise InvalidType(f"baudrate is {baudrate!r}; it must be a number such as 9600")
         for what, value, allowed in (
             ("bytesize", bytesize, (5, 6, 7, 8)),
             ("parity", parity, _PARITIES),
             ("stopbits", stopbits, (1, 1.5, 2)),
         ):
             if value not in allowed:
-                raise InvalidValue(f"{what} is {value!r}; it is one of {', '.join(map(str, allowed))}")
+                raise InvalidValue(f"{what} is {value!r}; it must be one of {', '.join(map(str, allowed))}")
         if baudrate <= 0:
-            raise InvalidValue(f"baudrate is {baudrate!r}; it is greater than zero")
+            raise InvalidValue(f"baudrate is {baudrate!r}; it must be greater than zero")
         self._framer = LineFramer() if framer is None else framer
         if not callable(getattr(self._framer, "find", None)):
             raise InvalidType(f"framer is {framer!r}; write LineFramer(), another framer, or an object with find()")
