@@ -11,7 +11,20 @@ from leadsman.settings.sources import Where
 from leadsman.testing import Harness, SerialTwin, garbage
 from vito2mqtt import app
 from vito2mqtt.boiler import Vitodens
-from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV, Fault
+from vito2mqtt.codecs import (
+    CLOCK,
+    HALF_PERCENT,
+    HISTORY,
+    HOURS,
+    MODE,
+    PERCENT,
+    SWITCH,
+    TENTHS,
+    TIMER,
+    VALVE,
+    WHOLE,
+    Fault,
+)
 from vito2mqtt.signals import GROUPS, encoded
 from vito2mqtt.twin import simulated_boiler
 
@@ -40,22 +53,22 @@ def running(tmp_path):
 @pytest.mark.parametrize(
     ("codec", "data", "value"),
     [
-        (IS10, "7b00", 12.3),
-        (IS10, "ceff", -5.0),
-        (IUNON, "32", 50),
-        (IU3600, "100e0000", 1.0),
-        (PR2, "0163", 99),
-        (PR3, "3200", 25.0),
-        (RT, "01", "on"),
-        (RT, "aa", "error"),
-        (RT, "77", "unknown 0x77"),
-        (BA, "02", "normal"),
-        (USV, "03", "hot water"),
-        (CT, "3080ffffffffffff", [["06:00", "16:00"]]),
-        (CT, "ffffffffffffffff", []),
-        (TI, "2026112105120304", "2026-11-21T12:03:04"),
-        (ES, "d12026112105120304", Fault(code="D1", fault="burner fault", at="2026-11-21T12:03:04")),
-        (ES, "000000000000000000", Fault(code="00", fault="none", at=None)),
+        (TENTHS, "7b00", 12.3),
+        (TENTHS, "ceff", -5.0),
+        (WHOLE, "32", 50),
+        (HOURS, "100e0000", 1.0),
+        (PERCENT, "0163", 99),
+        (HALF_PERCENT, "3200", 25.0),
+        (SWITCH, "01", "on"),
+        (SWITCH, "aa", "error"),
+        (SWITCH, "77", "unknown 0x77"),
+        (MODE, "02", "normal"),
+        (VALVE, "03", "hot water"),
+        (TIMER, "3080ffffffffffff", [["06:00", "16:00"]]),
+        (TIMER, "ffffffffffffffff", []),
+        (CLOCK, "2026112105120304", "2026-11-21T12:03:04"),
+        (HISTORY, "d12026112105120304", Fault(code="D1", fault="burner fault", at="2026-11-21T12:03:04")),
+        (HISTORY, "000000000000000000", Fault(code="00", fault="none", at=None)),
     ],
 )
 def test_bytes_are_what_the_boiler_means(codec, data, value):
@@ -65,16 +78,16 @@ def test_bytes_are_what_the_boiler_means(codec, data, value):
 @pytest.mark.parametrize("data", ["2026132105120304", "20aa112105120304", "2026023005120304"])
 def test_a_time_that_is_none_is_a_named_error(data):
     with pytest.raises(GarbledData):
-        TI.decode(bytes.fromhex(data))
+        CLOCK.decode(bytes.fromhex(data))
 
 
 def test_what_is_written_is_what_would_be_read():
     for group in GROUPS.values():
         for signal in group.values():
-            if signal.writable and signal.codec in (IS10, IUNON, CT):
-                value = [["05:00", "09:30"], ["16:00", "23:50"]] if signal.codec is CT else 12
+            if signal.writable and signal.codec in (TENTHS, WHOLE, TIMER):
+                value = [["05:00", "09:30"], ["16:00", "23:50"]] if signal.codec is TIMER else 12
                 assert signal.decode(signal.encode(value)) == value
-    assert TI.decode(TI.encode("2026-11-21T12:03:04", 8)) == "2026-11-21T12:03:04"
+    assert CLOCK.decode(CLOCK.encode("2026-11-21T12:03:04", 8)) == "2026-11-21T12:03:04"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ app.
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, LeadsmanError, PermanentError
 from leadsman.threads import Worker
@@ -21,9 +21,11 @@ CHIP_ID = 0xFF
 _TIMEOUT = 0.5
 """Seconds for one transfer, which takes a millisecond."""
 
+_T = TypeVar("_T")
+
 
 class Measurement(NamedTuple):
-    """What the sensor measured, in its own units."""
+    """One measurement, in the units of the sensor."""
 
     x: int
     y: int
@@ -32,7 +34,7 @@ class Measurement(NamedTuple):
 
 
 class Bus(Protocol):
-    """What is asked of smbus2."""
+    """The part of smbus2 that the sensor uses."""
 
     def write_byte_data(self, address: int, register: int, value: int) -> None: ...
     def read_i2c_block_data(self, address: int, register: int, length: int) -> list[int]: ...
@@ -44,7 +46,7 @@ class Magnetometer:
 
     def __init__(self, bus: int = 1, *, open_bus: Callable[[int], Bus] | None = None) -> None:
         self._number = bus
-        self._open = open_bus or _smbus
+        self._open = open_bus or _open_smbus
         self._worker = Worker(f"i2c-{bus}")
         self._bus: Bus | None = None
 
@@ -54,23 +56,22 @@ class Magnetometer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         """Close the bus."""
-        await self._in_thread(self._closed)
+        await self._in_thread(self._close)
 
     async def probe(self) -> None:
-        """See that the sensor answers. Raises as `read`."""
-        await self._in_thread(self._checked)
+        """Check that the sensor answers. Raises as `read`."""
+        await self._in_thread(self._check)
 
     async def read(self) -> Measurement:
         """The latest measurement.
 
         Raises:
-            DeviceTimeout, DeviceUnavailable, GarbledData: worth another attempt.
-            PermanentError: the bus may not be opened.
+            DeviceTimeout, DeviceUnavailable, GarbledData: a retry may help.
+            PermanentError: the user may not open the bus.
         """
-        field: Measurement = await self._in_thread(self._measured)
-        return field
+        return await self._in_thread(self._measure)
 
-    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+    async def _in_thread(self, call: Callable[[], _T]) -> _T:
         future = self._worker.submit(call)
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -82,7 +83,7 @@ class Magnetometer:
         except PermissionError as error:
             raise PermanentError(f"i2c-{self._number} may not be opened; add the user to the group i2c") from error
         except OSError as error:
-            self._worker.submit(self._closed)
+            self._worker.submit(self._close)
             raise DeviceUnavailable(f"no answer at 0x{ADDRESS:02X} on i2c-{self._number}: {error}") from error
 
     def _ready(self) -> Bus:
@@ -92,7 +93,7 @@ class Magnetometer:
             self._bus.write_byte_data(ADDRESS, CONTROL, CONTINUOUS)
         return self._bus
 
-    def _measured(self) -> Measurement:
+    def _measure(self) -> Measurement:
         x, y, z, status, temperature = struct.unpack(
             "<hhhBh", bytes(self._ready().read_i2c_block_data(ADDRESS, DATA, 9))
         )
@@ -100,18 +101,18 @@ class Magnetometer:
             raise GarbledData("the field is stronger than the sensor can measure")
         return Measurement(x, y, z, temperature)
 
-    def _checked(self) -> None:
+    def _check(self) -> None:
         found = self._ready().read_i2c_block_data(ADDRESS, CHIP, 1)[0]
         if found != CHIP_ID:
             raise GarbledData(f"chip id 0x{found:02X} at 0x{ADDRESS:02X}; a QMC5883L says 0x{CHIP_ID:02X}")
 
-    def _closed(self) -> None:
+    def _close(self) -> None:
         bus, self._bus = self._bus, None
         if bus is not None:
             bus.close()
 
 
-def _smbus(number: int) -> Bus:
+def _open_smbus(number: int) -> Bus:
     try:
         from smbus2 import SMBus
     except ImportError as error:

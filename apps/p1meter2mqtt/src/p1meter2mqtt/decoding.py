@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -38,7 +37,7 @@ def decode(telegram: bytes) -> Meter:
     Raises:
         GarbledData: it has no known value, or one that makes no sense.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for code, first, second in LINE.findall(telegram.decode("ascii", "replace")):
         if code in FIELDS:
             found[FIELDS[code]] = number(code, first)
@@ -47,7 +46,7 @@ def decode(telegram: bytes) -> Meter:
     if not found:
         raise GarbledData("a telegram without a value that is known")
     try:
-        return Meter(**found)
+        return Meter.model_validate(found)
     except ValidationError as error:
         fault = error.errors()[0]
         raise GarbledData(f"a telegram makes no sense: {fault['loc'][0]} is {fault['input']!r}") from error

@@ -1,13 +1,12 @@
 """The app: each group of signals is a device, and so is the hot water against legionella."""
 
-from typing import Any
-
 from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, OnChange
 from leadsman.adapters.serial import SerialPort
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.cli.app_cli import command_line
 from leadsman.errors import PermanentError
 from vito2mqtt.boiler import Vitodens
+from vito2mqtt.codecs import Json
 from vito2mqtt.legionella import router as legionella
 from vito2mqtt.payloads import GROUP_PAYLOADS
 from vito2mqtt.settings import DEMO, Settings
@@ -62,12 +61,12 @@ def register(group: str) -> None:
         return
 
     @app.command(group, group="optolink", timeout="1m")
-    async def write(values: dict[str, Any], boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]
+    async def write(values: dict[str, Json], boiler: Vitodens, context: Context) -> payload:  # type: ignore[valid-type]
         await write_changes(boiler, group, values)
         return payload(**await values_of(boiler, group, context))
 
 
-async def values_of(boiler: Vitodens, group: str, context: Context) -> dict[str, Any]:
+async def values_of(boiler: Vitodens, group: str, context: Context) -> dict[str, Json]:
     """The values of a group, but for what this boiler does not have."""
     values = {}
     for name, signal in GROUPS[group].items():
@@ -81,7 +80,7 @@ async def values_of(boiler: Vitodens, group: str, context: Context) -> dict[str,
     return values
 
 
-async def write_changes(boiler: Vitodens, group: str, values: dict[str, Any]) -> None:
+async def write_changes(boiler: Vitodens, group: str, values: dict[str, Json]) -> None:
     """Write what differs: writing wears the boiler's memory. ``"__force": true`` writes all."""
     force = values.pop("__force", False)
     for name, data in encoded(group, values).items():

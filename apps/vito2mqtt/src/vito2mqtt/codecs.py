@@ -1,6 +1,6 @@
-"""What the bytes of a Vitodens 200-W mean. All numbers are little-endian. Pure.
+"""Decodes and encodes the values of a Vitodens 200-W. All numbers are little-endian. Pure.
 
-What is known of these comes from people who listened to the wire; where a boiler disagrees, the boiler is right.
+The formats come from people who recorded the traffic; where a boiler disagrees, the boiler is right.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,28 +11,39 @@ from pydantic import BaseModel
 
 from leadsman.errors import GarbledData, PayloadError
 
+Json = Any
+"""A value as it is published, or as a command brings it."""
 UNSET = 0xFF
 """A time of a timer that is not used."""
+FAULTS = {
+    0x00: "none",
+    0x10: "short circuit outdoor sensor",
+    0x18: "open circuit outdoor sensor",
+    0xD1: "burner fault",
+    0xE5: "ionisation electrode",
+    0xF4: "no flame signal",
+}
+"""By their code."""
 
 
 class Codec(NamedTuple):
-    """Bytes to a value, and back where it may be written."""
+    """Decodes the bytes of a value, and encodes the values that may be written."""
 
-    decode: Callable[[bytes], Any]
-    encode: Callable[[Any, int], bytes] | None = None
-    """Of a value and a length. Raises `PayloadError`."""
+    decode: Callable[[bytes], Json]
+    encode: Callable[[Json, int], bytes] | None = None
+    """Takes a value and the number of bytes. Raises `PayloadError`."""
     kind: Any = str
-    """Of the value, for its schema."""
+    """The type of the value, for its schema."""
 
 
 def integer(divisor: int = 1, *, signed: bool = False, places: int = 1) -> Codec:
-    """A number, maybe with a decimal point."""
+    """A number, divided by `divisor` and rounded to decimal `places`."""
 
     def decode(data: bytes) -> float | int:
         raw = int.from_bytes(data, "little", signed=signed)
         return raw if divisor == 1 else round(raw / divisor, places)
 
-    def encode(value: Any, length: int) -> bytes:
+    def encode(value: Json, length: int) -> bytes:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise PayloadError(f"{value!r} is no number")
         try:
@@ -44,10 +55,10 @@ def integer(divisor: int = 1, *, signed: bool = False, places: int = 1) -> Codec
 
 
 def names(known: Mapping[int, str]) -> Codec:
-    """One of a few states."""
+    """A state with a name for each of its codes."""
     codes = {name: code for code, name in known.items()}
 
-    def encode(value: Any, length: int) -> bytes:
+    def encode(value: Json, length: int) -> bytes:
         if value not in codes:
             raise PayloadError(f"{value!r} is none of {', '.join(codes)}")
         return codes[value].to_bytes(length, "little")
@@ -56,19 +67,19 @@ def names(known: Mapping[int, str]) -> Codec:
 
 
 def byte(index: int, divisor: int = 1) -> Codec:
-    """One byte of several."""
+    """One byte of several, divided by `divisor`."""
     return Codec(lambda data: data[index] if divisor == 1 else data[index] / divisor, kind=float)
 
 
 def bcd(byte: int) -> int:
-    """Two decimal digits."""
+    """Decode two decimal digits."""
     if byte >> 4 > 9 or byte & 15 > 9:
         raise GarbledData(f"0x{byte:02x} is no decimal number")
     return (byte >> 4) * 10 + (byte & 15)
 
 
 def moment(data: bytes) -> str | None:
-    """Eight bytes of BCD: year, month, day, weekday, time; None where it was never set."""
+    """Decode eight bytes of BCD: year, month, day, weekday, time. None if it was never set."""
     if not any(data):
         return None
     century, year, month, day, _, hour, minute, second = map(bcd, data)
@@ -78,8 +89,8 @@ def moment(data: bytes) -> str | None:
         raise GarbledData(f"{data.hex(' ')} is no time") from error
 
 
-def clock(value: Any, length: int) -> bytes:
-    """A time to set the boiler's clock to, ISO 8601."""
+def clock(value: Json, length: int) -> bytes:
+    """Encode a time for the boiler's clock, from ISO 8601."""
     try:
         when = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -106,18 +117,18 @@ class Fault(BaseModel):
 
 
 def fault(data: bytes) -> Fault:
-    """Its code, and when."""
+    """Decode an entry of the history of faults."""
     return Fault(code=f"{data[0]:02X}", fault=FAULTS.get(data[0], "unknown"), at=moment(data[1:9]))
 
 
 def periods(data: bytes) -> list[list[str]]:
-    """A day of a timer: up to four times on and off."""
+    """Decode a day of a timer: up to four times on and off."""
     times = [None if each == UNSET else f"{each >> 3:02d}:{(each & 7) * 10:02d}" for each in data]
     return [[on, off] for on, off in zip(times[::2], times[1::2], strict=True) if on is not None and off is not None]
 
 
-def timer(value: Any, length: int) -> bytes:
-    """A day of a timer, from ``[["06:00", "22:00"]]``; minutes are tens."""
+def timer(value: Json, length: int) -> bytes:
+    """Encode a day of a timer, from ``[["06:00", "22:00"]]``, in steps of ten minutes."""
     found = bytearray()
     try:
         for on, off in value:
@@ -133,19 +144,14 @@ def timer(value: Any, length: int) -> bytes:
     return bytes(found).ljust(length, bytes((UNSET,)))
 
 
-FAULTS = {
-    0x00: "none",
-    0x10: "short circuit outdoor sensor",
-    0x18: "open circuit outdoor sensor",
-    0xD1: "burner fault",
-    0xE5: "ionisation electrode",
-    0xF4: "no flame signal",
-}
-IS10, IUNON = integer(10, signed=True), integer()
-IU3600 = integer(3600, places=2)
-PR2, PR3 = byte(1), byte(0, 2)
-RT = names({0: "off", 1: "on", 3: "unknown", 0xAA: "error"})
-BA = names(
+TENTHS = integer(10, signed=True)
+WHOLE = integer()
+HOURS = integer(3600, places=2)
+"""From seconds."""
+PERCENT = byte(1)
+HALF_PERCENT = byte(0, 2)
+SWITCH = names({0: "off", 1: "on", 3: "unknown", 0xAA: "error"})
+MODE = names(
     {
         0: "off",
         1: "reduced",
@@ -155,5 +161,7 @@ BA = names(
         5: "shutdown",
     }
 )
-USV = names({0: "undefined", 1: "heating", 2: "middle", 3: "hot water"})
-ES, TI, CT = Codec(fault, kind=Fault), Codec(moment, clock), Codec(periods, timer, list[list[str]])
+VALVE = names({0: "undefined", 1: "heating", 2: "middle", 3: "hot water"})
+HISTORY = Codec(fault, kind=Fault)
+CLOCK = Codec(moment, clock)
+TIMER = Codec(periods, timer, list[list[str]])

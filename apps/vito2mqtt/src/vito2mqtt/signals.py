@@ -5,7 +5,21 @@ from typing import Annotated, Any, NamedTuple
 from leadsman import Sensor
 from leadsman.errors import PayloadError
 from leadsman.text import suggestion
-from vito2mqtt.codecs import BA, CT, ES, IS10, IU3600, IUNON, PR2, PR3, RT, TI, USV, Codec
+from vito2mqtt.codecs import (
+    CLOCK,
+    HALF_PERCENT,
+    HISTORY,
+    HOURS,
+    MODE,
+    PERCENT,
+    SWITCH,
+    TENTHS,
+    TIMER,
+    VALVE,
+    WHOLE,
+    Codec,
+    Json,
+)
 
 WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -19,12 +33,12 @@ class Signal(NamedTuple):
     writable: bool = False
     readable: bool = True
 
-    def decode(self, data: bytes) -> Any:
-        """Its value."""
+    def decode(self, data: bytes) -> Json:
+        """Decode its value."""
         return self.codec.decode(data)
 
-    def encode(self, value: Any) -> bytes:
-        """Its bytes. Raises `PayloadError`."""
+    def encode(self, value: Json) -> bytes:
+        """Encode its value. Raises `PayloadError`."""
         if not self.writable or self.codec.encode is None:
             raise PayloadError("it is read only")
         return self.codec.encode(value, self.length)
@@ -32,66 +46,66 @@ class Signal(NamedTuple):
 
 def week(base: int, name: str) -> dict[str, Signal]:
     """A timer for each day."""
-    return {f"{name}_{day}": Signal(base + 8 * number, 8, CT, writable=True) for number, day in enumerate(WEEK)}
+    return {f"{name}_{day}": Signal(base + 8 * number, 8, TIMER, writable=True) for number, day in enumerate(WEEK)}
 
 
 def circuit(number: int) -> dict[str, Signal]:
     """A heating circuit: 1 with radiators, 2 under the floor."""
     high = 0x1000 * (number + 1)
     return {
-        "flow_temperature": Signal(high + 0x0900, 2, IS10),
-        "flow_setpoint": Signal(high + 0x0544, 2, IS10),
-        "curve_gradient": Signal(high + 0x07D3, 1, IS10, writable=True),
-        "curve_level": Signal(high + 0x07D4, 2, IUNON, writable=True),
-        "room_setpoint": Signal(high + 0x0306, 1, IUNON, writable=True),
-        "room_setpoint_economy": Signal(high + 0x0307, 1, IUNON, writable=True),
-        "room_setpoint_party": Signal(high + 0x0308, 1, IUNON, writable=True),
-        "mode": Signal(high + 0x0301, 1, BA),
-        "pump": Signal(0x7663 if number == 1 else 0x7665, 1, IUNON if number == 1 else RT),
-        "frost_warning": Signal(high + 0x0500, 1, RT),
-        "frost_limit": Signal(high + 0x07A3, 1, IUNON),
+        "flow_temperature": Signal(high + 0x0900, 2, TENTHS),
+        "flow_setpoint": Signal(high + 0x0544, 2, TENTHS),
+        "curve_gradient": Signal(high + 0x07D3, 1, TENTHS, writable=True),
+        "curve_level": Signal(high + 0x07D4, 2, WHOLE, writable=True),
+        "room_setpoint": Signal(high + 0x0306, 1, WHOLE, writable=True),
+        "room_setpoint_economy": Signal(high + 0x0307, 1, WHOLE, writable=True),
+        "room_setpoint_party": Signal(high + 0x0308, 1, WHOLE, writable=True),
+        "mode": Signal(high + 0x0301, 1, MODE),
+        "pump": Signal(0x7663 if number == 1 else 0x7665, 1, WHOLE if number == 1 else SWITCH),
+        "frost_warning": Signal(high + 0x0500, 1, SWITCH),
+        "frost_limit": Signal(high + 0x07A3, 1, WHOLE),
         **week(high, "timer"),
     }
 
 
 GROUPS: dict[str, dict[str, Signal]] = {
     "outdoor": {
-        "temperature": Signal(0x0800, 2, IS10),
-        "temperature_lowpass": Signal(0x5525, 2, IS10),
-        "temperature_damped": Signal(0x5527, 2, IS10),
+        "temperature": Signal(0x0800, 2, TENTHS),
+        "temperature_lowpass": Signal(0x5525, 2, TENTHS),
+        "temperature_damped": Signal(0x5527, 2, TENTHS),
     },
     "hot_water": {
-        "temperature": Signal(0x0804, 2, IS10),
-        "outlet_temperature": Signal(0x0814, 2, IS10),
-        "storage_lowpass": Signal(0x0812, 2, IS10),
-        "setpoint": Signal(0x6300, 1, IUNON, writable=True),
-        "pump_overrun": Signal(0x6762, 2, IUNON, writable=True),
-        "pump": Signal(0x6513, 1, RT),
-        "circulation_pump": Signal(0x6515, 1, RT),
+        "temperature": Signal(0x0804, 2, TENTHS),
+        "outlet_temperature": Signal(0x0814, 2, TENTHS),
+        "storage_lowpass": Signal(0x0812, 2, TENTHS),
+        "setpoint": Signal(0x6300, 1, WHOLE, writable=True),
+        "pump_overrun": Signal(0x6762, 2, WHOLE, writable=True),
+        "pump": Signal(0x6513, 1, SWITCH),
+        "circulation_pump": Signal(0x6515, 1, SWITCH),
         **week(0x2100, "timer"),
         **week(0x2200, "circulation"),
     },
     "burner": {
-        "temperature": Signal(0x0802, 2, IS10),
-        "temperature_lowpass": Signal(0x0810, 2, IS10),
-        "setpoint": Signal(0x555A, 2, IS10),
-        "exhaust_temperature": Signal(0x0808, 2, IS10),
-        "modulation": Signal(0x55D3, 1, IUNON),
-        "starts": Signal(0x088A, 4, IUNON),
-        "hours": Signal(0x08A7, 4, IU3600),
-        "power": Signal(0xA38F, 2, PR3),
+        "temperature": Signal(0x0802, 2, TENTHS),
+        "temperature_lowpass": Signal(0x0810, 2, TENTHS),
+        "setpoint": Signal(0x555A, 2, TENTHS),
+        "exhaust_temperature": Signal(0x0808, 2, TENTHS),
+        "modulation": Signal(0x55D3, 1, WHOLE),
+        "starts": Signal(0x088A, 4, WHOLE),
+        "hours": Signal(0x08A7, 4, HOURS),
+        "power": Signal(0xA38F, 2, HALF_PERCENT),
     },
     "heating_radiator": circuit(1),
     "heating_floor": circuit(2),
     "system": {
-        "time": Signal(0x088E, 8, TI, writable=True, readable=False),
-        "internal_pump": Signal(0x7660, 1, RT),
-        "internal_pump_speed": Signal(0x7660, 2, PR2),
-        "valve": Signal(0x0A10, 1, USV),
+        "time": Signal(0x088E, 8, CLOCK, writable=True, readable=False),
+        "internal_pump": Signal(0x7660, 1, SWITCH),
+        "internal_pump_speed": Signal(0x7660, 2, PERCENT),
+        "valve": Signal(0x0A10, 1, VALVE),
     },
     "diagnosis": {
-        "fault": Signal(0x0A82, 1, RT),
-        **{f"history_{number}": Signal(0x7507 + 9 * (number - 1), 9, ES) for number in range(1, 11)},
+        "fault": Signal(0x0A82, 1, SWITCH),
+        **{f"history_{number}": Signal(0x7507 + 9 * (number - 1), 9, HISTORY) for number in range(1, 11)},
     },
 }
 UNITS = {
@@ -115,8 +129,8 @@ def field_of(name: str, signal: Signal) -> Any:
 WRITABLE_GROUPS = tuple(name for name, signals in GROUPS.items() if any(signal.writable for signal in signals.values()))
 
 
-def encoded(group: str, values: dict[str, Any]) -> dict[str, bytes]:
-    """What is to be written, by signal. Raises `PayloadError` with everything that is wrong."""
+def encoded(group: str, values: dict[str, Json]) -> dict[str, bytes]:
+    """Encode the values of a group, by signal. Raises `PayloadError` with everything that is wrong."""
     signals = GROUPS[group]
     writable = [name for name, signal in signals.items() if signal.writable]
     found, faults = {}, []

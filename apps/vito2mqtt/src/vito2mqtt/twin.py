@@ -1,12 +1,12 @@
 """A boiler in memory, for tests, demos and dry runs."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.testing.optolink import Boiler
 from leadsman.testing.twins import SerialTwin
 from vito2mqtt.boiler import Vitodens
-from vito2mqtt.codecs import CT
+from vito2mqtt.codecs import TIMER, Json
 from vito2mqtt.signals import GROUPS, Signal
 
 CIRCUIT = {
@@ -21,7 +21,7 @@ CIRCUIT = {
     "frost_warning": "off",
     "frost_limit": 1,
 }
-VALUES: dict[str, dict[str, Any]] = {
+VALUES: dict[str, dict[str, Json]] = {
     "outdoor": {"temperature": 5.0, "temperature_lowpass": 5.0, "temperature_damped": 5.0},
     "hot_water": {
         "temperature": 48.5,
@@ -53,7 +53,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "diagnosis": {"fault": "off"} | {f"history_{number}": bytes(9) for number in range(1, 11)},
 }
 """A boiler on a winter's day, without a fault: values as they are published, or bytes."""
-TIMER = [["05:00", "23:00"]]
+PERIODS = [["05:00", "23:00"]]
 """Of every timer on every day."""
 
 
@@ -62,12 +62,12 @@ def simulated_boiler(protocol: Literal["P300", "KW"] = "P300") -> Boiler:
     memory: dict[int, bytes] = {}
     for group, signals in GROUPS.items():
         for name, signal in signals.items():
-            data = encoded(signal, TIMER if signal.codec is CT else VALUES[group][name])
+            data = encoded(signal, PERIODS if signal.codec is TIMER else VALUES[group][name])
             memory[signal.address] = max(memory.get(signal.address, b""), data, key=len)
     return Boiler(memory, protocol)
 
 
-def encoded(signal: Signal, value: Any) -> bytes:
+def encoded(signal: Signal, value: Json) -> bytes:
     """The bytes of a value."""
     if isinstance(value, bytes):
         return value
