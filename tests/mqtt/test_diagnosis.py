@@ -1,0 +1,71 @@
+import ssl
+
+import pytest
+
+from leadsman import Broker
+from leadsman.errors import BrokerError, ConnackMissing, TlsRefused
+from leadsman.mqtt.diagnosis import FileError, alert, client_id_in_use, no_connack, refused, silent, unreachable
+
+PLAIN, TLS = Broker("broker.lan", 8883), Broker("broker.lan", 1883, "mqtts")
+
+
+def verification_error(code):
+    error = ssl.SSLCertVerificationError("certificate verify failed")
+    error.verify_code = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"), [(0x86, "MQTT__PASSWORD"), (0x87, "access list"), (0x8A, "banned"), (0xFE, "the broker's log")]
+)
+def test_a_refusal_says_what_to_check(code, advice):
+    error = refused(PLAIN, code)
+
+    assert error.code == code
+    assert advice in str(error)
+    assert "mqtt://broker.lan:8883" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("broker", "cause", "kind", "advice"),
+    [
+        (TLS, verification_error(9), BrokerError, "is the clock set?"),
+        (TLS, verification_error(18), TlsRefused, ""),
+        (TLS, FileError("no such file"), TlsRefused, ""),
+        (TLS, ConnectionResetError(104, "reset"), BrokerError, "Without TLS write mqtt://"),
+        (TLS, ssl.SSLError(1, "unknown"), TlsRefused, ""),
+        (PLAIN, ConnectionRefusedError(111, "refused"), BrokerError, "cannot connect"),
+        (PLAIN, None, BrokerError, "cannot connect"),
+    ],
+)
+def test_an_error_below_mqtt_is_told_apart_by_who_can_mend_it(broker, cause, kind, advice):
+    error = unreachable(broker, "the text", cause)
+
+    assert type(error) is kind
+    assert "the text" in str(error)
+    assert advice in str(error)
+
+
+def test_an_open_port_without_an_answer_names_the_url_that_was_meant():
+    assert "Then write mqtts://broker.lan:8883" in str(no_connack(PLAIN, "closed"))
+    assert "Then write mqtts://broker.lan:8883" in str(silent(PLAIN, 5.0, opened=True))
+
+
+def test_the_hint_of_an_error_can_be_taken_off_its_end():
+    for error in (no_connack(PLAIN, "closed"), no_connack(TLS, "closed"), silent(TLS, 5.0, opened=True)):
+        assert isinstance(error, ConnackMissing)
+        assert error.hint
+        assert str(error).endswith(error.hint)
+
+
+def test_a_host_that_does_not_answer_is_no_wrong_url():
+    assert type(silent(PLAIN, 5.0, opened=False)) is BrokerError
+
+
+def test_a_broker_that_ends_tls_may_want_a_certificate():
+    assert "cert=, key=" in str(alert(TLS, ssl.SSLError(1, "alert")))
+
+
+def test_another_client_with_our_id_is_certain_only_if_the_broker_says_so():
+    assert client_id_in_use("app", certain=True).startswith("another client uses the client id 'app'")
+    assert "probably another client" in client_id_in_use("app", certain=False)

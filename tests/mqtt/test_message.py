@@ -1,0 +1,28 @@
+import pytest
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.mqtt.message import Delivery, Message
+
+
+def test_the_size_of_a_message_counts_its_payload_and_its_topic():
+    assert Message("a/b", b"12345").size == Message("a/b", b"").size + 5
+    assert Message("a/b/c", b"").size == Message("a/b", b"").size + 2
+
+
+def test_a_delivery_holds_its_expiry_in_seconds():
+    assert Delivery(expiry="1h").expiry == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "advice"),
+    [
+        ({"qos": 2}, InvalidValue, "0 or 1"),
+        ({"qos": True}, InvalidValue, "0 or 1"),
+        ({"retain": "yes"}, InvalidType, "True or False"),
+        ({"expiry": -1}, InvalidValue, "expiry"),
+        ({"taken_at": "json"}, InvalidValue, "'payload' or None"),
+    ],
+)
+def test_a_delivery_that_cannot_be_is_refused_with_what_it_may_be(options, error, advice):
+    with pytest.raises(error, match=advice):
+        Delivery(**options)

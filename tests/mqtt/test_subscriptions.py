@@ -1,0 +1,124 @@
+import asyncio
+
+import pytest
+
+from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.event_bus import EventBus
+from leadsman.events import AppFault, SubscriptionFailed
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.subscriptions import REST, Subscriptions
+from leadsman.timing.clock import Clock
+
+
+class Broker:
+    """Answers subscriptions: with nothing, with an error, or never."""
+
+    def __init__(self, **answers):
+        self.answers, self.asked = answers, []
+
+    async def subscribe(self, topic_filter, qos=1):
+        self.asked.append(topic_filter)
+        answer = self.answers.get(topic_filter)
+        if answer == "never":
+            await asyncio.Event().wait()
+        if answer is not None:
+            raise answer
+
+
+class Apparatus:
+    def __init__(self):
+        self.now, self.events = 0.0, []
+        clock = Clock(lambda: self.now, lambda: 0.0)
+        bus = EventBus(clock)
+        bus.subscribe(self.events.append)
+        self.subscriptions = Subscriptions(clock, bus)
+        self.subscriptions.listeners = {"a": lambda message: None, "b": lambda message: None}
+
+    def connects(self, **answers):
+        """One connection. Returns the filters that it asked for."""
+        broker = Broker(**answers)
+
+        async def subscribe():
+            task = asyncio.ensure_future(self.subscriptions.subscribe(broker))
+            for _ in range(5):  # turns of the loop, more than an answer takes
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+            return None if task.cancelled() else task.exception()
+
+        self.error = asyncio.run(subscribe())
+        return broker.asked
+
+
+@pytest.fixture
+def here():
+    return Apparatus()
+
+
+def test_every_filter_is_subscribed_to_on_every_connection(here):
+    assert here.connects() == ["a", "b"]
+    assert here.connects() == ["a", "b"]
+    assert here.events == []
+
+
+def test_a_refused_filter_is_reported_and_leaves_the_others_alone(here):
+    assert here.connects(a=SubscriptionRefused("not authorized")) == ["a", "b"]
+
+    assert [(each.topic_filter, each.reason) for each in here.events] == [("a", "not authorized")]
+    assert here.subscriptions.error == "not authorized"
+
+
+def test_an_error_is_over_once_the_broker_takes_the_filter(here):
+    here.connects(a=SubscriptionRefused("not authorized"))
+    here.connects()
+
+    assert here.subscriptions.error is None
+
+
+def test_a_connection_that_breaks_is_the_error_of_the_link(here):
+    here.connects(a=BrokerError("gone"))
+
+    assert isinstance(here.error, BrokerError)
+    assert not here.subscriptions.broke()
+
+
+def test_after_a_break_on_a_filter_nothing_is_sent_before_the_subscriptions(here):
+    here.connects(b="never")
+
+    assert here.subscriptions.broke()
+    assert here.subscriptions.first
+    here.connects()
+    assert not here.subscriptions.first
+
+
+def test_a_filter_that_breaks_two_connections_is_left_out_for_a_while(here):
+    for _ in range(3):
+        here.connects(b="never")
+        here.subscriptions.broke()
+
+    assert [type(each) for each in here.events] == [SubscriptionFailed]
+    assert here.connects() == ["a"]
+    assert "closes the connection" in here.subscriptions.error
+    here.now += REST
+    assert here.connects() == ["a", "b"]
+
+
+def test_a_message_is_passed_to_the_first_filter_that_takes_it_in(here):
+    seen = []
+    here.subscriptions.listeners = {"a/+": lambda m: seen.append("one"), "a/#": lambda m: seen.append("many")}
+
+    here.subscriptions.received(Received("a/b", b"", False))
+    here.subscriptions.received(Received("a/b/c", b"", False))
+    here.subscriptions.received(Received("elsewhere", b"", False))
+
+    assert seen == ["one", "many"]
+
+
+def test_a_callback_that_raises_costs_its_message_only(here):
+    here.subscriptions.listeners = {"a": lambda message: 1 / 0}
+
+    here.subscriptions.received(Received("a", b"", False))
+
+    (fault,) = here.events
+    assert isinstance(fault, AppFault)
+    assert isinstance(fault.error, ZeroDivisionError)

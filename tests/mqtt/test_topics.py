@@ -1,0 +1,128 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.mqtt.topics import (
+    LONGEST_NAME,
+    RESERVED,
+    Topics,
+    check_client_id,
+    check_name,
+    check_prefix,
+    topic_matches,
+)
+
+LEVELS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4)
+
+
+def test_all_topics_of_an_app_lie_below_its_prefix():
+    topics = Topics("home/gas")
+
+    assert (topics.status, topics.error) == ("home/gas/status", "home/gas/error")
+    assert topics.state("meter") == "home/gas/meter/state"
+    assert topics.availability("meter") == "home/gas/meter/availability"
+    assert topics.device_error("meter") == "home/gas/meter/error"
+    assert topics.set_result("meter") == "home/gas/meter/set/result"
+    assert topics.of("+", "get") == "home/gas/+/get"
+
+
+@pytest.mark.parametrize("prefix", ["app", "home/gas"])
+def test_the_device_of_a_topic_is_found_again(prefix):
+    topics = Topics(prefix)
+
+    assert topics.device_of(topics.of("meter", "set")) == "meter"
+    assert topics.device_of(topics.of("meter", "circuit/set")) == "meter"
+
+
+@pytest.mark.parametrize(
+    ("topic", "may"),
+    [
+        ("app/answers/tool-1", True),
+        ("app/x", True),
+        ("application/x", False),
+        ("elsewhere/x", False),
+        ("app/kitchen/set", False),
+        ("app/kitchen/state", False),
+        ("app/+/x", False),
+        ("app/x\n", False),
+        ("app/" + "x" * 500, False),
+        ("app/\ud800", False),
+    ],
+)
+def test_an_answer_goes_only_below_the_prefix_and_to_no_topic_with_a_meaning(topic, may):
+    assert Topics("app").may_answer(topic) is may
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "topic", "matches"),
+    [
+        ("a/b", "a/b", True),
+        ("a/+", "a/b", True),
+        ("+/b", "a/b", True),
+        ("a/#", "a/b/c", True),
+        ("a/#", "a", True),
+        ("#", "a/b", True),
+        ("a/+", "a", False),
+        ("a/+", "a/b/c", False),
+        ("a/b", "a/b/c", False),
+        ("a/b/c", "a/b", False),
+    ],
+)
+def test_filters_take_in_topics_as_the_specification_says(topic_filter, topic, matches):
+    assert topic_matches(topic_filter, topic) is matches
+
+
+@given(LEVELS, st.data())
+def test_a_filter_still_matches_when_levels_become_wildcards(levels, data):
+    wild = [data.draw(st.sampled_from([level, "+"])) for level in levels]
+    cut = data.draw(st.integers(0, len(levels)))
+
+    assert topic_matches("/".join(wild), "/".join(levels))
+    assert topic_matches("/".join([*wild[:cut], "#"]), "/".join(levels))
+
+
+@pytest.mark.parametrize("name", ["kitchen", "Küche", "a b", "1"])
+def test_a_name_of_one_level_is_taken(name):
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED))
+def test_a_name_with_a_meaning_of_its_own_is_refused_with_another_one(name):
+    with pytest.raises(InvalidValue, match=f"write '{name}_1'"):
+        check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("a/b", "such as 'a_b'"),
+        ("", "such as 'kitchen'"),
+        (" a", "such as 'kitchen'"),
+        ("a+", "'\\+'"),
+        ("a\x00", "control characters"),
+        ("$SYS", "leave it out"),
+        ("x" * (LONGEST_NAME + 1), f"{LONGEST_NAME} are allowed"),
+    ],
+)
+def test_a_name_that_is_no_level_is_refused_with_advice(name, advice):
+    with pytest.raises(InvalidValue, match=advice):
+        check_name(name)
+
+
+def test_a_prefix_may_have_several_levels_and_none_of_them_is_empty():
+    assert check_prefix("home/gas") == "home/gas"
+    with pytest.raises(InvalidValue, match="write 'home/gas'"):
+        check_prefix("home//gas")
+
+
+@pytest.mark.parametrize("check", [check_name, check_prefix, check_client_id])
+def test_what_is_no_text_is_refused(check):
+    with pytest.raises(InvalidType, match="write text"):
+        check(5)
+
+
+@pytest.mark.parametrize("client_id", ["", "a\n", "x" * (LONGEST_NAME + 1)])
+def test_a_client_id_that_a_broker_may_refuse_is_refused_here(client_id):
+    with pytest.raises(InvalidValue, match="printable"):
+        check_client_id(client_id)
