@@ -68,7 +68,7 @@ def test_silence_is_a_timeout(loop, connection):
 def test_bytes_without_a_message_are_a_hint_at_baud_rate_and_framer(loop, connection):
     loop.call_later(1, connection.data_received, b"\xff\xfe")
 
-    with pytest.raises(DeviceTimeout, match="2 bytes came that are no message: check baud rate and framer"):
+    with pytest.raises(DeviceTimeout, match="2 bytes arrived, but no complete message; check the baud rate"):
         loop.run_until_complete(connection.next_message(3.0))
 
 

@@ -28,8 +28,8 @@ def test_what_is_no_text_is_refused():
 @pytest.mark.parametrize(
     ("error", "hint"),
     [
-        (FileNotFoundError(errno.ENOENT, "no such file"), "is it plugged in?"),
-        (OSError("could not open port: [Errno 2] No such file"), "is it plugged in?"),
+        (FileNotFoundError(errno.ENOENT, "no such file"), "is the device plugged in?"),
+        (OSError("could not open port: [Errno 2] No such file"), "is the device plugged in?"),
         (PermissionError(errno.EACCES, "denied"), "usermod -aG dialout"),
         (OSError(errno.EBUSY, "busy"), "another program has it open"),
         (ValueError(errno.EINVAL, "invalid"), "check baudrate"),
