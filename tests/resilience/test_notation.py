@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.algebra import Jitter
 from leadsman.resilience.notation import policy_of, predicate_of
 from leadsman.resilience.policy import (
-    Jitter,
     exponential,
     fibonacci,
     immediate,

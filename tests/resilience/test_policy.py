@@ -9,17 +9,15 @@ from hypothesis import strategies as st
 
 from leadsman import CircuitBreaker
 from leadsman.errors import DeviceTimeout, GarbledData, InvalidType, InvalidValue, TransientError
+from leadsman.resilience.algebra import AndThen, CountBox
 from leadsman.resilience.backoff import ExponentialBackoff, FixedBackoff
 from leadsman.resilience.failure import Failure, RetryRequested, exception_types, matches
 from leadsman.resilience.from_options import ONCE, UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import (
-    AndThen,
-    CountBox,
     GiveUp,
     Policy,
     Retry,
     as_policy,
-    as_state,
     exponential,
     fibonacci,
     immediate,
@@ -30,6 +28,7 @@ from leadsman.resilience.policy import (
     strategy,
 )
 from leadsman.resilience.predicate import is_a, prop
+from leadsman.resilience.streak import as_state
 
 ERROR = OSError("gone")
 STEADY = ExponentialBackoff(jitter=0)

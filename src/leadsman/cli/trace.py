@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from leadsman.errors import LeadsmanError
-from leadsman.resilience.policy import REASONS
+from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean
 from leadsman.timing.durations import human
 

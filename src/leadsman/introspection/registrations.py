@@ -8,10 +8,11 @@ from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.from_options import UNTIL_NEXT_POLL
-from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
+from leadsman.resilience.policy import Waits
 from leadsman.resilience.predicate import IsA
 from leadsman.text import clean
 from leadsman.timing.durations import human

@@ -29,7 +29,7 @@ from leadsman.events import (
     SubscriptionFailed,
 )
 from leadsman.monitoring.log_lines import Lines, fields, left_out_before
-from leadsman.resilience.policy import REASONS
+from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe
 from leadsman.timing.durations import human
 from leadsman.timing.timers import Timers

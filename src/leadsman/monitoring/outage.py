@@ -47,7 +47,7 @@ class Notice(NamedTuple):
     seconds: float
     attempts: int
     reason: str = ""
-    """Why the last failed call is not repeated, a key of `leadsman.resilience.policy.REASONS`; empty where that is not known."""
+    """Why the last failed call is not repeated, a key of `leadsman.resilience.verdict.REASONS`; empty where that is not known."""
     retry_in: float | None = None
     """Seconds until the poll under way calls again; None where there is no poll under way."""
     error: BaseException | None = None

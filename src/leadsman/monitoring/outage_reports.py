@@ -18,7 +18,7 @@ from leadsman.monitoring.log_lines import Lines, fields, left_out_before
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.resilience.policy import REASONS
+from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human

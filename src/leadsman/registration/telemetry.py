@@ -15,12 +15,12 @@ from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
+from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import exception_types
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
-from leadsman.resilience.policy import Policy, as_policy
 from leadsman.text import suggestion
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron, spread_offset

@@ -7,8 +7,7 @@ algebra says, and raises the original error when it gives up. `retrying` does th
     async def fetch(url: str) -> bytes: ...
 
 In a running app, names are looked up in its settings; elsewhere, they are the families, adjusted by the environment. A
-wait
-ends with its task, so a stopping app is not delayed.
+wait ends with its task, so a stopping app is not delayed.
 """
 
 import asyncio
@@ -21,9 +20,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 from leadsman.errors import InvalidType
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sifted
-from leadsman.resilience.policy import REASONS, GiveUp, Policy
+from leadsman.resilience.verdict import REASONS, GiveUp
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
 from leadsman.tasks import outcome_of
 from leadsman.text import describe

@@ -1,14 +1,11 @@
 """Backoff strategies. They decide how long to wait before the next attempt.
 
 A strategy is a value without state, so one object may serve any number of handlers. Attempts count from 1: the number
-is that
-of the waits since the last success, plus one. So waits keep growing in an outage that spans several polls: 2, 4, 8 |
-16, 32,
-60 | 60 … for `ExponentialBackoff()` with three retries per poll.
+is that of the waits since the last success, plus one. So waits keep growing in an outage that spans several polls: 2,
+4, 8 | 16, 32, 60 | 60 … for `ExponentialBackoff()` with three retries per poll.
 
-Jitter is ±20 % of the wait, limited *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. No wait exceeds the cap,
-and the
-waits do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
+Jitter is ±20 % of the wait, limited *inside* the cap: ``U(0.8·d, min(1.2·d, max_delay))``. No wait exceeds the cap, and
+the waits do not pile up on it, as they would if the sum were clipped: half of all waits would then be equal again.
 """
 
 import math
@@ -18,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.numbers import fraction_of, number
 from leadsman.timing.durations import Duration, human, positive_seconds, seconds
 from leadsman.value import Value
 
@@ -30,8 +28,8 @@ Draw = Callable[[], float]
 
 @runtime_checkable
 class BackoffStrategy(Protocol):
-    """The interface of backoff strategies. You can write your own; if it raises, one line is logged and the default
-    is used."""
+    """The interface of backoff strategies. You can write your own; if it raises, one line is logged and the default is
+    used."""
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait before retry number `attempt` (1, 2, 3, … since the last success), jitter included."""
@@ -87,7 +85,7 @@ class ExponentialBackoff(Jittered):
     def __init__(
         self, base: Duration = 2.0, max_delay: Duration = 60.0, *, factor: float = 2.0, jitter: float = 0.2
     ) -> None:
-        factor = _number(factor, "factor")
+        factor = number(factor, "factor")
         if factor < 1:
             raise InvalidValue(f"factor is {factor!r}; it must be 1 or more, or the waits would shrink")
         self._hold(
@@ -250,22 +248,6 @@ def _within(amount: float, name: str) -> float:
     if amount > LONGEST:
         raise InvalidValue(f"{name} is {human(amount)}; a wait of more than ten years is a mistake in the unit")
     return amount
-
-
-def _number(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidType(f"{name} is {value!r}; it must be a number")
-    if not math.isfinite(value):
-        raise InvalidValue(f"{name} is {value!r}; it must be finite")
-    return float(value)
-
-
-def fraction_of(value: object) -> float:
-    """Read a jitter. Raises `InvalidType`, `InvalidValue`."""
-    fraction = _number(value, "jitter")
-    if not 0 <= fraction <= 1:
-        raise InvalidValue(f"jitter is {value!r}; it must be a fraction from 0 to 1, 0.2 for ±20 %")
-    return fraction
 
 
 DEFAULT_BACKOFF = ExponentialBackoff()

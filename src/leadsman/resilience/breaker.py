@@ -11,14 +11,11 @@ state          which cycles are admitted                              what ends 
 =============  =====================================================  ==========================================
 
 The breaker counts **cycles**: a poll with all its retries is one failure. A permit carries the generation of the state
-that
-issued it; an outcome of an older generation is ignored. In half-open, a permit also has a lease: if a probe does not
-report
-before its lease ends, its place is free again, so half-open always ends.
+that issued it; an outcome of an older generation is ignored. In half-open, a permit also has a lease: if a probe does
+not report before its lease ends, its place is free again, so half-open always ends.
 
 There are three outcomes, not two. *Abandoned* is neither success nor failure: the cycle was cancelled, or failed with
-an error
-that the user declared neutral. It returns the permit.
+an error that the user declared neutral. It returns the permit.
 
 Pure: `now` is monotonic seconds, and reading a state never changes it.
 """
@@ -32,6 +29,7 @@ from typing import Any, NamedTuple
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
 from leadsman.resilience.failure import exception_types, ignore_error
+from leadsman.resilience.numbers import whole
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.value import Value
 
@@ -87,10 +85,7 @@ class CircuitBreaker(Value):
     ) -> None:
         counts = (("threshold", threshold), ("probes", probes), ("successes", successes))
         for name, value in counts if window is None else (*counts, ("window", window)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise InvalidType(f"{name} is {value!r}; it must be a whole number")
-            if value < 1:
-                raise InvalidValue(f"{name} is {value!r}; it must be 1 or more")
+            whole(value, name, 1)
         if window is not None and not threshold <= window <= LARGEST_WINDOW:
             raise InvalidValue(
                 f"window is {window}; it must be threshold ({threshold}) or more, and at most {LARGEST_WINDOW}"
@@ -107,8 +102,9 @@ class CircuitBreaker(Value):
         )
 
     def open_for(self, opens: int, on_strategy_error: OnStrategyError = ignore_error) -> float:
-        """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where polls are
-        counted, or none is skipped. A strategy that breaks is told to `on_strategy_error`, and replaced by the default one."""
+        """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where
+        polls are counted, or none is skipped. A strategy that breaks is told to `on_strategy_error`, and replaced by
+        the default one."""
         if self.recovery is None or self.recovery == 0:
             return -math.inf
         if isinstance(self.recovery, float):
@@ -250,8 +246,8 @@ def settle(
     now: float,
     on_strategy_error: OnStrategyError = ignore_error,
 ) -> Circuit:
-    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing. `on_strategy_error` is
-    told when the strategy of `recovery` breaks."""
+    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing.
+    `on_strategy_error` is told when the strategy of `recovery` breaks."""
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
@@ -284,7 +280,8 @@ def disabled(circuit: Circuit) -> Circuit:
 
 
 def to_json(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
-    """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen nothing."""
+    """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen
+    nothing."""
     match circuit:
         case Closed(failures=failures, recent=recent):
             return ("closed", failures, recent) if failures or recent else None

@@ -1,11 +1,12 @@
 """Named policies and families of operations: from the code, a file and the environment.
 
-A **family** says how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the longest
-wait, the jitter, and which errors pass. Each value comes from the call, else the environment
+A **family** says how often and how soon an operation of a kind is repeated: calls at the most, the shortest and the
+longest wait, the jitter, and which errors pass. Each value comes from the call, else the environment
 (``RETRY__API_MAX_ATTEMPTS=6``), else the file (``[retry.api]``), else is built in; a value that is present always wins.
 
-A **named policy** has a priority and a predicate as well: it is asked for by its name, or, by handlers that say nothing about
-retries themselves, chosen for each failure: the highest priority whose predicate matches; among equals, the first name.
+A **named policy** has a priority and a predicate as well: it is asked for by its name, or, by handlers that say nothing
+about retries themselves, chosen for each failure: the highest priority whose predicate matches; among equals, the first
+name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,12 +14,14 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
+from leadsman.resilience.algebra import Policy, State, as_policy
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
-from leadsman.resilience.policy import GiveUp, Policy, State, Verdict, as_policy, exponential, immediate, never
+from leadsman.resilience.policy import exponential, immediate, never
 from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
+from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
 from leadsman.timing.durations import Duration, seconds
@@ -26,7 +29,8 @@ from leadsman.timing.durations import Duration, seconds
 _STATUS = prop("status-code")
 _PASSING = (_STATUS >= 500) | _STATUS.in_(408, 429)
 _REFUSED = _STATUS.exists() & (_STATUS >= 400) & (_STATUS < 500) & ~_STATUS.in_(408, 429)
-"""4xx but for 408 Request Timeout and 429 Too Many Requests (RFC 9110 §15.5, RFC 6585 §4): asking again changes nothing."""
+"""4xx but for 408 Request Timeout and 429 Too Many Requests (RFC 9110 §15.5, RFC 6585 §4): asking again changes
+nothing."""
 _BASES = prop("error-bases")
 _TRANSIENT = is_a(*DEFAULT_RETRY_ON)
 _HTTP = _TRANSIENT | _BASES.in_("httpx.TransportError", "aiohttp.client_exceptions.ClientConnectionError") | _PASSING
@@ -249,7 +253,8 @@ def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
 
 
 def _waits(family: Family) -> Policy:
-    """The waits are spread above the shortest one, the first wait too, so that callers who failed together ask again apart."""
+    """The waits are spread above the shortest one, the first wait too, so that callers who failed together ask again
+    apart."""
     low, high, jitter = family.min_wait, family.max_wait, family.jitter
     if high == 0:
         return immediate()

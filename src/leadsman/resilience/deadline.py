@@ -89,8 +89,8 @@ class Deadline(Generic[T]):
         return result
 
     def _end(self, task: "asyncio.Task[object] | None", error: BaseException | None) -> None:
-        """The call has ended after its cancellation: take the cancellation back. If the call has no result or error
-        of its own to go on with, raise one."""
+        """The call has ended after its cancellation: take the cancellation back. If the call has no result or error of
+        its own to go on with, raise one."""
         state, self._state = self._state, _IN_TIME
         if state == _INTERRUPTED or task is None:
             return

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leadsman.resilience import scope
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import GiveUp, Policy, Verdict
 from leadsman.resilience.sharing import RetryTokenBucket
 from leadsman.resilience.streak import FailureStreak
+from leadsman.resilience.verdict import GiveUp, Verdict
 
 
 class Decision(NamedTuple):

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 
 from leadsman.errors import Abandoned
 from leadsman.event_bus import EventBus
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.failure import Property
 from leadsman.resilience.from_options import ONCE
-from leadsman.resilience.policy import Policy
 from leadsman.timing.clock import Clock
 from leadsman.timing.timers import Timers
 
@@ -23,8 +23,8 @@ class GuardSpec(NamedTuple):
 
 
 PolicyOverride = list[tuple[frozenset[str] | None, Policy]]
-"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or
-to all."""
+"""Policies that temporarily override the handlers' own; the last one is asked first. Each applies to some names, or to
+all."""
 
 
 class Environment(NamedTuple):

@@ -25,6 +25,7 @@ from typing import Any, Generic, TypeVar
 from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
 from leadsman.resilience import scope
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import CLOSED, Outcome, Permit
 from leadsman.resilience.bus_lock import BusLock, in_turn
@@ -33,10 +34,10 @@ from leadsman.resilience.deadline import GRACE, Deadline
 from leadsman.resilience.decision import Decision, decide, given_up
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
-from leadsman.resilience.policy import GiveUp, Policy, Verdict
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
 from leadsman.resilience.slow_watch import watched
 from leadsman.resilience.streak import FailureStreak, streak_from_json
+from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.tasks import forget_cancellations
 
 T = TypeVar("T", covariant=True)
@@ -97,8 +98,8 @@ class Execution(Generic[T]):
         self.resumes_at = -math.inf
         """When the next retry is due, monotonic seconds."""
         self.horizon = math.inf
-        """When the next poll is due, monotonic seconds. A retry at or after it is dropped. It is moved later if
-        that poll was missed because a call of this cycle was still running."""
+        """When the next poll is due, monotonic seconds. A retry at or after it is dropped. It is moved later if that
+        poll was missed because a call of this cycle was still running."""
         self.gave_up = ""
         """Why the last failed cycle was not retried further."""
         self._guards = guards

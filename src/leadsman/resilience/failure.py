@@ -1,20 +1,21 @@
 """The description of a failed call that a policy decides about, and the properties that a predicate can ask for.
 
 A failure has **properties**: what the runner knows of the handler, what the error itself contains, and what an
-exception
-carries in a mapping ``retry_properties``. They are looked up only when a policy asks for them, so that other policies
-cost
-nothing extra.
+exception carries in a mapping ``retry_properties``. They are looked up only when a policy asks for them, so that other
+policies cost nothing extra.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue, LeadsmanError
 from leadsman.text import clean, text_of
 from leadsman.timing.durations import Duration, seconds
 
 Property = str | int | float | bool | tuple[str, ...]
+
+Scope = Literal["cycle", "outage"]
+"""Over what a policy counts: a poll with its retries, or everything until a success."""
 
 PROPERTIES: Mapping[str, str] = {
     "handler": "name of the device",
@@ -31,15 +32,16 @@ PROPERTIES: Mapping[str, str] = {
     "interval": "of the handler, in seconds",
     "breaker": "closed, open or half_open",
 }
-"""What may be asked, besides names that begin with ``x-``: those are whatever an exception's ``retry_properties`` say."""
+"""What may be asked, besides names that begin with ``x-``: those are whatever an exception's ``retry_properties``
+say."""
 
 NUMBERS = frozenset({"errno", "status-code", "gatt-code", "attempts", "interval"})
 """Properties that are numbers: text is no answer to them."""
 
 
 class RetryRequested(LeadsmanError):
-    """A handler or its adapter raises this to request a retry at a certain time. It is not counted as a failure, and
-    is not published as an error.
+    """A handler or its adapter raises this to request a retry at a certain time. It is not counted as a failure, and is
+    not published as an error.
 
     Before the next poll, the call is repeated after `delay`, as often as this is requested. A delay beyond the next
     poll defers the polls until then. Only ``budget`` and ``within`` limit it.
@@ -65,10 +67,11 @@ SHORTEST_REQUEST = 0.1
 
 
 def sifted(error: Exception) -> Exception:
-    """What a group of errors amounts to where requests are among them, as a task group makes one; any other error as it is.
+    """What a group of errors amounts to where requests are among them, as a task group makes one; any other error as it
+    is.
 
-    A group of nothing but requests is the one with the longest delay. Beside real failures the requests are left out: the
-    device failed, and what failed decides.
+    A group of nothing but requests is the one with the longest delay. Beside real failures the requests are left out:
+    the device failed, and what failed decides.
     """
     if not isinstance(error, ExceptionGroup):
         return error
@@ -113,6 +116,10 @@ class Failure(NamedTuple):
     def request(self) -> RetryRequested | None:
         """The handler's own wish, if it raised one."""
         return self.error if isinstance(self.error, RetryRequested) else None
+
+    def key(self, scope: Scope) -> int:
+        """A number that changes when the scope begins again. What counts over the scope then starts again, too."""
+        return self.cycle if scope == "cycle" else 0
 
     def get(self, name: str) -> Property | None:
         """A property, or None where the failure has none of that name."""
@@ -187,3 +194,12 @@ def exception_types(value: object, what: str) -> tuple[type[Exception], ...]:
                 f"{what} contains {name}, which is not a subclass of Exception; name exception classes only"
             )
     return kinds
+
+
+def as_scope(value: object) -> Scope:
+    """Check that a value is a scope. Raises `InvalidValue`."""
+    if value == "cycle" or value == "outage":
+        return value
+    raise InvalidValue(
+        f"scope is {value!r}; it must be 'cycle' (starts again with each poll) or 'outage' (until a success)"
+    )

@@ -1,5 +1,5 @@
-"""Converts the retry options of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, into
-one policy."""
+"""Converts the retry options of a decorator, ``retry``, ``retry_on``, ``backoff``, ``budget`` and ``within``, into one
+policy."""
 
 import functools
 import math
@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Final
 
 from leadsman.errors import TransientError
+from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy
-from leadsman.resilience.policy import Budget, CountBox, FilteredOn, Policy, TimeBox, Waits
+from leadsman.resilience.policy import Waits
 from leadsman.resilience.predicate import IsA
 
 DEFAULT_RETRY_ON: tuple[type[Exception], ...] = (OSError, TransientError)
@@ -47,8 +48,8 @@ def from_options(
     budget: float = math.inf,
     within: float = math.inf,
 ) -> Policy:
-    """Convert the retry options of a decorator into a policy. Equal options return the same object, so that a
-    thousand devices share one."""
+    """Convert the retry options of a decorator into a policy. Equal options return the same object, so that a thousand
+    devices share one."""
     try:
         return _compiled(retries, tuple(kinds), backoff, budget, within)  # type: ignore[arg-type]  # see below
     except TypeError:  # somebody's strategy that is no key

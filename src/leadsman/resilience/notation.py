@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.resilience import policy as policies
-from leadsman.resilience.policy import Policy
+from leadsman.resilience import algebra
+from leadsman.resilience import policy as leaves
+from leadsman.resilience.algebra import Policy
 from leadsman.resilience.predicate import Comparison, Constant, Predicate
 from leadsman.text import suggestion
 from leadsman.timing.durations import Duration
@@ -98,17 +99,17 @@ class _Node:
 
 def _exponential(node: _Node) -> Policy:
     node.fields("baseDelay", "factor?", "cap?", "scope?")
-    return policies.exponential(node.duration("baseDelay"), **node.cap(), **node.options("factor", "scope"))
+    return leaves.exponential(node.duration("baseDelay"), **node.cap(), **node.options("factor", "scope"))
 
 
 def _linear(node: _Node) -> Policy:
     node.fields("step", "cap?", "scope?")
-    return policies.linear(node.duration("step"), **node.cap(), **node.options("scope"))
+    return leaves.linear(node.duration("step"), **node.cap(), **node.options("scope"))
 
 
 def _fibonacci(node: _Node) -> Policy:
     node.fields("first", "second", "cap?", "scope?")
-    return policies.fibonacci(node.duration("first"), node.duration("second"), **node.cap(), **node.options("scope"))
+    return leaves.fibonacci(node.duration("first"), node.duration("second"), **node.cap(), **node.options("scope"))
 
 
 def _sequence(node: _Node) -> Policy:
@@ -119,55 +120,55 @@ def _sequence(node: _Node) -> Policy:
     if not isinstance(delays, list):
         raise InvalidType(f"{node.at('delays')}: it is a list of durations")
     waits = [duration_of(each, f"{node.at('delays')}[{number}]") for number, each in enumerate(delays)]
-    return policies.sequence(waits, **node.options("then", "scope"))
+    return leaves.sequence(waits, **node.options("then", "scope"))
 
 
 def _periodic(node: _Node) -> Policy:
     value = node.value
     if isinstance(value, Mapping) and "delay" in value:
-        return policies.periodic(node.fields("delay", "scope?").duration("delay"), **node.options("scope"))
-    return policies.periodic(duration_of(value, node.path))
+        return leaves.periodic(node.fields("delay", "scope?").duration("delay"), **node.options("scope"))
+    return leaves.periodic(duration_of(value, node.path))
 
 
 def _count_box(node: _Node) -> Policy:
     node.fields("maxRetries", "inner", "scope?")
-    return policies.CountBox(node.value["maxRetries"], node.inner(), **node.options("scope"))
+    return algebra.CountBox(node.value["maxRetries"], node.inner(), **node.options("scope"))
 
 
 def _time_box(node: _Node) -> Policy:
     node.fields("limit", "inner", "scope?")
-    return policies.TimeBox(node.duration("limit"), node.inner(), **node.options("scope"))
+    return algebra.TimeBox(node.duration("limit"), node.inner(), **node.options("scope"))
 
 
 def _budget(node: _Node) -> Policy:
     node.fields("limit", "inner", "scope?")
-    return policies.Budget(node.duration("limit"), node.inner(), **node.options("scope"))
+    return algebra.Budget(node.duration("limit"), node.inner(), **node.options("scope"))
 
 
 def _clamp(node: _Node) -> Policy:
     node.fields("minDelay", "maxDelay", "inner")
-    return policies.Clamp(node.duration("minDelay"), node.duration("maxDelay"), node.inner())
+    return algebra.Clamp(node.duration("minDelay"), node.duration("maxDelay"), node.inner())
 
 
 def _add_delay(node: _Node) -> Policy:
     node.fields("delay", "inner")
-    return policies.AddDelay(node.duration("delay"), node.inner())
+    return algebra.AddDelay(node.duration("delay"), node.inner())
 
 
 def _jitter(node: _Node) -> Policy:
     node.fields("factor?", "inner", "mode?", "cap?")
-    return policies.Jitter(node.value.get("factor", 0.2), node.inner(), **node.cap(), **node.options("mode"))
+    return algebra.Jitter(node.value.get("factor", 0.2), node.inner(), **node.cap(), **node.options("mode"))
 
 
 def _filtered_on(node: _Node) -> Policy:
     node.fields("predicate", "inner")
     condition = _predicate(node.value["predicate"], node.at("predicate"), node.depth - 1)
-    return policies.FilteredOn(condition, node.inner())
+    return algebra.FilteredOn(condition, node.inner())
 
 
 _POLICIES: Mapping[str, Callable[[_Node], Policy]] = {
-    "immediate": lambda node: _alone(node, policies.immediate()),
-    "never": lambda node: _alone(node, policies.never()),
+    "immediate": lambda node: _alone(node, leaves.immediate()),
+    "never": lambda node: _alone(node, leaves.never()),
     "periodic": _periodic,
     "exponential": _exponential,
     "linear": _linear,

@@ -2,8 +2,7 @@
 
 ``prop("errno") == 19`` asks for one property; ``&``, ``|`` and ``~`` combine questions. If the failure does not have a
 property, the answer is unknown, also under ``~``, as in Kleene's logic; as the final answer, unknown is no match. A
-property
-with several values, such as ``error-bases``, answers yes if one of them does.
+property with several values, such as ``error-bases``, answers yes if one of them does.
 """
 
 import fnmatch
@@ -179,8 +178,8 @@ class Prop:
         return Comparison(self._name, "in", values)
 
     def matches(self, pattern: str) -> Predicate:
-        """Whether the property matches a glob: ``*`` is any text, ``?`` any character, ``[…]`` one of these
-        characters. Case-sensitive."""
+        """Whether the property matches a glob: ``*`` is any text, ``?`` any character, ``[…]`` one of these characters.
+        Case-sensitive."""
         return Comparison(self._name, "matches", pattern)
 
     def regex(self, pattern: str) -> Predicate:

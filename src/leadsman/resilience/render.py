@@ -4,9 +4,8 @@
 
     exponential("2s").max_retries(3)    {countBox: {maxRetries: 3, inner: {exponential: {baseDelay: 2s}}}}
 
-What a file cannot express is shown in the closest form: errors by their names, the jitter of a backoff as a node of
-its own,
-and a user's own classes by their names.
+What a file cannot express is shown in the closest form: errors by their names, the jitter of a backoff as a node of its
+own, and a user's own classes by their names.
 """
 
 import json
@@ -14,7 +13,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from leadsman.resilience import policy as policies
+from leadsman.resilience import algebra
+from leadsman.resilience import policy as leaves
+from leadsman.resilience.algebra import Policy, widest
 from leadsman.resilience.backoff import (
     ExponentialBackoff,
     FibonacciBackoff,
@@ -25,7 +26,6 @@ from leadsman.resilience.backoff import (
 )
 from leadsman.resilience.failure import qualified
 from leadsman.resilience.notation import COMPARED
-from leadsman.resilience.policy import Policy, widest
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.timing.durations import human, seconds
 
@@ -165,29 +165,29 @@ def _joined(name: str) -> Callable[[Any], Tree]:
 
 
 _POLICIES: Mapping[str, Callable[[Any], Tree]] = {
-    policies.Immediate.__name__: lambda _: "immediate",
-    policies.Never.__name__: lambda _: "never",
-    policies.Waits.__name__: _waits,
-    policies.CountBox.__name__: _bounded("countBox", "maxRetries", int, "cycle"),
-    policies.TimeBox.__name__: _bounded("timeBox", "limit", _duration, "outage"),
-    policies.Budget.__name__: _bounded("budget", "limit", _duration, "outage"),
-    policies.Clamp.__name__: lambda policy: {
+    leaves.Immediate.__name__: lambda _: "immediate",
+    leaves.Never.__name__: lambda _: "never",
+    leaves.Waits.__name__: _waits,
+    algebra.CountBox.__name__: _bounded("countBox", "maxRetries", int, "cycle"),
+    algebra.TimeBox.__name__: _bounded("timeBox", "limit", _duration, "outage"),
+    algebra.Budget.__name__: _bounded("budget", "limit", _duration, "outage"),
+    algebra.Clamp.__name__: lambda policy: {
         "clamp": {
             "minDelay": _duration(policy.low),
             "maxDelay": _duration(policy.high),
             "inner": tree_of(policy.inner),
         }
     },
-    policies.AddDelay.__name__: lambda policy: {
+    algebra.AddDelay.__name__: lambda policy: {
         "addDelay": {"delay": _duration(policy.delay), "inner": tree_of(policy.inner)}
     },
-    policies.Jitter.__name__: _jitter,
-    policies.FilteredOn.__name__: lambda policy: {
+    algebra.Jitter.__name__: _jitter,
+    algebra.FilteredOn.__name__: lambda policy: {
         "filteredOn": {"predicate": condition_of(policy.condition), "inner": tree_of(policy.inner)}
     },
-    policies.AndThen.__name__: _joined("andThen"),
-    policies.Union.__name__: _joined("union"),
-    policies.Intersect.__name__: _joined("intersect"),
+    algebra.AndThen.__name__: _joined("andThen"),
+    algebra.Union.__name__: _joined("union"),
+    algebra.Intersect.__name__: _joined("intersect"),
     "Choice": _choice,
     "Lookup": lambda policy: policy.name,
 }

@@ -2,14 +2,11 @@
 handlers.
 
 An error has left its block before anything decides about it, so the block attaches its policy to the error. The
-policies of
-the error are asked first, the innermost one first, then those of the app, and the handler's own last. A policy that
-answers
-``filtered`` passes the failure on to the next one.
+policies of the error are asked first, the innermost one first, then those of the app, and the handler's own last. A
+policy that answers ``filtered`` passes the failure on to the next one.
 
 Each policy has its own state, over the whole outage. Equal policies share one state, so a handler may write a policy
-where it
-uses it.
+where it uses it.
 """
 
 import asyncio
@@ -17,17 +14,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 
+from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.backoff import Draw
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import GiveUp, Policy, State, Verdict
+from leadsman.resilience.verdict import GiveUp, Verdict
 
 IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
 """Whether the code that runs was called by a poll, or by a source."""
 
 
 def handler_context() -> Context:
-    """A copy of the current context in which the code counts as that of a handler. Set once per timer heap, source or request, not
-    once per call: setting a context variable costs a fifth of a call."""
+    """A copy of the current context in which the code counts as that of a handler. Set once per timer heap, source or
+    request, not once per call: setting a context variable costs a fifth of a call."""
     context = copy_context()
     context.run(IN_HANDLER.set, True)
     return context
@@ -36,7 +34,8 @@ def handler_context() -> Context:
 States = tuple[tuple[Policy, State], ...]
 """What policies remember, the latest to be asked first."""
 MOST_STATES = 8
-"""More policies than these are not remembered in one outage; one that is made with other numbers each time is new each time."""
+"""More policies than these are not remembered in one outage; one that is made with other numbers each time is new each
+time."""
 _MARK = "__leadsman_policies__"
 
 

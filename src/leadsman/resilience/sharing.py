@@ -1,16 +1,12 @@
 """Guards that several handlers share: a circuit, and the retry tokens of an adapter.
 
 A shared circuit counts **rounds**. A round has failed once each member has failed since the last round; a success of
-any
-member ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it after
-`threshold`
-rounds, not within the first one. Members that are not polled at the moment, because they are held or deferred, do not
-delay a
-round.
+any member ends it at once. So one dead device among eight never opens the circuit, and eight dead ones open it after
+`threshold` rounds, not within the first one. Members that are not polled at the moment, because they are held or
+deferred, do not delay a round.
 
 When the circuit is open, each member skips one poll, its own next one. The first member that is due again makes the
-probe for
-all of them.
+probe for all of them.
 """
 
 from typing import NamedTuple, Protocol
@@ -20,7 +16,8 @@ from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed,
 
 
 class RetryTokenBucket:
-    """A budget of retries for all handlers of one adapter: a retry takes a token, a first call that succeeds brings one back.
+    """A budget of retries for all handlers of one adapter: a retry takes a token, a first call that succeeds brings one
+    back.
 
     Args:
         capacity: tokens at the start, and at the most.

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.policy import Policy, State, as_state
 from leadsman.resilience.scope import States
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -59,6 +59,11 @@ def streak_from_json(document: Mapping[str, Any], policy: Policy, now: float, aw
 
 
 def _text_of(policy: Policy) -> str:
-    """The text that identifies a policy after a restart. A user's own strategy may have no text but its address,
-    which is removed."""
+    """The text that identifies a policy after a restart. A user's own strategy may have no text but its address, which
+    is removed."""
     return _ADDRESS.sub("", repr(policy))
+
+
+def as_state(value: object) -> State:
+    """A policy's state that was JSON for a while, with tuples in place of lists."""
+    return tuple(as_state(each) for each in value) if isinstance(value, list | tuple) else value

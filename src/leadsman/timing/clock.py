@@ -19,7 +19,8 @@ class Clock(NamedTuple):
     """Seconds from an arbitrary start; never goes back, and goes on while the host sleeps, where the host can tell."""
 
     def offset(self) -> float:
-        """What the wall clock is set to: `wall` less `uptime`. It changes by as much as the wall clock is set, and only then."""
+        """What the wall clock is set to: `wall` less `uptime`. It changes by as much as the wall clock is set, and only
+        then."""
         return self.wall() - self.uptime()
 
 

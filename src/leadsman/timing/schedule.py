@@ -1,14 +1,12 @@
 """Computes when the next poll is due.
 
-A fixed-rate schedule is a grid, ``start + k · interval``. The duration of a poll does not move the next one, so
-nothing drifts.
-A process that slept through some points continues at the next one, instead of catching up in a burst.
+A fixed-rate schedule is a grid, ``start + k · interval``. The duration of a poll does not move the next one, so nothing
+drifts. A process that slept through some points continues at the next one, instead of catching up in a burst.
 
 A cron schedule follows the wall clock in an IANA time zone, through `cronsim`. Jobs at a fixed time that fall into the
-gap of a
-DST change run right after it, and those in the repeated hour run once, as in Debian's cron. The wall clock is checked
-again and
-again while waiting, since it may be set meanwhile. No slot is due twice, unless the clock was set back.
+gap of a DST change run right after it, and those in the repeated hour run once, as in Debian's cron. The wall clock is
+checked again and again while waiting, since it may be set meanwhile. No slot is due twice, unless the clock was set
+back.
 
 Pure: `now` is passed in, in seconds, monotonic for the grid and epoch for cron.
 """
@@ -33,8 +31,8 @@ ntpd slews by at most 128 ms and steps beyond (ntpd(8), `-x`); chrony slews fast
 """
 
 CLOCK_SET_FORWARD = 3 * 3600.0
-"""A wall clock that goes forward by more than this (seconds) was wrong before: what it passes over is not polled. Within it, one
-poll is made at once. cron(8) of Debian draws the line there, too."""
+"""A wall clock that goes forward by more than this (seconds) was wrong before: what it passes over is not polled.
+Within it, one poll is made at once. cron(8) of Debian draws the line there, too."""
 
 _SET = 1.0
 """Seconds by which a clock that is slewed between two looks does not move."""
@@ -65,8 +63,8 @@ def spread_offset(name: str, spread: float) -> float:
 
 
 class Wait(NamedTuple):
-    """What a cron handler waits for, and what the clocks said when it looked at them: `wall` in epoch seconds, `now` in monotonic
-    ones."""
+    """What a cron handler waits for, and what the clocks said when it looked at them: `wall` in epoch seconds, `now` in
+    monotonic ones."""
 
     slot: float
     """Epoch seconds."""
@@ -77,8 +75,8 @@ class Wait(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a look at the clocks found: what to `wait` for, whether the slot that was waited for is `due`, and how many after it were
-    `missed`."""
+    """What a look at the clocks found: what to `wait` for, whether the slot that was waited for is `due`, and how many
+    after it were `missed`."""
 
     wait: Wait
     due: bool
@@ -120,7 +118,8 @@ class Cron(Value):
         return next((at for at in map(datetime.timestamp, slots) if at > wall), math.inf)
 
     def next(self, last: float | None, wall: float) -> float:
-        """The slot to wait for at `wall`, when `last` was the latest slot polled. Never that slot again, unless the clock was set back."""
+        """The slot to wait for at `wall`, when `last` was the latest slot polled. Never that slot again, unless the
+        clock was set back."""
         if last is not None and last > wall and last - wall <= CLOCK_SET_BACK:
             return self.after(last)
         return self.after(wall)
@@ -156,7 +155,8 @@ def look(cron: Cron, wait: Wait, wall: float, now: float) -> Look:
 
 
 def next_after(cron: Cron | None, interval: float, due: float, rest: float, refusals: int) -> float:
-    """The first poll, at or after the next one, `due`, that comes at `rest` or later and after `refusals` that are turned away.
+    """The first poll, at or after the next one, `due`, that comes at `rest` or later and after `refusals` that are
+    turned away.
 
     Args:
         cron: the schedule, or None where there is an interval.

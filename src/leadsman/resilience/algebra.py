@@ -1,0 +1,404 @@
+"""Policies that limit, change and combine other policies: the nodes of a policy, without its leaves.
+
+`leadsman.resilience.policy` has the leaves, and explains the language and its laws. All nodes are in one module, since
+the methods of `Policy` name every one of them.
+"""
+
+import math
+from typing import Any
+
+from leadsman.errors import InvalidType, InvalidValue
+from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw
+from leadsman.resilience.failure import Failure, Scope, as_scope
+from leadsman.resilience.jitter import MODES
+from leadsman.resilience.numbers import fraction_of, whole
+from leadsman.resilience.predicate import Predicate, predicate
+from leadsman.resilience.verdict import GiveUp, Retry, Verdict
+from leadsman.timing.durations import Duration, seconds
+from leadsman.value import Value
+
+State = Any
+"""None, a number, or a nested tuple of them: what a policy remembers."""
+
+_COUNT, _TIME, _BUDGET, _FILTERED = (GiveUp(why) for why in ("count", "time", "budget", "filtered"))
+
+
+class Policy(Value):
+    """Decides about failed calls. Immutable; one object may serve any number of handlers."""
+
+    __slots__ = ()
+
+    def start(self) -> State:
+        """What is remembered before the first failure of an outage."""
+        raise NotImplementedError
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        """Decide about one failed call. Returns what is remembered after it, and the verdict."""
+        raise NotImplementedError
+
+    @property
+    def inside(self) -> tuple["Policy", ...]:
+        """The policies that this one limits, changes or combines."""
+        return ()
+
+    @property
+    def cap(self) -> float:
+        """The longest wait, in seconds; a wait that was requested may be longer."""
+        return max(each.cap for each in self.inside)
+
+    def jittered_cap(self, fraction: float) -> float:
+        """The longest wait once waits are spread by `fraction`: the cap that was given, or so much more than `cap`."""
+        return max(each.jittered_cap(fraction) for each in self.inside)
+
+    @property
+    def strategy(self) -> BackoffStrategy:
+        """The strategy of the first leaf, for a wait that nothing decides about, such as that of a source."""
+        return self.inside[0].strategy
+
+    def max_retries(self, limit: int, scope: Scope = "cycle") -> "Policy":
+        """At most `limit` retries in a poll, or in an outage; 0 allows none."""
+        return CountBox(limit, self, scope)
+
+    def within(self, limit: Duration, scope: Scope = "outage") -> "Policy":
+        """No retry starts later than `limit` after the first failure; the time of the calls is counted."""
+        return TimeBox(limit, self, scope)
+
+    def budget(self, limit: Duration, scope: Scope = "outage") -> "Policy":
+        """No retry whose wait would make the sum of all waits exceed `limit`."""
+        return Budget(limit, self, scope)
+
+    def clamp(self, low: Duration = 0.0, high: Duration = LONGEST) -> "Policy":
+        """Limit each wait to between `low` and `high`."""
+        return Clamp(low, high, self)
+
+    def plus(self, delay: Duration) -> "Policy":
+        """Add `delay` to each wait."""
+        return AddDelay(delay, self)
+
+    def jitter(self, fraction: float = 0.2, mode: str = "symmetric", cap: Duration | None = None) -> "Policy":
+        """Randomise the waits; see `Jitter`."""
+        return Jitter(fraction, self, mode, cap)
+
+    def only_when(self, condition: Predicate | bool) -> "Policy":
+        """Give up unless `condition` holds for the failure."""
+        return FilteredOn(condition, self)
+
+    def __rshift__(self, other: object) -> "Policy":
+        """Use this policy until it gives up, then `other`, in the same step."""
+        return AndThen(self, as_policy(other))
+
+    def __or__(self, other: object) -> "Policy":
+        """Retry if either policy would, after the shorter wait."""
+        return Union(self, as_policy(other))
+
+    def __and__(self, other: object) -> "Policy":
+        """Retry if both policies would, after the longer wait."""
+        return Intersect(self, as_policy(other))
+
+
+class _Wrapper(Policy):
+    """A policy with one inside. State: the inner one, if it has none of its own."""
+
+    __slots__ = ()
+    inner: Policy
+
+    @property
+    def inside(self) -> tuple[Policy, ...]:
+        return (self.inner,)
+
+    def start(self) -> State:
+        return self.inner.start()
+
+
+class _Box(_Wrapper):
+    """A policy that ends the retries of the one inside once a limit is reached in its scope."""
+
+    __slots__ = ("inner", "limit", "scope")
+    limit: float
+    scope: Scope
+
+
+class CountBox(_Box):
+    """Grants at most `limit` retries in its scope. State: the key of the scope, the number granted; the inner state."""
+
+    __slots__ = ()
+    limit: int
+
+    def __init__(self, limit: int, inner: Policy, scope: Scope = "cycle") -> None:
+        self._hold(limit=whole(limit, "max_retries", 0), inner=as_policy(inner), scope=as_scope(scope))
+
+    def start(self) -> State:
+        return ((0, 0), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        (began, granted), inner = state
+        if failure.request is not None:
+            inner, verdict = self.inner.step(inner, failure, draw)
+            return (state[0], inner), verdict
+        key = failure.key(self.scope)
+        if began != key:
+            granted = 0
+        if granted >= self.limit:
+            return ((key, granted), inner), _COUNT
+        inner, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is Retry:
+            granted += 1
+        return ((key, granted), inner), verdict
+
+
+class TimeBox(_Box):
+    """Gives up once `limit` seconds have passed since the first failure in its scope, and already if the retry would
+    start later. State: the key of the scope, when that failure was, in seconds of the outage; the inner state."""
+
+    __slots__ = ()
+
+    def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
+        self._hold(limit=seconds(limit, "within"), inner=as_policy(inner), scope=as_scope(scope))
+
+    def start(self) -> State:
+        return ((0, None), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        (began, since), inner = state
+        key = failure.key(self.scope)
+        if began != key or since is None:
+            since = failure.elapsed
+        spent = failure.elapsed - since
+        if spent >= self.limit:
+            return ((key, since), inner), _TIME
+        after, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is Retry and spent + verdict.delay > self.limit:
+            return ((key, since), inner), _TIME
+        return ((key, since), after), verdict
+
+
+class Budget(_Box):
+    """Gives up if the waits so far and the next one would exceed `limit` seconds; calls do not count. After a restart
+    of the app it also gives up once `limit` has passed since the first failure. State: the key of the scope, the sum of
+    the waits; the inner state."""
+
+    __slots__ = ()
+
+    def __init__(self, limit: Duration, inner: Policy, scope: Scope = "outage") -> None:
+        self._hold(limit=seconds(limit, "budget"), inner=as_policy(inner), scope=as_scope(scope))
+
+    def start(self) -> State:
+        return ((0, 0.0), self.inner.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        (began, slept), inner = state
+        key = failure.key(self.scope)
+        if began != key:
+            slept = 0.0
+        if failure.resumed and self.scope == "outage" and failure.elapsed >= self.limit:
+            return state, _BUDGET
+        after, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is not Retry:
+            return ((key, slept), after), verdict
+        if slept + verdict.delay > self.limit:
+            return ((key, slept), inner), _BUDGET
+        return ((key, slept + verdict.delay), after), verdict
+
+
+class _Shape(_Wrapper):
+    """A policy that changes the waits of the one inside."""
+
+    __slots__ = ()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        state, verdict = self.inner.step(state, failure, draw)
+        if type(verdict) is Retry and failure.request is None:
+            return state, Retry(self._shaped(verdict.delay))
+        return state, verdict
+
+    @property
+    def cap(self) -> float:
+        return self._shaped(self.inner.cap)
+
+    def jittered_cap(self, fraction: float) -> float:
+        return self._shaped(self.inner.jittered_cap(fraction))
+
+    def _shaped(self, delay: float) -> float:
+        raise NotImplementedError
+
+
+class Clamp(_Shape):
+    """Waits between `low` and `high` seconds."""
+
+    __slots__ = ("high", "inner", "low")
+    low: float
+    high: float
+
+    def __init__(self, low: Duration, high: Duration, inner: Policy) -> None:
+        bottom, top = _duration(low, "clamp's low end"), _duration(high, "clamp's high end")
+        if bottom > top:
+            raise InvalidValue(f"clamp goes from {low!r} to {high!r}; the low end comes first")
+        self._hold(low=bottom, high=top, inner=as_policy(inner))
+
+    def _shaped(self, delay: float) -> float:
+        return min(max(delay, self.low), self.high)
+
+
+class AddDelay(_Shape):
+    """Waits longer by `delay` seconds, up to ten years."""
+
+    __slots__ = ("delay", "inner")
+    delay: float
+
+    def __init__(self, delay: Duration, inner: Policy) -> None:
+        self._hold(delay=_duration(delay, "the added delay"), inner=as_policy(inner))
+
+    def _shaped(self, delay: float) -> float:
+        return min(delay + self.delay, LONGEST)
+
+    def jittered_cap(self, fraction: float) -> float:
+        return min(self.inner.jittered_cap(fraction) + self.delay * (1 + fraction), LONGEST)
+
+
+class Jitter(_Wrapper):
+    """Spreads waits by chance, as a mode of `leadsman.resilience.jitter` says, up to `ceiling` seconds.
+
+    `exponential` and its like keep their cap; ``periodic(10)`` is spread from 8 to 12 s. State: the inner one;
+    ``decorrelated`` has the last wait before it."""
+
+    __slots__ = ("ceiling", "fraction", "inner", "mode")
+    fraction: float
+    mode: str
+    ceiling: float
+
+    def __init__(self, fraction: float, inner: Policy, mode: str = "symmetric", cap: Duration | None = None) -> None:
+        if mode not in MODES:
+            raise InvalidValue(f"the mode of jitter is {mode!r}; it must be one of {', '.join(MODES)}")
+        part, within = fraction_of(fraction), as_policy(inner)
+        ceiling = widest(within, part, mode) if cap is None else _duration(cap, "the cap of jitter")
+        self._hold(fraction=part, inner=within, mode=mode, ceiling=ceiling)
+
+    def start(self) -> State:
+        return (0.0, self.inner.start()) if self.mode == "decorrelated" else self.inner.start()
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        remembers = self.mode == "decorrelated"
+        before, inner = state if remembers else (0.0, state)
+        inner, verdict = self.inner.step(inner, failure, draw)
+        if type(verdict) is Retry and failure.request is None:
+            before = MODES[self.mode].spread(verdict.delay, self.fraction, self.ceiling, before, draw())
+            verdict = Retry(before)
+        return (before, inner) if remembers else inner, verdict
+
+    @property
+    def cap(self) -> float:
+        return self.ceiling
+
+    def jittered_cap(self, fraction: float) -> float:
+        return self.ceiling
+
+
+def widest(inner: Policy, fraction: float, mode: str) -> float:
+    """The cap of a jitter around `inner` that was given none."""
+    return MODES[mode].cap(inner.cap, inner.jittered_cap(fraction), fraction)
+
+
+class FilteredOn(_Wrapper):
+    """Gives up on failures for which `condition` is not known to hold; the policy inside does not see those."""
+
+    __slots__ = ("condition", "inner")
+    condition: Predicate
+
+    def __init__(self, condition: Predicate | bool, inner: Policy) -> None:
+        self._hold(condition=predicate(condition), inner=as_policy(inner))
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        if failure.request is None and self.condition.answer(failure) is not True:
+            return state, _FILTERED
+        return self.inner.step(state, failure, draw)
+
+
+class _Pair(Policy):
+    """Two policies joined. State: both inner states, after its own."""
+
+    __slots__ = ()
+    left: Policy
+    right: Policy
+
+    @property
+    def inside(self) -> tuple[Policy, ...]:
+        return (self.left, self.right)
+
+
+class AndThen(_Pair):
+    """`left` until it gives up, then `right` in the same step, and not back before the scope ends. A time box in
+    `right` starts at the hand-over. State: the key of the scope, whether it is `right`'s turn; both inner states."""
+
+    __slots__ = ("left", "right", "scope")
+    scope: Scope
+
+    def __init__(self, left: Policy, right: Policy, scope: Scope = "cycle") -> None:
+        self._hold(left=as_policy(left), right=as_policy(right), scope=as_scope(scope))
+
+    def start(self) -> State:
+        return (0, 0, self.left.start(), self.right.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        began, on_right, left, right = state
+        key = failure.key(self.scope)
+        if not on_right or began != key:
+            left, verdict = self.left.step(left, failure, draw)
+            if type(verdict) is Retry:
+                return (key, 0, left, right), verdict
+        right, verdict = self.right.step(right, failure, draw)
+        return (key, 1, left, right), verdict
+
+
+class _Both(_Pair):
+    """Two policies that both see every failure."""
+
+    __slots__ = ("left", "right")
+
+    def __init__(self, left: Policy, right: Policy) -> None:
+        self._hold(left=as_policy(left), right=as_policy(right))
+
+    def start(self) -> State:
+        return (self.left.start(), self.right.start())
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        left, one = self.left.step(state[0], failure, draw)
+        right, other = self.right.step(state[1], failure, draw)
+        return (left, right), self._chosen(one, other)
+
+    def _chosen(self, one: Verdict, other: Verdict) -> Verdict:
+        raise NotImplementedError
+
+
+class Union(_Both):
+    """Retries if either would, after the shorter wait."""
+
+    __slots__ = ()
+
+    def _chosen(self, one: Verdict, other: Verdict) -> Verdict:
+        return other if _delay(other) <= _delay(one) else one
+
+
+class Intersect(_Both):
+    """Retries if both would, after the longer wait."""
+
+    __slots__ = ()
+
+    def _chosen(self, one: Verdict, other: Verdict) -> Verdict:
+        return one if _delay(one) >= _delay(other) else other
+
+
+def _delay(verdict: Verdict) -> float:
+    return verdict.delay if type(verdict) is Retry else math.inf
+
+
+def as_policy(value: object) -> Policy:
+    """Check that an object is a policy. Raises `InvalidType`."""
+    if isinstance(value, Policy):
+        return value
+    if callable(getattr(value, "delay", None)) and not isinstance(value, type):
+        raise InvalidType(f"{value!r} is a backoff; make a policy of it with strategy(…)")
+    raise InvalidType(f"{value!r} is not a policy; write one such as exponential('2s').max_retries(3)")
+
+
+def _duration(value: Duration, what: str) -> float:
+    return min(seconds(value, what), LONGEST)
