@@ -98,7 +98,8 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
 
     from leadsman import App
     from leadsman.mqtt.outbox import Outbox
-    from leadsman.runtime.poller import PollRunner
+    from leadsman.runtime.poll_runner import PollRunner
+    from leadsman.runtime.poll_schedule import IntervalSchedule
 
     app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
 
@@ -120,8 +121,8 @@ def ours(port: int, devices: int, interval: float, duration: float, *, spread: b
         advance = PollRunner.cycle
 
         async def watched(poll: PollRunner, horizon: float) -> None:
-            if meter.measuring:
-                meter.lateness.append(asyncio.get_running_loop().time() - (poll.due - interval))
+            if meter.measuring and isinstance(poll.schedule, IntervalSchedule):
+                meter.lateness.append(asyncio.get_running_loop().time() - (poll.schedule.due - interval))
             await advance(poll, horizon)
 
         if interval >= 0.1:  # at the highest rates even this would cost

@@ -25,7 +25,7 @@ Step = Callable[[session.ConnectionState], tuple[session.ConnectionState, float]
 
 MODULES = (
     ("timing/timers.py", "rings what is due"),
-    ("runtime/poller.py", "starts the poll, sets the next one"),
+    ("runtime/poll_runner.py", "starts the poll, sets the next one"),
     ("resilience/execution.py", "timeout, shared bus, retry, circuit"),
     ("runtime/calls.py", "a thread for a plain def"),
     ("reading.py", "the result becomes fields"),

@@ -1,8 +1,7 @@
 """Publish rules. They decide whether a reading is published.
 
 A rule is a value without state. It compares a reading with the last *published* one, not with the last one read, so
-that a
-slow drift adds up until it is published. Each handler has its own `LastPublished`. The first reading is always
+that a slow drift adds up until it is published. Each handler has its own `LastPublished`. The first reading is always
 published.
 
 ``OnChange() | Every("10m")`` publishes a change at once, and any reading every ten minutes;
@@ -18,6 +17,9 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
+Fields = Mapping[str, Any]
+"""The fields of a reading: values that JSON can represent, by name."""
+
 _NOISE = 1e-12
 """Of a value: 20.1 and 20.2 differ by 0.1 as people count, though not as floats do."""
 
@@ -26,7 +28,7 @@ class LastPublished(NamedTuple):
     """The last publication: its fields, its time (monotonic seconds), and the number of readings since, not counting
     the current one."""
 
-    fields: Mapping[str, Any]
+    fields: Fields
     at: float
     since: int = 0
 
@@ -37,7 +39,7 @@ class PublishRule(Value, ABC):
     __slots__ = ()
 
     @abstractmethod
-    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
+    def wants(self, last: LastPublished, fields: Fields, now: float) -> bool:
         """Whether to publish `fields` at `now` (monotonic seconds), given what was last published."""
 
     def __or__(self, other: "PublishRule") -> "AnyOf":
@@ -63,8 +65,8 @@ class AnyOf(_Pair):
 
     __slots__ = ()
 
-    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
-        return self.left.wants(told, fields, now) or self.right.wants(told, fields, now)
+    def wants(self, last: LastPublished, fields: Fields, now: float) -> bool:
+        return self.left.wants(last, fields, now) or self.right.wants(last, fields, now)
 
 
 class AllOf(_Pair):
@@ -72,8 +74,8 @@ class AllOf(_Pair):
 
     __slots__ = ()
 
-    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
-        return self.left.wants(told, fields, now) and self.right.wants(told, fields, now)
+    def wants(self, last: LastPublished, fields: Fields, now: float) -> bool:
+        return self.left.wants(last, fields, now) and self.right.wants(last, fields, now)
 
 
 class OnChange(PublishRule):
@@ -99,10 +101,10 @@ class OnChange(PublishRule):
         pairs = tuple((name, _deadband(width, f"fields[{name!r}]")) for name, width in (fields or {}).items())
         self._hold(deadband=width, fields=pairs)
 
-    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
-        return self._differ(told.fields, fields, "")
+    def wants(self, last: LastPublished, fields: Fields, now: float) -> bool:
+        return self._differ(last.fields, fields, "")
 
-    def _differ(self, old: Mapping[str, Any], new: Mapping[str, Any], path: str) -> bool:
+    def _differ(self, old: Fields, new: Fields, path: str) -> bool:
         if old.keys() != new.keys():
             return True
         for name, value in new.items():
@@ -145,11 +147,11 @@ class Every(PublishRule):
             raise InvalidValue(f"n is {n!r}; it must be 1 or more")
         self._hold(seconds=None if seconds is None else positive_seconds(seconds, "seconds"), n=n)
 
-    def wants(self, told: LastPublished, fields: Mapping[str, Any], now: float) -> bool:
-        if self.n is not None and told.since + 1 >= self.n:
+    def wants(self, last: LastPublished, fields: Fields, now: float) -> bool:
+        if self.n is not None and last.since + 1 >= self.n:
             return True
         # A millisecond of grace: polls on a grid of the same length must not miss by the last bit of a float.
-        return self.seconds is not None and now - told.at >= self.seconds - 0.001
+        return self.seconds is not None and now - last.at >= self.seconds - 0.001
 
 
 def checked(rule: object) -> PublishRule:

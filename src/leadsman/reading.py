@@ -1,18 +1,20 @@
-"""Converts the result of a handler into a reading: a dictionary that JSON can represent.
+"""A reading, and the conversion of a handler's result to one: to fields that JSON can represent.
 
 JSON has no NaN, no infinity, no bytes and no sets. A value that JSON cannot represent raises an error that names the
-field. It
-is not published as something else: a silent ``null`` is a wrong reading that nobody notices.
+field. It is not published as something else: a silent ``null`` is a wrong reading that nobody notices.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from datetime import date, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from leadsman.errors import ResultError
-from leadsman.timing.clock import rfc3339
+from leadsman.timing.clock import Clock, rfc3339
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+JsonObject = dict[str, JsonValue]
 
 _PLAIN = frozenset({str, bool, type(None)})
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
@@ -21,7 +23,32 @@ _DEPTH = 20
 """Deeper than any reading; a structure that contains itself ends here."""
 
 
-def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+class Reading(NamedTuple):
+    """What a device said at one time. It is passed on unchanged from the handler to the outbox."""
+
+    entity: str
+    fields: JsonObject
+    left_out: tuple[str, ...]
+    """The names of the fields that are NaN or infinite. They are not published."""
+    at: float
+    """When the handler returned it, monotonic seconds."""
+    wall: float
+    """The same in epoch seconds."""
+
+
+def reading_of(entity: str, result: object, clock: Clock) -> Reading | None:
+    """Make a reading of what a handler has returned now. None means that there is nothing to publish.
+
+    Raises:
+        ResultError: see `fields_of`.
+    """
+    if result is None:
+        return None
+    fields, left_out = fields_of(result)
+    return Reading(entity, fields, left_out, clock.monotonic(), clock.wall())
+
+
+def fields_of(result: object) -> tuple[JsonObject, tuple[str, ...]]:
     """Convert a handler's result to JSON-compatible fields. Fields that are NaN or infinite are left out, and their
     names returned.
 
@@ -55,7 +82,7 @@ def fields_of(result: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     return kept, tuple(left_out)
 
 
-def plain(value: object, name: str) -> Any:
+def plain(value: object, name: str) -> JsonValue:
     """A value as JSON carries it. `name` is for the message.
 
     Raises:
@@ -86,8 +113,8 @@ class _NotFiniteError(Exception):
     """A number that is not finite."""
 
 
-def _checked_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], depth: int) -> dict[str, Any]:
-    kept = {}
+def _checked_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], depth: int) -> JsonObject:
+    kept: JsonObject = {}
     for key, value in fields.items():
         if not isinstance(key, str):
             raise ResultError(f"the key {key!r}{f' in {path[:-1]!r}' if path else ''} is {_a(key)}; keys are text")
@@ -99,7 +126,7 @@ def _checked_dict(fields: Mapping[Any, Any], path: str, left_out: list[str], dep
     return kept
 
 
-def _checked(value: object, name: str, left_out: list[str], depth: int) -> Any:
+def _checked(value: object, name: str, left_out: list[str], depth: int) -> JsonValue:
     if depth == 0:
         raise ResultError(f"{name!r} is nested deeper than {_DEPTH} levels, or contains itself")
     match value:

@@ -1,10 +1,10 @@
-"""Runs calls in tasks of their own, so that it is clear which task was cancelled, and by which code.
+"""Calls a user's code and turns whatever it raises into a value, except the cancellation that ends the app.
 
 A task that was cancelled once may report that for ever: `asyncio.TaskGroup` of Python 3.11 and 3.12 does not take its
-own
-cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs foreign code
-proves
-nothing. A task that only waits for such a call in another task was cancelled if, and only if, it reports so.
+own cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs foreign code
+proves nothing. There are two ways to know whether a cancellation is the app's own. `outcome` asks the app whether it
+stops. `outcome_in_own_task` runs the call in another task and only waits for it: a task that only waits was cancelled if,
+and only if, it reports so.
 """
 
 import asyncio
@@ -19,6 +19,42 @@ class Outcome(NamedTuple, Generic[T]):
 
     value: T | None
     error: BaseException | None
+
+
+async def outcome(call: Awaitable[T], stopping: asyncio.Event) -> Outcome[T]:
+    """Await a user's code in the current task. `SystemExit` and `KeyboardInterrupt` become values as well: a handler does
+    not end the process.
+
+    Args:
+        call: what to await.
+        stopping: set when the app stops. A cancellation before that came out of the code by itself.
+
+    Raises:
+        CancelledError, GeneratorExit: see `user_error`.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return Outcome(await call, None)
+    except BaseException as error:
+        return Outcome(None, user_error(error, stopping, loop))
+
+
+def user_error(error: BaseException, stopping: asyncio.Event, loop: asyncio.AbstractEventLoop) -> BaseException:
+    """What a user's code raised in the current task, as a value: the ``except`` clause of `outcome`, for a caller that
+    cannot afford a coroutine more.
+
+    Raises:
+        CancelledError: the app stops; also where clean-up made another error of the cancellation.
+        GeneratorExit: the event loop has ended.
+    """
+    if isinstance(error, GeneratorExit) and not loop.is_running():
+        raise error
+    if stopping.is_set() and isinstance(error, asyncio.CancelledError):
+        raise error
+    if stopping.is_set() and isinstance(error, Exception):
+        raise asyncio.CancelledError from error
+    forget_cancellations()
+    return error
 
 
 def begin(call: Callable[[], Awaitable[T]]) -> asyncio.Task[Outcome[T]]:
@@ -44,7 +80,7 @@ async def end(task: asyncio.Task[Outcome[T]]) -> Outcome[T]:
     return outcome
 
 
-async def outcome_of(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
+async def outcome_in_own_task(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
     """Call an async function in a task of its own, and wait for it; see `end`."""
     return await end(begin(call))
 

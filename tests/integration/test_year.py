@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import leadsman.runtime.poller
+import leadsman.runtime.poll_schedule
 from leadsman import App, CircuitBreaker, Cron, FixedBackoff, RetryRequested
 from leadsman.events import (
     AttemptFailed,
@@ -29,7 +29,7 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.monitoring.health import OFFLINE
-from leadsman.runtime.poller import Poller
+from leadsman.runtime.poll_runner import PollContext
 from leadsman.testing import Harness
 from leadsman.timing.schedule import CLOCK_SET_BACK, CLOCK_SET_FORWARD
 
@@ -188,7 +188,7 @@ class Scenario:
     def __init__(self, seed, start, length, steps, sleeps, zones=EVERYWHERE):
         self.dice = random.Random(seed)
         random.seed(seed)
-        self.time = Time(start.timestamp(), length, leadsman.runtime.poller.CLOCK_CHECK + POLL)
+        self.time = Time(start.timestamp(), length, leadsman.runtime.poll_schedule.CLOCK_CHECK + POLL)
         self.app, self.due, self.events = App("app", heartbeat="7d"), {}, []
         self._plan(steps, sleeps)
         for name, kinds in zones.items():
@@ -259,8 +259,8 @@ class Scenario:
 
     def _listen(self):
         loop = asyncio.get_running_loop()
-        poller = next(each for each in gc.get_objects() if type(each) is Poller and each._loop is loop)
-        poller.environment.events.subscribe(self.events.append)
+        polls = next(each for each in gc.get_objects() if type(each) is PollContext and each.loop is loop)
+        polls.publishing.environment.events.subscribe(self.events.append)
 
     def _release(self, running):
         """Somebody comes by now and then, and releases whatever is held."""
@@ -368,7 +368,7 @@ def check(scenario):
 def test_a_year_loses_no_point_of_a_schedule_and_hangs_nothing(hang_is_seen, monkeypatch, caplog, seed):
     caplog.set_level(logging.CRITICAL, "leadsman")  # thousands of lines, each formatted
     monkeypatch.setattr(
-        leadsman.runtime.poller, "CLOCK_CHECK", 150.0
+        leadsman.runtime.poll_schedule, "CLOCK_CHECK", 150.0
     )  # a year of looks every 30 s would take a minute longer
     scenario = Scenario(seed, datetime(2026, 1, 1, tzinfo=UTC), 365 * DAY, 60, 30, FEWER)
 

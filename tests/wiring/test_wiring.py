@@ -98,10 +98,10 @@ def test_parts_exist_only_where_an_app_uses_them(tmp_path):
     without = parts_of(bare, tmp_path).optional
     with_all = parts_of(full, tmp_path, keep_state=True).optional
 
-    assert (without.sources, without.command_queues, without.contexts, without.store) == ({}, {}, None, None)
+    assert (without.sources, without.runners.commands, without.contexts, without.store) == ({}, {}, None, None)
     assert not without.keeps_state
     assert list(with_all.sources) == ["s"]
-    assert list(with_all.command_queues) == ["c"]
+    assert list(with_all.runners.commands) == ["c"]
     assert with_all.contexts is not None
     assert with_all.store is not None
 
@@ -113,8 +113,8 @@ def test_handlers_that_are_disabled_are_not_built(tmp_path):
 
     parts = parts_of(app, tmp_path)
 
-    assert parts.core.poller.polls == {}
-    assert parts.optional.command_queues == {}
+    assert parts.core.poller.runners == {}
+    assert parts.optional.runners.commands == {}
     assert list(parts.core.link.subscriptions.listeners) == ["app/introspect"]
 
 

@@ -18,7 +18,7 @@ from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.reading import plain
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import Outcome, begin, end, outcome_of
+from leadsman.tasks import Outcome, begin, end, outcome_in_own_task
 from leadsman.text import describe
 from leadsman.timing.durations import human
 
@@ -133,7 +133,9 @@ class ManagedAdapter:
             return False
         try:
             async with asyncio.timeout(PROBE_TIMEOUT):
-                return (await outcome_of(self.adapter.probe)).error is None  # it is not well, whatever it raises
+                return (
+                    await outcome_in_own_task(self.adapter.probe)
+                ).error is None  # it is not well, whatever it raises
         except TimeoutError:
             return False
 
@@ -145,7 +147,7 @@ class ManagedAdapter:
         error: BaseException | None
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
-                error = (await outcome_of(step)).error
+                error = (await outcome_in_own_task(step)).error
         except TimeoutError as late:
             error = late
         if error is not None:  # what is broken may not close; it is opened again all the same

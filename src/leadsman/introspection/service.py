@@ -23,9 +23,8 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
-from leadsman.runtime.commands import CommandQueue
-from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.runner import Runners
 from leadsman.text import clean, suggestion
 from leadsman.timing.clock import rfc3339
 
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
         TraceRow,
     )
     from leadsman.monitoring.trace import Trace
-    from leadsman.runtime.sources import SourceRunner
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
 ASKED_FOR = ("trace",)
@@ -70,9 +68,7 @@ class Parts(NamedTuple):
 
     ledger: Ledger
     link: Link
-    poller: Poller
-    feeds: "Mapping[str, SourceRunner]"
-    lines: Mapping[str, CommandQueue]
+    runners: Runners
     slots: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
     """The trace, once there is something in it."""
@@ -84,28 +80,28 @@ class Service:
     """Answers introspection of one running app."""
 
     def __init__(
-        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, mail: PublisherContext
+        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, context: PublisherContext
     ) -> None:
         self._about = about
         self._parts = parts
-        self._mail = mail
+        self._context = context
         self._registered: dict[str, list[Telemetry | Source | Command]] = {}
         for each in everything:
             self._registered.setdefault(each.name, []).append(each)
         self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
-        self._started = mail.environment.timers.origin
+        self._started = context.environment.timers.origin
 
     def register(self) -> None:
         """Put the registry there."""
         registry = encode(registry_of(self._about, self._registered))
-        self._mail.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
+        self._context.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
     def on_request(self, received: Received) -> None:
         """Answer a request. Retained messages are ignored."""
         if not received.retain:
-            clock = self._mail.environment.clock
+            clock = self._context.environment.clock
             message = answered(received, self._about.topics, clock.wall(), self._answer)
-            self._mail.send(message._replace(expires=clock.monotonic() + EXPIRY))
+            self._context.send(message._replace(expires=clock.monotonic() + EXPIRY))
 
     def _answer(self, request: Json) -> "Introspection":
         """The document that a request asks for. Raises `PayloadError`."""
@@ -119,7 +115,7 @@ class Service:
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
         """The document, or some sections of it, and of some devices."""
-        clock = self._mail.environment.clock
+        clock = self._context.environment.clock
         now, wall = clock.monotonic(), clock.wall()
         found: Introspection = {}
         if "app" in sections:
@@ -173,7 +169,7 @@ class Service:
                 "in_flight": outbox.in_flight,
                 "delivered": outbox.delivered,
                 "dropped": outbox.dropped,
-                "oldest": None if oldest is None else round(self._mail.environment.clock.uptime() - oldest, 3),
+                "oldest": None if oldest is None else round(self._context.environment.clock.uptime() - oldest, 3),
             },
         }
 
@@ -185,11 +181,7 @@ class Service:
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.ledger.entities[name]
-        feed, line, next_poll = parts.feeds.get(name), parts.lines.get(name), None
-        if name in parts.poller.polls:
-            snapshot, next_poll = parts.poller.look(name)
-        else:
-            snapshot = parts.lines[name].snapshot() if feed is None else feed.execution.snapshot()
+        snapshot, next_poll = parts.runners.look(name)
         opened, deferred = snapshot.opened_at, snapshot.deferred_until
         found: Any = {
             "status": parts.ledger.status(name, now),
@@ -219,10 +211,8 @@ class Service:
             "held": health.held,
             "missed_polls": health.missed,
         }
-        if feed is not None:
-            found["restarts"] = feed.restarts
-        if line is not None:
-            found["commands"] = {"done": line.done, "failed": line.failed, "waiting": len(line.waiting)}
+        for runner in parts.runners.of(name):
+            found |= runner.counters()
         return found  # type: ignore[no-any-return]  # its words are literals to the schema; tests hold them against it
 
 

@@ -25,7 +25,7 @@ from leadsman.resilience.catalogue import CATALOGUE, Catalogue, check_bounds
 from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.verdict import REASONS, GiveUp
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
-from leadsman.tasks import outcome_of
+from leadsman.tasks import outcome_in_own_task
 from leadsman.text import describe
 from leadsman.timing.durations import Duration
 
@@ -70,7 +70,7 @@ class Retrying:
         while True:
             attempt += 1
             logger.debug("%s: call %d (%s)", name, attempt, family)
-            value, error = await outcome_of(lambda: _awaitable(function(*args, **kwargs), name))
+            value, error = await outcome_in_own_task(lambda: _awaitable(function(*args, **kwargs), name))
             if error is None:
                 if attempt > 1:
                     logger.info("%s: succeeded at call %d", name, attempt)

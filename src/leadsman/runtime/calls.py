@@ -59,10 +59,10 @@ class PlainCall:
 
     __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
 
-    def __init__(self, handler: Handler, needs: Dependencies, lanes: SharedResources) -> None:
+    def __init__(self, handler: Handler, needs: Dependencies, resources: SharedResources) -> None:
         self._handler = handler
         self._needs = needs
-        self._worker = lanes.worker(needs)
+        self._worker = resources.worker(needs)
         self._shares = any(isinstance(offer, ManagedAdapter) for _, offer in needs)
         self._loop = asyncio.get_running_loop()
         self._blocked: Future[Any] | None = None

@@ -25,15 +25,17 @@ class Context(ContextBase):
     """The name, logger and store of one device while the app runs. A handler asks for it by type: ``async def
     read(context: Context)``."""
 
-    __slots__ = ("_attempts", "_loop", "_mail", "_stores", "logger", "name")
+    __slots__ = ("_attempts", "_loop", "_publisher_context", "_stores", "logger", "name")
 
-    def __init__(self, name: str, attempts: Callable[[], int], mail: PublisherContext, stores: Stores) -> None:
+    def __init__(
+        self, name: str, attempts: Callable[[], int], publisher_context: PublisherContext, stores: Stores
+    ) -> None:
         self.name = name
         """The device's name."""
         self.logger: logging.LoggerAdapter[logging.Logger] = _Named(logging.getLogger("leadsman.app"), {"device": name})
         """A logger whose lines begin with the device's name."""
         self._attempts = attempts
-        self._mail = mail
+        self._publisher_context = publisher_context
         self._stores = stores
         self._loop = asyncio.get_running_loop()
 
@@ -57,13 +59,13 @@ class Context(ContextBase):
             InvalidValue, InvalidType: there is no such zone.
         """
         return datetime.fromtimestamp(
-            self._mail.environment.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
+            self._publisher_context.environment.clock.wall(), zone if isinstance(zone, tzinfo) else zone_of(zone)
         )
 
     async def sleep(self, duration: Duration) -> None:
         """Sleep for a duration. The end of the app and the handler's timeout interrupt it with `CancelledError`: do
         not catch it."""
-        await self._mail.environment.timers.sleep(seconds(duration))
+        await self._publisher_context.environment.timers.sleep(seconds(duration))
 
     async def sleep_until(self, when: datetime | time | str, zone: str | tzinfo | None = None) -> None:
         """Sleep until the wall clock reaches `when`, also if the clock is set meanwhile.
@@ -77,10 +79,10 @@ class Context(ContextBase):
         Raises:
             InvalidValue, InvalidType: an argument is invalid.
         """
-        clock = self._mail.environment.clock
+        clock = self._publisher_context.environment.clock
         target = _target(when, zone, clock.wall())
         while (rest := target - clock.wall()) > 0:
-            await self._mail.environment.timers.sleep(min(rest, CLOCK_CHECK))
+            await self._publisher_context.environment.timers.sleep(min(rest, CLOCK_CHECK))
 
     def publish(self, topic: str, payload: Any, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
@@ -101,11 +103,11 @@ class Context(ContextBase):
         data = payload if isinstance(payload, bytes) else payload.encode() if isinstance(payload, str) else None
         if data is None:
             data = encode(plain(payload, topic))
-        message = Message(self._mail.topics.of(self.name, topic), data, qos, retain)
+        message = Message(self._publisher_context.topics.of(self.name, topic), data, qos, retain)
         if _on(self._loop):
-            self._mail.send(message)
+            self._publisher_context.send(message)
         else:
-            self._loop.call_soon_threadsafe(self._mail.send, message)
+            self._loop.call_soon_threadsafe(self._publisher_context.send, message)
 
 
 class _Named(logging.LoggerAdapter[logging.Logger]):
@@ -116,16 +118,16 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(self, directory: StateDirectory, mail: PublisherContext) -> None:
-        self._mail = mail
+    def __init__(self, directory: StateDirectory, publisher_context: PublisherContext) -> None:
+        self._publisher_context = publisher_context
         self._stores = Stores(directory.path, directory)
-        self._writer = Writer(self._stores, mail.environment.timers)
+        self._writer = Writer(self._stores, publisher_context.environment.timers)
 
     def give(self, needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
         """Make the context of a handler that asks for one."""
         for _, offer in needs:
             if isinstance(offer, ContextOffer):
-                offer.value = Context(name, attempts, self._mail, self._stores)
+                offer.value = Context(name, attempts, self._publisher_context, self._stores)
 
     async def finish(self) -> None:
         """Write what is left."""

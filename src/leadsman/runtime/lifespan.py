@@ -10,7 +10,7 @@ from leadsman.adapters.managed import REOPENING
 from leadsman.errors import ConfigurationError
 from leadsman.events import AppFault
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import outcome_of
+from leadsman.tasks import outcome_in_own_task
 
 Make = Callable[[], AbstractAsyncContextManager[object]]
 """Makes the context manager. It is called anew for each attempt to enter it."""
@@ -59,7 +59,7 @@ class Lifespan:
         attempt = 0
         while True:
             attempt += 1
-            error = (await outcome_of(functools.partial(self._once, make))).error
+            error = (await outcome_in_own_task(functools.partial(self._once, make))).error
             if error is None:
                 return
             if self._entered.is_set() or not isinstance(error, Exception | asyncio.CancelledError | GeneratorExit):

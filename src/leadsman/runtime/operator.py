@@ -5,19 +5,14 @@ response topic, or at the topic itself with ``/response`` appended.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from leadsman.errors import PayloadError
 from leadsman.events import CircuitRequested
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.requests import Json, answered
-from leadsman.resilience.execution import Execution
-from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.runner import Reader
 from leadsman.text import clean, suggestion
-
-if TYPE_CHECKING:
-    from leadsman.runtime.sources import SourceRunner
 
 _LONGEST_NAME = 100
 """Characters of the sender's name that are kept."""
@@ -25,39 +20,47 @@ ACTIONS = ("isolate", "close", "disable")
 
 
 class OperatorRequests:
-    """Takes these requests for one running app."""
+    """Takes these requests for one running app.
 
-    def __init__(self, mail: PublisherContext, poller: Poller, feeds: "Mapping[str, SourceRunner]") -> None:
-        self._mail = mail
-        self._poller = poller
-        self._feeds = feeds
+    Args:
+        context: the environment, the topics, and how to send.
+        readers: the polls and sources of the app, by the names of their devices.
+    """
+
+    def __init__(self, context: PublisherContext, readers: Mapping[str, Reader]) -> None:
+        self._context = context
+        self._readers = readers
 
     def on_set(self, received: Received) -> None:
         """Handle a request. Retained messages are ignored."""
-        device = self._mail.topics.device_of(received.topic)
+        device = self._context.topics.device_of(received.topic)
         word = received.topic.split("/")[-2]
         if received.retain or word not in ("release", "circuit"):
             return
 
         def handle(request: Json) -> Json:
-            by = _who(received, request)
-            return self._release(device, by) if word == "release" else self._circuit(device, request, by)
+            by, runner = _sender(received, request), self._reader(device)
+            return self._release(runner, by) if word == "release" else self._circuit(runner, request, by)
 
-        self._mail.send(answered(received, self._mail.topics, self._mail.environment.clock.wall(), handle))
+        self._context.send(answered(received, self._context.topics, self._context.environment.clock.wall(), handle))
 
-    def _release(self, device: str, by: str) -> dict[str, Any]:
-        if device not in self._poller.polls:
-            meant = suggestion(device, self._poller.polls)
-            raise PayloadError(f"there is no device {clean(device)!r} that is polled; {meant}")
-        if not self._poller.release(device, by):
-            raise PayloadError(f"{device} is not held")
-        return {"device": device, "held": False}
+    def _reader(self, device: str) -> Reader:
+        runner = self._readers.get(device)
+        if runner is None:
+            meant = suggestion(device, self._readers)
+            raise PayloadError(f"there is no device {clean(device)!r} that is read; {meant}")
+        return runner
 
-    def _circuit(self, device: str, request: Json, by: str) -> dict[str, Any]:
-        execution = self._execution(device)
+    def _release(self, runner: Reader, by: str) -> Json:
+        if not runner.release(by):
+            raise PayloadError(f"{runner.name} is not held")
+        return {"device": runner.name, "held": False}
+
+    def _circuit(self, runner: Reader, request: Json, by: str) -> Json:
+        execution = runner.execution
         action = request.get("action") if isinstance(request, dict) else request
         if isinstance(action, str) and action in ACTIONS:
-            self._mail.environment.events.emit(CircuitRequested(device, action, by))
+            self._context.environment.events.emit(CircuitRequested(runner.name, action, by))
         match action:
             case "isolate":
                 execution.isolate()
@@ -67,18 +70,10 @@ class OperatorRequests:
                 execution.disable()
             case _:
                 raise PayloadError(f"{action!r} is unknown; {suggestion(str(action), ACTIONS)}")
-        return {"device": device, "circuit": execution.snapshot().circuit}
-
-    def _execution(self, device: str) -> Execution[object]:
-        if device in self._poller.polls:
-            return self._poller.polls[device].execution
-        if device in self._feeds:
-            return self._feeds[device].execution
-        meant = suggestion(device, (*self._poller.polls, *self._feeds))
-        raise PayloadError(f"there is no device {clean(device)!r} with a circuit; {meant}")
+        return {"device": runner.name, "circuit": execution.snapshot().circuit}
 
 
-def _who(received: Received, request: Json) -> str:
+def _sender(received: Received, request: Json) -> str:
     """The sender of a request, as far as MQTT tells: the name in the request, else its response topic, else its
     topic."""
     named = request.get("by") if isinstance(request, dict) else None

@@ -37,9 +37,8 @@ from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.resilience.environment import Environment
-from leadsman.resilience.execution import Execution
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
-from leadsman.runtime.poller import Poller
+from leadsman.runtime.runner import Reader
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
 from leadsman.text import describe
 from leadsman.threads import Worker
@@ -87,8 +86,7 @@ class ResilienceStore:
 
     Args:
         directory: where.
-        poller: whose polls are remembered.
-        feeds: executions of sources, by name.
+        readers: the polls and sources to remember, by the names of their devices.
         environment: timers, clock and events.
         traces: the trace, once there is something in it.
     """
@@ -96,15 +94,13 @@ class ResilienceStore:
     def __init__(
         self,
         directory: StateDirectory,
-        poller: Poller,
-        feeds: Mapping[str, Execution[object]],
+        readers: Mapping[str, Reader],
         environment: Environment,
         traces: Sequence[Trace],
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
-        self._poller = poller
-        self._executions = {name: poll.execution for name, poll in poller.polls.items()} | dict(feeds)
+        self._readers = readers
         self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._traces = traces
@@ -132,7 +128,7 @@ class ResilienceStore:
         pending: dict[str, float] = {}
         wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
         for name, saved in (await self._found(stopping)).items():
-            if name not in self._executions:
+            if name not in self._readers:
                 continue
             try:
                 known = _known(saved)
@@ -174,15 +170,15 @@ class ResilienceStore:
     def _restore(
         self, name: str, known: "_Known", away: float, ledger: Ledger, outages: OutageReporter, now: float
     ) -> float:
-        pending = self._executions[name].restore(known.execution, away)
-        ledger.restore(name, circuit=self._executions[name].snapshot().circuit)
+        reader = self._readers[name]
+        pending = reader.execution.restore(known.execution, away)
+        ledger.restore(name, circuit=reader.execution.snapshot().circuit)
         if known.streak_wall is not None:
             self.outages[name] = known.streak_wall
         if known.success is not None:
             self._successes[name] = known.success
             ledger.restore(name, success_wall=known.success)
-        if known.held and name in self._poller.polls:
-            self._poller.polls[name].held = True
+        if known.held and reader.hold():
             ledger.restore(name, held=True)
         if known.health is not None:
             since, failures, kind, message, lasted = known.health
@@ -210,7 +206,7 @@ class ResilienceStore:
                 self._change(event.entity)
             elif event.at - self._successes_at >= SUCCESSES:
                 self._write(event.at)
-        elif isinstance(event, _CHANGES) and event.entity in self._executions:
+        elif isinstance(event, _CHANGES) and event.entity in self._readers:
             self._failing.add(event.entity)
             if isinstance(event, AttemptFailed):
                 self._first.setdefault(event.entity, (event.outage, event.since))
@@ -266,12 +262,11 @@ class ResilienceStore:
         return lambda: self._written(documents, rows, wall)
 
     def _document(self, name: str, now: float) -> dict[str, Any]:
-        health = self._health.get(name)
-        poll = self._poller.polls.get(name)
+        health, execution = self._health.get(name), self._readers[name].execution
         return {
-            "execution": self._executions[name].to_json(),
+            "execution": execution.to_json(),
             "success": self._successes.get(name),
-            "held": poll is not None and poll.held,
+            "held": execution.circuit.held,
             "health": None if health is None else health | {"lasted": now - health["began"]},
         }
 

@@ -1,18 +1,22 @@
 """Publishes readings: a device's publish rule decides, and the reading becomes an MQTT message."""
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.publish import LastPublished, PublishRule
+from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.text import clean, counted
 from leadsman.timing.clock import rfc3339
 
 Send = Callable[[Message], None]
+
+logger = logging.getLogger("leadsman")
 
 
 class PublisherContext(NamedTuple):
@@ -23,72 +27,95 @@ class PublisherContext(NamedTuple):
     send: Send
 
 
-logger = logging.getLogger("leadsman")
-
-
 class StatePublisher:
-    """Publishes to the state topic of one device."""
+    """Publishes the readings of one device at its state topic."""
 
-    __slots__ = ("_delivery", "_left_out", "_mail", "_name", "_rule", "_told", "_topic")
+    __slots__ = ("_context", "_delivery", "_last", "_left_out", "_rule", "_topic")
 
-    def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, mail: PublisherContext) -> None:
-        self._name = name
+    def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
         self._rule = rule
         self._delivery = delivery
-        self._mail = mail
-        self._topic = mail.topics.state(name)
-        self._told: LastPublished | None = None
+        self._context = context
+        self._topic = context.topics.state(name)
+        self._last: LastPublished | None = None
         self._left_out: tuple[str, ...] = ()
 
-    def tell(
-        self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
-    ) -> None:
-        """Publish a reading taken at `now` if the publish rule asks for it, or unconditionally with `always`."""
-        if left_out != self._left_out:
-            if left_out:
-                self._mail.environment.events.emit(FieldsLeftOut(self._name, left_out))
-            self._left_out = left_out
+    def publish(self, reading: Reading, *, always: bool = False) -> None:
+        """Publish a reading if the publish rule asks for it, or unconditionally with `always`."""
+        if reading.left_out != self._left_out:
+            if reading.left_out:
+                self._context.environment.events.emit(FieldsLeftOut(reading.entity, reading.left_out))
+            self._left_out = reading.left_out
         if self._rule is not None:
-            if not always and self._told is not None and not self._wanted(self._rule, self._told, fields, now):
-                self._told = self._told._replace(since=self._told.since + 1)
+            if not always and self._last is not None and not self._wants(self._rule, self._last, reading):
+                self._last = self._last._replace(since=self._last.since + 1)
                 return
-            self._told = LastPublished(fields, now)
-        delivery = self._delivery
+            self._last = LastPublished(reading.fields, reading.at)
+        self._context.send(self._message(reading))
+
+    def try_publish(self, reading: Reading) -> None:
+        """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are
+        not."""
+        try:
+            self.publish(reading)
+        except Exception as error:
+            self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
+
+    def _message(self, reading: Reading) -> Message:
+        delivery, fields, wall = self._delivery, reading.fields, reading.wall
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
-        expires = None if delivery.expiry is None else now + delivery.expiry
-        offset = wall - self._mail.environment.clock.uptime()
-        self._mail.send(
-            Message(self._topic, encode(fields), delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
-        )
+        expires = None if delivery.expiry is None else reading.at + delivery.expiry
+        offset = wall - self._context.environment.clock.uptime()
+        payload = encode(fields)
+        return Message(self._topic, payload, delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
 
-    def _wanted(self, rule: PublishRule, told: LastPublished, fields: dict[str, Any], now: float) -> bool:
+    def _wants(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
         try:
-            return rule.wants(told, fields, now)
+            return rule.wants(last, reading.fields, reading.at)
         except Exception as error:  # a rule of the user's own; a reading too many is better than one too few
-            self._mail.environment.events.emit(AppFault(f"publish rule of {self._name}", error))
+            self._context.environment.events.emit(AppFault(f"publish rule of {reading.entity}", error))
             return True
 
 
-class LoggedOutlet(StatePublisher):
+class LoggedPublisher(StatePublisher):
     """A `StatePublisher` that also logs each reading."""
 
     __slots__ = ()
 
-    def tell(
-        self, fields: dict[str, Any], left_out: tuple[str, ...], now: float, wall: float, *, always: bool = False
-    ) -> None:
+    def publish(self, reading: Reading, *, always: bool = False) -> None:
         """See `StatePublisher`."""
-        super().tell(fields, left_out, now, wall, always=always)
-        published = self._rule is None or (self._told is not None and self._told.fields is fields)
+        super().publish(reading, always=always)
+        fields = reading.fields
+        published = self._rule is None or (self._last is not None and self._last.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
-        size, names = len(encode(fields)), clean(", ".join(fields))
-        logger.debug(
-            "%s: %s %s in %s: %s", self._name, verb, counted(len(fields), "field"), counted(size, "byte"), names
-        )
+        size, names = counted(len(encode(fields)), "byte"), clean(", ".join(fields))
+        logger.debug("%s: %s %s in %s: %s", reading.entity, verb, counted(len(fields), "field"), size, names)
 
 
-def outlet_of(name: str, rule: PublishRule | None, delivery: Delivery, mail: PublisherContext) -> StatePublisher:
+def publisher_of(name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> StatePublisher:
     """Make the publisher of a device. It logs readings only if the log level shows such lines, so that others cost
     nothing extra."""
-    return (LoggedOutlet if logger.isEnabledFor(logging.DEBUG) else StatePublisher)(name, rule, delivery, mail)
+    return (LoggedPublisher if logger.isEnabledFor(logging.DEBUG) else StatePublisher)(name, rule, delivery, context)
+
+
+class PublishQueue:
+    """Readings that are published when the event loop has called all handlers of this turn, so that publishing delays
+    none of them."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[StatePublisher, Reading]] = []
+
+    def add(self, publisher: StatePublisher, reading: Reading) -> None:
+        """Publish a reading soon."""
+        self._waiting.append((publisher, reading))
+        if len(self._waiting) == 1:
+            self._loop.call_soon(self._publish)
+
+    def _publish(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for publisher, reading in waiting:
+            publisher.try_publish(reading)

@@ -6,21 +6,21 @@ A run without a reading counts as failed for the backoff and for the breaker. Ea
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, ResultError
-from leadsman.events import AppFault, PollFailed, PollSkipped, ReadingTaken
-from leadsman.reading import fields_of
+from leadsman.events import PollFailed, PollSkipped, ReadingTaken
+from leadsman.reading import JsonObject, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.source import Source
 from leadsman.resilience import scope
 from leadsman.resilience.backoff import LONGEST
 from leadsman.resilience.deadline import Silence
+from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property
 from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.publisher import PublisherContext, outlet_of
+from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.tasks import Outcome, begin, end
 
 _AT_A_STRETCH = 50
@@ -31,30 +31,30 @@ class SourceRunner:
     """Runs one source. A run that gives no reading for too long is cancelled and started again."""
 
     __slots__ = (
+        "_context",
         "_isolated",
-        "_mail",
         "_run",
         "_silence",
         "execution",
         "failures",
         "heard_at",
-        "outlet",
+        "publisher",
         "restarts",
         "source",
     )
 
-    def __init__(self, source: Source, mail: PublisherContext, lanes: SharedResources) -> None:
+    def __init__(self, source: Source, context: PublisherContext, resources: SharedResources) -> None:
         self.source = source
-        self.outlet = outlet_of(source.name, source.publish, source.delivery, mail)
+        self.publisher = publisher_of(source.name, source.publish, source.delivery, context)
         silence = LONGEST if source.silence is None else source.silence
-        self._silence = Silence(self._readings, silence, mail.environment, self)
+        self._silence = Silence(self._readings, silence, context.environment, self)
         self.execution = Execution(
             source.name,
             self._silence.call,
             source.guards,
-            mail.environment,
+            context.environment,
             caller=self,
-            shared=lanes.shared_guards(source.guards.breaker, source.needs),
+            shared=resources.shared_guards(source.guards.breaker, source.needs),
         )
         self.failures = 0
         """Runs in a row that gave no reading."""
@@ -62,9 +62,34 @@ class SourceRunner:
         """Runs begun after the first."""
         self.heard_at = -math.inf
         """When the last reading arrived, monotonic seconds."""
-        self._mail = mail
-        self._run: asyncio.Task[Outcome[Any]] | None = None
+        self._context = context
+        self._run: asyncio.Task[Outcome[None]] | None = None
         self._isolated = False
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.source.name
+
+    def look(self) -> tuple[Snapshot, float | None]:
+        """See `Runner`. A source has no schedule."""
+        return self.execution.snapshot(), None
+
+    def counters(self) -> JsonObject:
+        """See `Runner`."""
+        return {"restarts": self.restarts}
+
+    def retries(self) -> int:
+        """See `Runner`."""
+        return self.execution.retries()
+
+    def hold(self) -> bool:
+        """See `Reader`. A source cannot be held."""
+        return False
+
+    def release(self, by: str) -> bool:
+        """See `Reader`. A source is never held."""
+        return False
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask."""
@@ -84,13 +109,13 @@ class SourceRunner:
     async def run(self) -> None:
         """Run the generator until cancelled."""
         scope.IN_HANDLER.set(True)
-        environment, name = self._mail.environment, self.source.name
+        environment, name = self._context.environment, self.source.name
         while True:
             if self.execution.admit():
                 error = await self._once()
                 if error is not None and not self._isolated:
                     self._failed(error)
-                    error.__traceback__ = None  # told by now; it holds the frames until the next run has ended
+                    error.__traceback__ = None  # reported by now; it holds the frames until the next run has ended
             else:
                 self.failures += 1
                 environment.events.emit(PollSkipped(name))
@@ -124,24 +149,22 @@ class SourceRunner:
         if not taken and not self._silence.expired:
             raise DeviceUnavailable("the source ended without a reading; it is started again")
 
-    def _take(self, result: Any) -> None:
-        environment, name = self._mail.environment, self.source.name
-        now, wall = environment.clock.monotonic(), environment.clock.wall()
+    def _take(self, result: object) -> None:
+        environment, name = self._context.environment, self.source.name
         try:
-            fields, left_out = ({}, ()) if result is None else fields_of(result)
+            reading = reading_of(name, result, environment.clock)
         except ResultError as error:  # one bad reading does not end the source
             environment.events.emit(PollFailed(name, error, 1))
             return
-        self.heard_at = now
-        self._silence.heard(now)
+        clock = environment.clock
+        at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
+        self.heard_at = at
+        self._silence.heard(at)
         self.failures = 0
         self.execution.succeed()
-        environment.events.emit(ReadingTaken(name, now, wall, 0.0))
-        if result is not None:
-            try:
-                self.outlet.tell(fields, left_out, now, wall)
-            except Exception as error:  # a fault of ours: this reading is lost, and the others are not
-                environment.events.emit(AppFault(f"publishing {name}", error))
+        environment.events.emit(ReadingTaken(name, at, wall, 0.0))
+        if reading is not None:
+            self.publisher.try_publish(reading)
 
     def _failed(self, error: BaseException) -> None:
         self.failures += 1
@@ -149,4 +172,4 @@ class SourceRunner:
             self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        self._mail.environment.events.emit(PollFailed(self.source.name, error, 1))
+        self._context.environment.events.emit(PollFailed(self.source.name, error, 1))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from leadsman.events import AppFault
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.environment import Environment
-from leadsman.tasks import outcome_of
+from leadsman.tasks import outcome_in_own_task
 
 RESTARTING = ExponentialBackoff(1.0, 60.0)
 """The waits between the failure of a part of the app and its next run."""
@@ -18,7 +18,7 @@ async def keep_running(where: str, run: Callable[[], Awaitable[object]], environ
     failures, clock = 0, environment.clock
     while True:
         began = clock.monotonic()
-        error = (await outcome_of(run)).error
+        error = (await outcome_in_own_task(run)).error
         if error is not None:
             failures = failures + 1 if clock.monotonic() - began < RESTARTING.max_delay else 1
             environment.events.emit(AppFault(where, error))

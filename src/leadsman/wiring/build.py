@@ -67,7 +67,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         core.ledger,
         core.link,
         core.environment.clock,
-        look=optional.look,
+        look=optional.runners.look,
         jobs=plan.jobs,
         dry_run=plan.dry_run,
     )
@@ -86,7 +86,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
 def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:
     """The parts that every app uses."""
 
-    def give_up(name: str, error: BaseException) -> None:
+    def end_app(name: str, error: BaseException) -> None:
         fatal.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
         stopping.set()
 
@@ -107,7 +107,7 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
     )
     link = Link(identity, connect, Outbox(), clock, events)
     publisher, shared = PublisherContext(environment, plan.topics, link.put), SharedResources()
-    poller = Poller(publisher, shared, give_up)
+    poller = Poller(publisher, shared, end_app)
     for telemetry in plan.polled:
         poller.add(telemetry)
     return Core(plan, environment, _ledger(plan, timers.origin), link, publisher, shared, poller)

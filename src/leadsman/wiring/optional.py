@@ -23,10 +23,11 @@ from leadsman.monitoring.health import Ledger
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextOffer
-from leadsman.resilience.environment import Environment, Snapshot
+from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
-from leadsman.runtime.poller import Poller, PollRunner
+from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.runtime.runner import Runners
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
     from leadsman.runtime.adapter_recovery import AdapterRecovery
-    from leadsman.runtime.commands import CommandQueue, Dispatcher
+    from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.operator import OperatorRequests
@@ -76,8 +77,10 @@ class OptionalParts:
         """The trace, once there is something in it."""
         self.sources = self._sources()
         """The sources, by device name."""
-        self.command_queues: dict[str, CommandQueue] = {}
-        """The commands, by device name."""
+        self.runners = Runners()
+        """What runs the handlers."""
+        self.runners.readers.update(core.poller.runners)
+        self.runners.readers.update(self.sources)
         for command in plan.commands:
             if command.enabled:
                 self.dispatcher.add(command)
@@ -100,7 +103,7 @@ class OptionalParts:
         from leadsman.runtime.commands import Dispatcher
 
         core = self._core
-        return Dispatcher(core.publisher, core.poller, self.sources, self.command_queues, core.shared)
+        return Dispatcher(core.publisher, self.runners, core.shared, core.poller.ask)
 
     def _contexts(self) -> "Contexts | None":
         asking = [
@@ -112,11 +115,9 @@ class OptionalParts:
         from leadsman.runtime.context import Contexts
 
         contexts = Contexts(self.state_directory, self._core.publisher)
-        readers: dict[str, PollRunner | SourceRunner] = {**self._core.poller.polls, **self.sources}
         for each in asking:
-            commands = isinstance(each, Command)
-            retries = self.command_queues[each.name].retries if commands else readers[each.name].execution.retries
-            contexts.give(each.needs, each.name, retries)
+            runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
+            contexts.give(each.needs, each.name, runner.retries)
         return contexts
 
     @cached_property
@@ -146,8 +147,7 @@ class OptionalParts:
         from leadsman.runtime.persistence import ResilienceStore
 
         core = self._core
-        executions = {name: source.execution for name, source in self.sources.items()}
-        return ResilienceStore(self.state_directory, core.poller, executions, core.environment, self.traces)
+        return ResilienceStore(self.state_directory, self.runners.readers, core.environment, self.traces)
 
     def adapter_recovery(self) -> "AdapterRecovery | None":
         """What reopens adapters that no longer work; None where there is no adapter."""
@@ -167,11 +167,6 @@ class OptionalParts:
         from leadsman.monitoring.watchdog import Watchdog
 
         return Watchdog(variables, core.ledger, core.plan.jobs, core.link, core.environment.timers)
-
-    def look(self, name: str) -> tuple[Snapshot, float | None]:
-        """The snapshot of a device's execution, and when it is polled next: epoch seconds, or None."""
-        poller = self._core.poller
-        return poller.look(name) if name in poller.polls else (self.sources[name].execution.snapshot(), None)
 
     def make_trace(self) -> "Trace":
         """Begin the trace."""
@@ -247,9 +242,7 @@ class Requests:
         parts = Parts(
             core.ledger,
             core.link,
-            core.poller,
-            optional.sources,
-            optional.command_queues,
+            optional.runners,
             plan.adapters,
             optional.traces,
             self._state_files,
@@ -260,4 +253,4 @@ class Requests:
     def _operator(self) -> "OperatorRequests":
         from leadsman.runtime.operator import OperatorRequests
 
-        return OperatorRequests(self._core.publisher, self._core.poller, self._optional.sources)
+        return OperatorRequests(self._core.publisher, self._optional.runners.readers)

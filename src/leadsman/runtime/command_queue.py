@@ -1,0 +1,215 @@
+"""Executes the commands of one device, one after another, and answers them.
+
+Each command is executed once, in the order of arrival. What became of it is published at ``set/result``, and at the
+response topic if the sender names one. What the handler returns is published as the device's state.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Container
+from typing import Any, NamedTuple
+
+from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError
+from leadsman.events import AppFault, CommandDone
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.requests import Json, answer_to, document
+from leadsman.mqtt.topics import encode
+from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.registration.command import Command
+from leadsman.registration.injection import bound
+from leadsman.resilience.bus_lock import in_turn
+from leadsman.resilience.deadline import Deadline
+from leadsman.resilience.environment import NO_GUARDS, Snapshot
+from leadsman.resilience.failure import RetryRequested, sifted
+from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.publisher import PublisherContext, StatePublisher
+from leadsman.tasks import outcome
+from leadsman.text import clean, describe, explained
+
+logger = logging.getLogger("leadsman")
+
+
+class PendingCommand(NamedTuple):
+    """A command that was received and has not been answered."""
+
+    received: Received
+    transaction: Json
+    arguments: dict[str, Any]
+    """Of the handler."""
+
+
+class CommandAnswers:
+    """Reports and answers commands.
+
+    Args:
+        context: the environment, the topics, and how to send.
+        devices: the names of the devices that take commands. No other gets a topic: otherwise anyone could fill the
+            broker with topics by inventing devices.
+    """
+
+    def __init__(self, context: PublisherContext, devices: Container[str]) -> None:
+        self._context = context
+        self._devices = devices
+
+    def answer(
+        self, device: str, command: PendingCommand, reading: Reading | None, error: BaseException | None, took: float
+    ) -> None:
+        """Answer a command that was executed, in `took` seconds."""
+        context = self._context
+        context.environment.events.emit(CommandDone(device, took, error))
+        fields, text = None if reading is None else reading.fields, None if error is None else explained(error)
+        answer = document(fields, text, context.environment.clock.wall(), command.transaction)
+        if device in self._devices:
+            context.send(Message(context.topics.set_result(device), encode(answer)))
+        if command.received.response_topic is None:
+            return
+        try:
+            context.send(answer_to(command.received, context.topics, answer))
+        except PayloadError as refused:
+            logger.warning("The request at %s cannot be answered: %s", clean(command.received.topic), describe(refused))
+
+    def refuse(self, device: str, command: PendingCommand, error: PayloadError) -> None:
+        """Answer a command that is not executed."""
+        self.answer(device, command, None, error, 0.0)
+
+
+class CommandQueue:
+    """The commands of one device: one is executed, the others wait."""
+
+    __slots__ = (
+        "_answers",
+        "_began",
+        "_bus_lock",
+        "_call",
+        "_context",
+        "_current",
+        "_plain",
+        "command",
+        "done",
+        "failed",
+        "publisher",
+        "task",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        command: Command,
+        context: PublisherContext,
+        resources: SharedResources,
+        publisher: StatePublisher,
+        answers: CommandAnswers,
+    ) -> None:
+        self.command = command
+        self.publisher = publisher
+        self.waiting: deque[PendingCommand] = deque()
+        self.task: asyncio.Task[None] | None = None
+        self.done = self.failed = 0
+        """Commands executed since the start, and how many of them failed."""
+        self._answers = answers
+        self._context = context
+        self._current: PendingCommand | None = None
+        self._began = 0.0
+        self._plain = PlainCall(command.handler, command.needs, resources) if command.plain else None
+        self._bus_lock = resources.bus_lock(command.group)
+        call: Callable[[], Awaitable[Reading | None]] = self._execute
+        if command.timeout is not None:
+            call = Deadline(call, command.timeout, context.environment, self).call
+        if self._bus_lock is not None:
+            call = in_turn(call, self._bus_lock, self)
+        self._call = call
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.command.name
+
+    def put(self, command: PendingCommand) -> None:
+        """Execute a command now, or after those that wait. If too many wait, it is refused, or the oldest of them is."""
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(command))
+            return
+        if len(self.waiting) >= self.command.queue:
+            if not self.command.drop_oldest:
+                full = PayloadError("the queue of the command is full; send it again later")
+                self._answers.refuse(self.name, command, full)
+                return
+            replaced = PayloadError("a newer command replaced this one")
+            self._answers.refuse(self.name, self.waiting.popleft(), replaced)
+        self.waiting.append(command)
+
+    async def _run(self, command: PendingCommand) -> None:
+        environment = self._context.environment
+        following: PendingCommand | None = command
+        try:
+            while following is not None:
+                self._current, self._began = following, environment.clock.monotonic()
+                reading, error = await outcome(self._call(), environment.stopping)
+                self._finish(reading, _reason(error))
+                following = self.waiting.popleft() if self.waiting else None
+        finally:
+            self.task = None
+
+    async def _execute(self) -> Reading | None:
+        """Call the handler. A command is executed once, so nothing repeats it; the sender may send it again."""
+        command, current = self.command, self._current
+        assert current is not None  # set by `_run`
+        if self._plain is not None:
+            result = await self._plain(**current.arguments)
+        else:
+            result = await bound(command.handler, command.needs, current.arguments)()
+        return reading_of(self.name, result, self._context.environment.clock)
+
+    def _finish(self, reading: Reading | None, error: BaseException | None) -> None:
+        """Publish and answer what became of the current command, unless that was done before."""
+        current, self._current = self._current, None
+        if current is None:
+            return
+        self.done += 1
+        self.failed += error is not None
+        environment = self._context.environment
+        took = environment.clock.monotonic() - self._began
+        try:
+            if reading is not None:
+                self.publisher.publish(reading, always=True)
+            self._answers.answer(self.name, current, reading, error, took)
+        except Exception as fault:  # a fault of ours: this answer is lost, and the commands after it are not
+            environment.events.emit(AppFault(f"answering a command of {self.name}", fault))
+
+    def end(self) -> None:
+        """The app has stopped: answer all commands that are left."""
+        self._finish(None, DeviceUnavailable("the app stopped before the command ended"))
+        while self.waiting:
+            self._current = self.waiting.popleft()
+            self._finish(None, DeviceUnavailable("the app stopped before the command was executed"))
+
+    def abandoned(self, error: Abandoned) -> None:
+        """The current call does not end: answer it now, and let others use the bus. The next command starts once the
+        call has ended."""
+        if self._bus_lock is not None:
+            self._bus_lock.give_back(self)
+        self._finish(None, error)
+
+    def look(self) -> tuple[Snapshot, float | None]:
+        """See `Runner`. Commands have no schedule, no circuit and no retries."""
+        return NO_GUARDS._replace(attempts=min(1, self.failed)), None
+
+    def counters(self) -> JsonObject:
+        """See `Runner`."""
+        return {"commands": {"done": self.done, "failed": self.failed, "waiting": len(self.waiting)}}
+
+    def retries(self) -> int:
+        """See `Runner`. There are none, as a command is executed once."""
+        return 0
+
+
+def _reason(error: BaseException | None) -> BaseException | None:
+    """What the sender of a command is answered. A request for another attempt is a refusal, since nothing repeats a
+    command."""
+    if isinstance(error, Exception):
+        error = sifted(error)
+    if isinstance(error, RetryRequested):
+        return DeviceUnavailable(f"the handler asked for another attempt: {error}")
+    return error

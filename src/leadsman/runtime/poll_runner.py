@@ -1,0 +1,314 @@
+"""Runs one polled handler: calls it when it is due or requested, and reports its reading or its failure.
+
+A handler never has two polls at the same time. If a poll is due while an earlier one still runs, or while the process
+sleeps, it counts as missed and is not made up for. Messages go to the outbox, so a poll never waits for the broker.
+
+Nothing that a handler raises ends another handler, the loop or the process.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from leadsman.adapters.managed import adapter_names
+from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
+from leadsman.events import (
+    AppFault,
+    DeviceHeld,
+    DeviceReleased,
+    PollDeferred,
+    PollFailed,
+    PollMissed,
+    PollSkipped,
+    ReadingTaken,
+)
+from leadsman.reading import JsonObject, Reading, reading_of
+from leadsman.registration.injection import bound
+from leadsman.registration.telemetry import Fallback, Telemetry
+from leadsman.resilience import scope
+from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.execution import Execution
+from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.poll_schedule import schedule_of
+from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
+from leadsman.runtime.runner import Answer
+from leadsman.tasks import outcome, user_error
+from leadsman.timing.durations import human
+
+FALLBACK_TIMEOUT = 60.0
+"""Seconds for a fallback after a failed poll."""
+
+MOST_REQUESTS = 16
+"""Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
+
+
+class PollContext(NamedTuple):
+    """What all polls of an app share."""
+
+    publishing: PublisherContext
+    resources: SharedResources
+    queue: PublishQueue
+    loop: asyncio.AbstractEventLoop
+    end_app: Callable[[str, BaseException], None]
+    """Ends the app, because a device that must work does not."""
+
+
+class PollRequests:
+    """The requests for one handler's poll."""
+
+    __slots__ = ("answers", "polled_at")
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        """Who waits for the poll under way."""
+        self.polled_at = -math.inf
+        """When a poll was last requested, monotonic seconds."""
+
+    def answer(self, result: Reading | BaseException | None) -> None:
+        """Answer all that wait."""
+        answers, self.answers = self.answers, []
+        for answer in answers:
+            answer(result)
+
+
+class PollRunner:
+    """Runs one handler. It is an alarm in the heap and rings when the handler is due."""
+
+    __slots__ = ("_call", "_context", "_requests", "execution", "publisher", "schedule", "task", "telemetry")
+
+    def __init__(self, telemetry: Telemetry, context: PollContext) -> None:
+        self.telemetry = telemetry
+        self.schedule = schedule_of(telemetry.interval, telemetry.cron)
+        self.publisher = publisher_of(telemetry.name, telemetry.publish, telemetry.delivery, context.publishing)
+        self.task: asyncio.Task[None] | None = None
+        """The poll under way."""
+        self._context = context
+        self._requests: PollRequests | None = None
+        self._call: Callable[[], Awaitable[object]]
+        if telemetry.plain:
+            self._call = PlainCall(telemetry.handler, telemetry.needs, context.resources)
+        else:
+            self._call = bound(telemetry.handler, telemetry.needs)
+        self.execution = Execution(
+            telemetry.name,
+            self._read,
+            telemetry.guards,
+            context.publishing.environment,
+            bus_lock=context.resources.bus_lock(telemetry.group),
+            caller=self,
+            shared=context.resources.shared_guards(telemetry.guards.breaker, telemetry.needs),
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        return self.telemetry.name
+
+    @property
+    def busy(self) -> bool:
+        """Whether an earlier poll still runs, or its thread does."""
+        return self.task is not None or (isinstance(self._call, PlainCall) and self._call.busy)
+
+    # On schedule
+
+    def start(self, pending: float) -> None:
+        """Poll for the first time now, or within the handler's `spread`, or at its cron schedule; or in `pending` seconds,
+        where an attempt was waited for when the app ended."""
+        environment, telemetry = self._context.publishing.environment, self.telemetry
+        offset = max(telemetry.offset, min(pending, telemetry.interval or 0.0))
+        environment.timers.add(self.schedule.start(offset, environment), self)
+
+    def ring(self, now: float) -> None:
+        """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is open."""
+        environment, execution = self._context.publishing.environment, self.execution
+        is_due, missed, following = self.schedule.advance(now, environment)
+        if missed:
+            environment.events.emit(PollMissed(self.telemetry.name, missed))
+        environment.timers.add(following, self)
+        if not is_due or execution.circuit.held:
+            return
+        if self.busy:
+            environment.events.emit(PollMissed(self.telemetry.name, 1))
+            execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
+        elif execution.admit():
+            self.task = asyncio.get_running_loop().create_task(self.cycle(self._horizon(now)))
+        elif now >= execution.circuit.deferred_until:
+            environment.events.emit(PollSkipped(self.telemetry.name))
+
+    def look(self) -> tuple[Snapshot, float | None]:
+        """See `Runner`. A poll that an open circuit will refuse is not counted, since it does not reach the device."""
+        snapshot = self.execution.snapshot()
+        if snapshot.circuit == "isolated" or self.execution.circuit.held:
+            return snapshot, None
+        earliest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
+        due = self.schedule.next_due(earliest, snapshot.refusals, self._context.publishing.environment.clock)
+        return snapshot, due if math.isfinite(due) else None
+
+    def _horizon(self, now: float) -> float:
+        if self.telemetry.overrun:
+            return math.inf
+        return self.schedule.horizon(now, self._context.publishing.environment.clock)
+
+    # On request
+
+    def ask(self, answer: Answer) -> None:
+        """Poll now, or wait for the poll under way. The schedule stays as it is.
+
+        Raises:
+            PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs, or
+                `MOST_REQUESTS` others wait already.
+        """
+        requests = self._requests = self._requests or PollRequests()
+        if self.task is None:
+            now = self._context.publishing.environment.clock.monotonic()
+            self._check_request(requests, now)
+            requests.polled_at = now
+            self._begin(now)
+        if len(requests.answers) >= MOST_REQUESTS:
+            raise PollRefused(f"{MOST_REQUESTS} requests already wait for the current poll; send this one again later")
+        requests.answers.append(answer)
+
+    def _check_request(self, requests: PollRequests, now: float) -> None:
+        execution = self.execution
+        if (too_soon := requests.polled_at + self.telemetry.throttle - now) > 0:
+            raise PollRefused(f"throttled; retry in {human(round(too_soon, 1))}")
+        if self.busy:
+            raise PollRefused("the thread of an earlier poll is still busy")
+        if execution.circuit.held:
+            raise PollRefused("the device is held since its last failure; release it first")
+        if (until := execution.circuit.deferred_until) > now:
+            raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
+        if execution.snapshot().circuit not in ("closed", "disabled") or not execution.admit():
+            raise PollRefused(
+                "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
+            )
+
+    def _begin(self, now: float) -> None:
+        """Start a poll that a person asks for; the circuit has admitted it."""
+        poll = self.cycle(self._horizon(now))
+        self.task = asyncio.get_running_loop().create_task(poll, context=scope.handler_context())
+
+    def _answer(self, result: Reading | BaseException | None) -> None:
+        if self._requests is not None:
+            self._requests.answer(result)
+
+    def hold(self) -> bool:
+        """See `Reader`."""
+        self.execution.circuit.held = True
+        return True
+
+    def release(self, by: str) -> bool:
+        """See `Reader`. The first poll follows at once."""
+        execution, environment = self.execution, self._context.publishing.environment
+        if not execution.circuit.held:
+            return False
+        execution.circuit.held = False
+        execution.close()
+        environment.events.emit(DeviceReleased(self.name, by))
+        if not self.busy and execution.admit():
+            self._begin(environment.clock.monotonic())
+        return True
+
+    def stopped(self) -> None:
+        """The app has stopped: answer the requests that still wait."""
+        self._answer(DeviceUnavailable("the app stopped before the poll ended"))
+
+    def retries(self) -> int:
+        """See `Runner`."""
+        return self.execution.retries()
+
+    def counters(self) -> JsonObject:
+        """See `Runner`: polls have none but those of the ledger."""
+        return {}
+
+    # One poll
+
+    async def cycle(self, horizon: float) -> None:
+        """One poll, from its first call to its end. Raises nothing but the cancellation that ends the app."""
+        environment = self._context.publishing.environment
+        began = environment.clock.monotonic()
+        try:
+            reading = await self.execution.run(horizon)
+            if reading is not None and self.telemetry.job:
+                raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
+            self._succeeded(reading, began)
+        except BaseException as raised:
+            error = user_error(raised, environment.stopping, self._context.loop)
+            await self._failed(error)
+            error.__traceback__ = None  # one that is raised again at the next poll must not gather frames for years
+        finally:
+            self.task = None
+
+    async def _read(self) -> Reading | None:
+        return reading_of(self.telemetry.name, await self._call(), self._context.publishing.environment.clock)
+
+    def _succeeded(self, reading: Reading | None, began: float) -> None:
+        clock = self._context.publishing.environment.clock
+        at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
+        self._context.publishing.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - began))
+        if self._requests is not None and self._requests.answers:
+            if reading is not None:
+                self.publisher.publish(reading, always=True)  # whatever the publish rule says
+            self._answer(reading)
+        elif reading is not None:
+            self._context.queue.add(self.publisher, reading)
+
+    async def _failed(self, error: BaseException) -> None:
+        if isinstance(error, Abandoned):
+            return  # reported when it was abandoned
+        if self.execution.circuit.isolated:
+            self._answer(DeviceUnavailable("the circuit was isolated by hand; close it to continue"))
+        elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
+            self._deferred(error)
+        else:
+            self.abandoned(error)
+            if not isinstance(self.telemetry.on_failure, str):
+                await self._fall_back(self.telemetry.on_failure, error)
+
+    def _deferred(self, request: RetryRequested) -> None:
+        """Report that the device asked for a later poll. That is not a failure."""
+        self._answer(DeviceUnavailable(f"the handler asked for another attempt: {request}"))
+        environment = self._context.publishing.environment
+        seconds = max(0.0, self.execution.circuit.deferred_until - environment.clock.monotonic())
+        environment.events.emit(PollDeferred(self.name, seconds, request.reason))
+
+    def abandoned(self, error: BaseException) -> None:
+        """Report a poll that failed for good, or a call that does not end."""
+        self._answer(error)
+        emit = self._context.publishing.environment.events.emit
+        emit(PollFailed(self.name, error, self.execution.attempts))
+        if self.telemetry.on_failure == "hold":
+            self.hold()
+            emit(DeviceHeld(self.name))
+        elif self.telemetry.on_failure == "stop":
+            self._context.end_app(self.name, error)
+
+    async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
+        environment = self._context.publishing.environment
+        reading, fault = await outcome(self._read_fallback(fallback, error), environment.stopping)
+        if fault is not None:
+            environment.events.emit(AppFault(f"on_failure of {self.name}", fault))
+        elif reading is not None:
+            self.publisher.try_publish(reading)
+
+    async def _read_fallback(self, fallback: Fallback, error: BaseException) -> Reading | None:
+        async with asyncio.timeout(FALLBACK_TIMEOUT):
+            result = await fallback(error)
+        return None if self.telemetry.job else reading_of(self.name, result, self._context.publishing.environment.clock)
+
+    # What the execution asks and reports
+
+    def facts(self) -> Mapping[str, Property]:
+        """What a policy may ask about the handler."""
+        telemetry = self.telemetry
+        facts: dict[str, Property] = {
+            "handler": telemetry.name,
+            "adapter": adapter_names(telemetry.needs),
+            "verb": "poll",
+        }
+        return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
+
+    def isolated(self) -> None:
+        """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""

@@ -1,0 +1,77 @@
+"""What polls, sources and commands have in common while an app runs.
+
+Whatever reports on a device, or acts on it because a person asks, holds a `Runner` and need not know of which kind it is.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from leadsman.reading import JsonObject, Reading
+from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.execution import Execution
+from leadsman.runtime.publisher import StatePublisher
+
+Answer = Callable[[Reading | BaseException | None], None]
+"""Called with the result of a requested poll: its reading, None if there is nothing to publish, or the error."""
+
+
+class Runner(Protocol):
+    """Runs one registration: a poll, a source, or the commands of a device."""
+
+    @property
+    def name(self) -> str:
+        """The name of the device."""
+        ...
+
+    @property
+    def publisher(self) -> StatePublisher:
+        """Publishes its readings."""
+        ...
+
+    def look(self) -> tuple[Snapshot, float | None]:
+        """The state of its guards, and when the handler is called next by its schedule: epoch seconds, or None if it
+        has no schedule or waits for a person."""
+        ...
+
+    def counters(self) -> JsonObject:
+        """What only this kind of runner counts, for the introspection document."""
+        ...
+
+    def retries(self) -> int:
+        """Retries since the last success."""
+        ...
+
+
+class Reader(Runner, Protocol):
+    """A runner that reads a device: a poll or a source."""
+
+    @property
+    def execution(self) -> Execution[object]:
+        """Makes its calls, under their guards."""
+        ...
+
+    def hold(self) -> bool:
+        """Call the handler no more until it is released. Returns False if this kind of runner cannot be held."""
+        ...
+
+    def release(self, by: str) -> bool:
+        """Call a held handler again, as if nothing had failed; `by` says who asks. Returns whether it was held."""
+        ...
+
+
+class Runners:
+    """The runners of an app, by the names of their devices. A device has one that reads it, one for its commands, or
+    both."""
+
+    def __init__(self) -> None:
+        self.readers: dict[str, Reader] = {}
+        """Polls and sources."""
+        self.commands: dict[str, Runner] = {}
+
+    def of(self, name: str) -> list[Runner]:
+        """The runners of one device. One that reads it comes first."""
+        return [found[name] for found in (self.readers, self.commands) if name in found]
+
+    def look(self, name: str) -> tuple[Snapshot, float | None]:
+        """See `Runner.look`, for the first runner of a device."""
+        return self.of(name)[0].look()

@@ -1,0 +1,65 @@
+"""What runners need to run, in virtual time and without an app."""
+
+import asyncio
+import json
+
+import pytest
+
+from leadsman.event_bus import EventBus
+from leadsman.mqtt.topics import Topics
+from leadsman.resilience.environment import Environment
+from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.publisher import PublisherContext
+from leadsman.testing import VirtualLoop
+from leadsman.timing.clock import system_clock
+from leadsman.timing.timers import Timers
+
+
+class Bench:
+    """The environment of runners, what they send and which events they emit."""
+
+    def __init__(self, loop):
+        self.loop = loop
+        self.clock = system_clock(loop)
+        self.messages, self.events = [], []
+        bus = EventBus(self.clock)
+        bus.subscribe(self.events.append)
+        self.stopping = asyncio.Event()
+        self.environment = Environment(Timers(loop, bus.emit), self.clock, bus, [], self.stopping)
+        self.context = PublisherContext(self.environment, Topics("app"), self.messages.append)
+        self.resources = SharedResources()
+
+    def pass_time(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def call(self, function, *arguments):
+        """Call a function within the running loop, and let what it started run."""
+
+        async def call():
+            result = function(*arguments)
+            await asyncio.sleep(0.001)
+            return result
+
+        return self.loop.run_until_complete(call())
+
+    def of(self, kind):
+        return [event for event in self.events if type(event) is kind]
+
+    def sent(self, topic):
+        return [json.loads(message.payload) for message in self.messages if message.topic == topic]
+
+
+@pytest.fixture
+def bench():
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    yield loop.run_until_complete(_made(loop))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0.001))
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+async def _made(loop):
+    return Bench(loop)

@@ -1,0 +1,214 @@
+import asyncio
+import json
+
+import pytest
+
+from leadsman import OnChange, RetryRequested
+from leadsman.errors import PollRefused
+from leadsman.events import CommandDone
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import STANDARD
+from leadsman.reading import Reading
+from leadsman.registration.command import register_command
+from leadsman.runtime.commands import MOST_WARNED, Dispatcher
+from leadsman.runtime.publisher import StatePublisher
+from leadsman.runtime.runner import Runners
+
+
+def refuse(name, answer):
+    raise PollRefused("the circuit is open")
+
+
+class Commands:
+    """The commands of an app, and what they do."""
+
+    def __init__(self, bench):
+        self.bench = bench
+        self.runners = Runners()
+        self.poll = refuse
+        self.dispatcher = Dispatcher(
+            bench.context, self.runners, bench.resources, lambda name, answer: self.poll(name, answer)
+        )
+
+    def add(self, handler, **options):
+        self.bench.call(self.dispatcher.add, register_command("d", handler, options, ()))
+        return self.runners.commands["d"]
+
+    def send(self, payload, word="set", device="d", **properties):
+        received = Received(f"app/{device}/{word}", payload, properties.pop("retain", False), **properties)
+        self.bench.call(self.dispatcher.on_set if word == "set" else self.dispatcher.on_get, received)
+
+    def results(self, device="d"):
+        return [(each["status"], each["data"] or each["error"]) for each in self.bench.sent(f"app/{device}/set/result")]
+
+
+@pytest.fixture
+def commands(bench):
+    return Commands(bench)
+
+
+async def double(value: int) -> dict[str, int]:
+    return {"value": 2 * value}
+
+
+async def slow(value: int) -> dict[str, int]:
+    await asyncio.sleep(value)
+    return {"value": value}
+
+
+def test_what_a_command_returns_is_its_answer_and_the_state_of_the_device(bench, commands):
+    commands.add(double)
+    commands.send(b"21")
+
+    assert commands.results() == [("ok", {"value": 42})]
+    assert bench.sent("app/d/state") == [{"value": 42}]
+
+
+def test_a_command_publishes_with_the_publisher_of_the_poll_of_its_device(bench, commands):
+    publisher = StatePublisher("d", OnChange(), STANDARD, bench.context)
+    commands.runners.readers["d"] = type("Reader", (), {"publisher": publisher})()
+    commands.add(double)
+    commands.send(b"21")
+    publisher.publish(Reading("d", {"value": 42}, (), 1.0, 1.0))
+
+    assert bench.sent("app/d/state") == [{"value": 42}]
+
+
+def test_commands_of_one_device_are_executed_one_after_another(bench, commands):
+    queue = commands.add(slow)
+    for seconds in (b"5", b"1"):
+        commands.send(seconds)
+    assert queue.counters() == {"commands": {"done": 0, "failed": 0, "waiting": 1}}
+    bench.pass_time(10)
+
+    assert commands.results() == [("ok", {"value": 5}), ("ok", {"value": 1})]
+    assert [event.duration for event in bench.of(CommandDone)] == pytest.approx([5.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
+)
+def test_a_command_that_raises_is_answered_and_the_next_one_is_executed(bench, commands, error):
+    async def fail(value: int) -> None:
+        if value == 1:
+            raise error
+
+    queue = commands.add(fail)
+    commands.send(b"1")
+    commands.send(b"2")
+
+    assert [status for status, _ in commands.results()] == ["error", "ok"]
+    assert (queue.done, queue.failed) == (2, 1)
+
+
+def test_a_device_that_asks_for_a_later_attempt_has_refused_the_command(bench, commands):
+    async def ask() -> None:
+        raise RetryRequested(5.0, "busy")
+
+    commands.add(ask)
+    commands.send(b"")
+    bench.pass_time(60)
+
+    assert len(commands.results()) == 1
+    assert "asked for another attempt" in commands.results()[0][1]
+
+
+def test_a_command_that_does_not_end_is_answered_and_the_next_one_waits_for_its_end(bench, commands):
+    over = asyncio.Event()
+
+    async def hang(value: int) -> None:
+        while value == 1 and not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    commands.add(hang, timeout=10)
+    commands.send(b"1")
+    commands.send(b"2")
+    bench.pass_time(60)
+    assert [status for status, _ in commands.results()] == ["error"]
+
+    bench.call(over.set)
+    assert [status for status, _ in commands.results()] == ["error", "ok"]
+
+
+@pytest.mark.parametrize(("when_full", "refused"), [("reject", "send it again"), ("drop-oldest", "a newer command")])
+def test_a_full_queue_refuses_the_newest_or_the_oldest(bench, commands, when_full, refused):
+    commands.add(slow, queue=1, when_full=when_full)
+    for seconds in (b"5", b"1", b"2"):
+        commands.send(seconds)
+    (first,) = commands.results()
+    bench.pass_time(10)
+
+    assert refused in first[1]
+    assert commands.results()[-1] == ("ok", {"value": 1 if when_full == "reject" else 2})
+
+
+def test_a_payload_that_cannot_be_an_argument_is_refused(bench, commands):
+    commands.add(double)
+    commands.send(b'"warm"')
+
+    assert [status for status, _ in commands.results()] == ["error"]
+
+
+def test_a_command_for_a_device_that_takes_none_gets_no_topic(bench, commands):
+    commands.send(b"1", device="invented")
+    commands.send(b"1", device="invented", response_topic="app/answers")
+
+    assert [message.topic for message in bench.messages] == ["app/answers"]
+    assert [event.device for event in bench.of(CommandDone)] == ["invented", "invented"]
+
+
+def test_a_response_goes_where_the_sender_wants_it_with_its_correlation(bench, commands):
+    commands.add(double)
+    commands.send(b'{"value": 1, "transaction": 7}', response_topic="app/answers", correlation=b"x")
+
+    answer = next(message for message in bench.messages if message.topic == "app/answers")
+    assert answer.correlation == b"x"
+    assert json.loads(answer.payload)["transaction"] == 7
+
+
+def test_retained_messages_are_ignored_and_logged_once_for_each_device(bench, commands, caplog):
+    commands.add(double)
+    for number in range(MOST_WARNED + 5):
+        for _ in range(2):
+            commands.send(b"1", device=f"d{number}", retain=True)
+
+    assert bench.messages == bench.events == []
+    assert len(caplog.records) == MOST_WARNED
+
+
+def test_an_app_that_stops_answers_the_commands_that_are_left(bench, commands):
+    commands.add(slow)
+    for seconds in (b"5", b"1"):
+        commands.send(seconds)
+    bench.stopping.set()
+
+    assert bench.loop.run_until_complete(commands.dispatcher.stop(1.0)) == 0
+    assert [text for _, text in commands.results()] == [
+        "DeviceUnavailable: the app stopped before the command ended",
+        "DeviceUnavailable: the app stopped before the command was executed",
+    ]
+
+
+class TestRequests:
+    def test_a_request_with_a_transaction_is_answered_with_the_reading(self, bench, commands):
+        commands.poll = lambda name, answer: answer(Reading(name, {"t": 1}, (), 0.0, 1.0))
+        commands.send(b'{"transaction": 7}', word="get")
+
+        (answer,) = bench.sent("app/d/get/response")
+        assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", {"t": 1}, 7)
+
+    def test_a_request_without_one_is_answered_by_the_state(self, bench, commands):
+        commands.poll = lambda name, answer: answer(Reading(name, {"t": 1}, (), 0.0, 1.0))
+        commands.send(b"", word="get")
+
+        assert bench.messages == []
+
+    def test_a_request_that_is_refused_is_answered(self, bench, commands):
+        commands.send(b"", word="get")
+
+        (answer,) = bench.sent("app/d/get/response")
+        assert (answer["status"], answer["data"]) == ("error", None)
+        assert "the circuit is open" in answer["error"]

@@ -1,0 +1,120 @@
+import json
+import logging
+
+import pytest
+
+from leadsman import OnChange
+from leadsman.events import AppFault, FieldsLeftOut
+from leadsman.mqtt.message import STANDARD, Delivery
+from leadsman.reading import Reading
+from leadsman.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of
+
+
+def reading(fields, at=0.0, left_out=()):
+    return Reading("d", fields, left_out, at, 1_767_225_600.0 + at)
+
+
+def publisher(bench, rule=None, delivery=STANDARD):
+    return StatePublisher("d", rule, delivery, bench.context)
+
+
+class Broken(OnChange):
+    def wants(self, last, fields, now):
+        raise ZeroDivisionError
+
+
+def test_a_reading_becomes_a_message_at_the_state_topic_timed_by_the_reading(bench):
+    publisher(bench).publish(reading({"t": 21.5}, at=3.0))
+
+    (message,) = bench.messages
+    assert (message.topic, message.payload) == ("app/d/state", b'{"t":21.5}')
+    assert (message.taken_at, message.qos, message.retain) == (1_767_225_603.0, 1, True)
+
+
+def test_a_delivery_with_an_expiry_counts_from_the_time_of_the_reading(bench):
+    publisher(bench, delivery=Delivery(expiry=60)).publish(reading({"t": 1}, at=3.0))
+
+    assert bench.messages[0].expires == 63.0
+
+
+def test_the_time_of_a_reading_can_be_a_field_of_its_payload(bench):
+    publisher(bench, delivery=Delivery(taken_at="payload")).publish(reading({"t": 1}))
+
+    assert bench.sent("app/d/state") == [{"t": 1, "taken_at": "2026-01-01T00:00:00.000Z"}]
+
+
+def test_a_publish_rule_compares_with_what_was_published_last(bench):
+    to = publisher(bench, OnChange(1.0))
+    for at, value in enumerate([20.0, 20.6, 21.2, 21.9]):
+        to.publish(reading({"t": value}, at=float(at)))
+
+    assert [sent["t"] for sent in bench.sent("app/d/state")] == [20.0, 21.2]
+
+
+def test_a_reading_that_is_always_published_is_the_one_to_compare_with(bench):
+    to = publisher(bench, OnChange())
+    to.publish(reading({"t": 1}))
+    to.publish(reading({"t": 1}), always=True)
+    to.publish(reading({"t": 1}))
+
+    assert len(bench.messages) == 2
+
+
+def test_a_publish_rule_that_raises_is_reported_and_the_reading_is_published(bench):
+    to = publisher(bench, Broken())
+    to.publish(reading({"t": 1}))
+    to.publish(reading({"t": 1}))
+
+    assert len(bench.messages) == 2
+    assert [event.where for event in bench.of(AppFault)] == ["publish rule of d"]
+
+
+def test_fields_that_are_left_out_are_reported_when_they_change(bench):
+    to = publisher(bench)
+    for left_out in [("h",), ("h",), (), ("h", "p")]:
+        to.publish(reading({"t": 1}, left_out=left_out))
+
+    assert [event.fields for event in bench.of(FieldsLeftOut)] == [("h",), ("h", "p")]
+
+
+def test_a_reading_that_cannot_be_encoded_is_reported_and_the_next_one_is_published(bench):
+    to = publisher(bench)
+    to.try_publish(reading({"t": object()}))
+    to.try_publish(reading({"t": 1}))
+
+    assert bench.sent("app/d/state") == [{"t": 1}]
+    assert [event.where for event in bench.of(AppFault)] == ["publishing d"]
+
+
+def test_readings_in_a_queue_are_published_after_what_the_loop_has_still_to_call(bench):
+    order = []
+
+    def fill():
+        queue, to = PublishQueue(), publisher(bench)
+        for value in (1, 2):
+            queue.add(to, reading({"t": value}))
+            bench.loop.call_soon(lambda: order.append(len(bench.messages)))
+
+    bench.loop.call_soon(fill)
+    bench.pass_time(1)
+
+    assert [json.loads(message.payload)["t"] for message in bench.messages] == [1, 2]
+    assert order[0] == 2  # published at one go
+
+
+@pytest.mark.parametrize(("level", "kind"), [(logging.DEBUG, LoggedPublisher), (logging.INFO, StatePublisher)])
+def test_only_a_log_level_that_shows_readings_pays_for_them(bench, caplog, level, kind):
+    with caplog.at_level(level, "leadsman"):
+        to = publisher_of("d", OnChange(), STANDARD, bench.context)
+        to.publish(reading({"t": 1}))
+        to.publish(reading({"t": 1}))
+
+    assert type(to) is kind
+    assert [record.getMessage() for record in caplog.records] == (
+        [
+            "d: published 1 field in 7 bytes: t",
+            "d: not published, as its publish rule says: 1 field in 7 bytes: t",
+        ]
+        if kind is LoggedPublisher
+        else []
+    )
