@@ -129,6 +129,12 @@ def test_links_lead_somewhere(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", [Path("CONTRIBUTING.md"), *sorted(Path("docs/explanation").glob("*.md"))], ids=str)
+def test_each_module_that_a_page_names_exists(page):
+    for name in re.findall(r"`([a-z0-9_/]+\.py)`", page.read_text()):
+        assert [path for path in (Path(name), *Path("src/leadsman").rglob(name)) if path.exists()], name
+
+
 def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
     rows = re.findall(r"^\| (\d+) \|", Path("docs/how-to/deployment.md").read_text(), re.MULTILINE)
 
