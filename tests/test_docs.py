@@ -129,6 +129,13 @@ def test_links_lead_somewhere(page):
         assert "://" in target or (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", sorted(Path("docs/adr").glob("0*.md")), ids=str)
+def test_each_decision_is_in_the_list_of_decisions_with_its_title(page):
+    number, _, title = page.read_text().splitlines()[0].removeprefix("# ").partition(" ")
+
+    assert f"| [{number}]({page.name}) | {title} |" in Path("docs/adr/README.md").read_text()
+
+
 @pytest.mark.parametrize("page", [Path("CONTRIBUTING.md"), *sorted(Path("docs/explanation").glob("*.md"))], ids=str)
 def test_each_module_that_a_page_names_exists(page):
     for name in re.findall(r"`([a-z0-9_/]+\.py)`", page.read_text()):
