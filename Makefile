@@ -30,7 +30,7 @@ coverage: ## run the fast tests, and show how many branches they take: in all, a
 	@$(BIN)/coverage erase
 	@$(BIN)/coverage run -m pytest -q $(FAST) $(ARGS)
 	@$(BIN)/coverage combine --quiet
-	@$(BIN)/coverage report --sort=cover --skip-covered | sed -n '1,14p;$$p'
+	@$(BIN)/coverage report --sort=cover | sed -n '1,14p;$$p'
 
 check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench

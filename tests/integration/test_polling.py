@@ -32,6 +32,7 @@ def slow(seconds):
     return handler
 
 
+@pytest.mark.slow
 def test_polls_stay_on_the_grid_however_long_they_take(harness):
     minutely, slower = slow(2), slow(20)
 
@@ -372,6 +373,7 @@ def test_an_adapter_that_hangs_while_opening_or_closing_holds_up_nobody(harness)
     assert running.left_behind == 1
 
 
+@pytest.mark.slow
 def test_cron_polls_at_its_local_hour_through_both_clock_changes(harness):
     zone = ZoneInfo("Europe/Berlin")
     for start in (datetime(2026, 3, 27, tzinfo=zone), datetime(2026, 10, 23, tzinfo=zone)):

@@ -305,6 +305,7 @@ POLICIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize("breaker", [None, CircuitBreaker(3)], ids=["alone", "with a breaker"])
 def test_a_virtual_day_of_outage_leaves_the_poller_alive(harness, words, breaker):

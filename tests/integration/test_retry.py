@@ -97,6 +97,7 @@ def test_what_is_no_transient_error_is_not_retried(harness):
     assert len(sensor.calls) == 1
 
 
+@pytest.mark.slow
 def test_two_days_without_a_device_leave_the_poller_alive(harness):
     sensor = Outages(READING, [("0s", "48h")])
     app = harness(app_with(sensor, interval=30, retry=3))

@@ -121,6 +121,7 @@ def test_a_bus_that_fails_is_read_again_within_seconds(meter, running):
         assert [error["event"] for error in harness.errors("gas_counter")][-1] == "recovered"
 
 
+@pytest.mark.slow
 def test_a_virtual_day_with_a_bus_that_is_dead_for_an_hour(meter, running):
     """With a poll every two minutes: each waits for a real thread."""
     with running(interval="2m") as harness:

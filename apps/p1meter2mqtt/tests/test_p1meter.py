@@ -66,6 +66,7 @@ def test_a_meter_is_published_every_ten_seconds_and_its_silence_is_an_outage():
         assert [error["event"] for error in harness.errors("meter")][-1] == "recovered"
 
 
+@pytest.mark.slow
 def test_a_virtual_day_of_garbled_telegrams_and_an_hour_without_a_cable():
     number = 0
 

@@ -242,6 +242,7 @@ def test_a_boiler_that_is_silent_for_an_hour_is_read_again_and_restored(running)
         assert {harness.status()["devices"][group]["status"] for group in GROUPS} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_virtual_day_of_garbled_answers_and_a_silent_hour(running):
     boiler, number = simulated_boiler(), 0
 
