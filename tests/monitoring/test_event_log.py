@@ -1,0 +1,245 @@
+"""The lines of the log that are about no outage of a device: each once, or counted."""
+
+import logging
+
+import pytest
+
+from leadsman.events import (
+    AdapterFailed,
+    AppFault,
+    AttemptFailed,
+    CircuitMoved,
+    CircuitRequested,
+    CommandDone,
+    DeviceHeld,
+    DeviceReleased,
+    FieldsLeftOut,
+    LinkDown,
+    LinkSettled,
+    LinkUp,
+    MessageDropped,
+    MessageRefused,
+    PollMissed,
+    ReadingTaken,
+    StateFailed,
+    StateWritten,
+    SubscriptionFailed,
+)
+from leadsman.monitoring.event_log import MOST_REASONS, REMIND, Log, on_reading
+from leadsman.monitoring.log_lines import MOST_LINES, Lines
+
+FULL = OSError(28, "No space left on device")
+
+
+class Alarms:
+    """Rings what was added, when time passes."""
+
+    def __init__(self):
+        self.waiting = []
+
+    def add(self, at, alarm):
+        self.waiting.append((at, alarm))
+
+    def pass_until(self, now):
+        due = [each for each in self.waiting if each[0] <= now]
+        self.waiting = [each for each in self.waiting if each[0] > now]
+        for _, alarm in due:
+            alarm.ring(now)
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    return Log("house", "house", Lines())
+
+
+def up(at, protocol="5.0"):
+    return LinkUp(1, protocol, at, 1000.0 + at)
+
+
+def down(at, reason="connection lost", **more):
+    return LinkDown(reason, 1.0, **more, at=at, wall=1000.0 + at)
+
+
+def circuit(state, at, entity="d"):
+    return CircuitMoved(entity, state, 3, at, 1000.0 + at)
+
+
+def dropped(at, messages=1):
+    return MessageDropped("house/d/state", "the outbox is full", messages, at, 1000.0 + at)
+
+
+def test_an_outage_of_the_broker_is_one_line_for_each_reason_and_one_with_its_length(log, caplog):
+    for event in (up(0), down(10), down(11), down(12, "connection refused"), down(13), up(70)):
+        log.observe(event)
+
+    assert caplog.messages == [
+        "house: connected to the broker with MQTT 5.0",
+        "No connection to the broker: connection lost. Readings are kept; trying again.",
+        "No connection to the broker: connection refused. Readings are kept; trying again.",
+        "house: connected to the broker with MQTT 5.0 after 1m",
+    ]
+
+
+def test_a_broker_with_a_new_reason_each_time_has_a_bounded_log(log, caplog):
+    for number in range(500):
+        log.observe(down(number, f"error {number}"))
+
+    assert len(caplog.messages) == MOST_REASONS
+
+
+def test_two_clients_with_one_id_are_logged_once_and_when_the_connection_holds_again(log, caplog):
+    for at in range(5):
+        log.observe(down(at, "another client uses the client id 'house'", clash=True))
+        log.observe(up(at + 0.5))
+    log.observe(LinkSettled(60.0, 1060.0))
+
+    first, last = caplog.messages
+    assert "another client uses" in first
+    assert last == "house: the connection to the broker holds again"
+
+
+def test_a_connection_that_breaks_on_a_topic_adds_no_line_to_that_of_the_topic(log, caplog):
+    log.observe(down(1, "closed", topic="house/d/state"))
+    log.observe(up(2))
+
+    assert caplog.messages == []
+
+
+def test_an_old_broker_is_told_once_with_what_to_write(log, caplog):
+    for at in (0, 10):
+        log.observe(up(at, "3.1.1"))
+
+    assert sum("Delivery(taken_at='payload')" in line for line in caplog.messages) == 1
+
+
+def test_a_topic_that_the_broker_refuses_is_a_line_an_hour_with_the_count(log, caplog):
+    for at in range(0, int(REMIND) + 60, 60):
+        log.observe(MessageRefused("house/d/state", "quota exceeded (0x97)", 60.0, float(at), 1000.0 + at))
+
+    first, second = caplog.messages
+    assert (
+        first == "The broker refuses messages of house/d/state: quota exceeded (0x97). They are kept, and tried again."
+    )
+    assert "(0x97); 61 times so far." in second
+
+
+def test_a_circuit_is_logged_when_it_opens_and_when_it_closes_not_at_each_probe(log, caplog):
+    for at, state in enumerate(("open", "half_open", "open", "half_open", "closed")):
+        log.observe(circuit(state, float(at)))
+
+    assert caplog.messages == [
+        "d: circuit open after 3 failed polls; it is asked less often until it answers",
+        "d: circuit closed",
+    ]
+
+
+def test_a_circuit_that_flaps_has_bounded_lines_and_the_rest_is_counted(log, caplog):
+    for at in range(20):
+        log.observe(circuit("open", at))
+        log.observe(circuit("closed", at + 0.5))
+    log.observe(circuit("open", 120.0))
+
+    assert len(caplog.messages) == MOST_LINES + 1
+    assert caplog.messages[-1].endswith(f"({40 - MOST_LINES} lines about it left out before this one)")
+
+
+def test_missed_polls_and_failed_commands_are_counted(log, caplog):
+    log.observe(PollMissed("d", 3, 1.0, 1001.0))
+    log.observe(PollMissed("d", 1, 2.0, 1002.0))
+    log.observe(CommandDone("lamp", 0.1, ValueError("odd"), 3.0, 1003.0))
+    log.observe(CommandDone("lamp", 0.1, None, 4.0, 1004.0))
+
+    assert caplog.messages == [
+        "3 polls missed so far, last of d: a device is slower than its schedule, or the process slept",
+        "1 command failed so far, last for lamp: ValueError: odd",
+    ]
+
+
+def test_what_a_person_did_names_the_person_and_a_held_device_says_how_to_release_it(log, caplog):
+    log.observe(DeviceHeld("d", 1.0, 1001.0))
+    log.observe(DeviceReleased("d", "ann", 2.0, 1002.0))
+    log.observe(CircuitRequested("d", "isolate", "bob", 3.0, 1003.0))
+
+    held, released, isolated = caplog.messages
+    assert "leadsman release --prefix house --device d" in held
+    assert released == "d: released by ann"
+    assert isolated.endswith("asked by bob")
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (FieldsLeftOut("d", ("t", "h"), 1.0, 1001.0), "d: left out, NaN or infinite: t, h"),
+        (
+            SubscriptionFailed("a/#", "the broker refused 'a/#'", 1.0, 1001.0),
+            "the broker refused 'a/#'; commands cannot",
+        ),
+        (AdapterFailed("Port", OSError("busy"), 5.0, 1.0, 1001.0), "Port cannot be opened: busy; tried again in 5s"),
+        (AppFault("the heartbeat", ZeroDivisionError("x"), 1.0, 1001.0), "the heartbeat: ZeroDivisionError: x"),
+    ],
+)
+def test_a_fault_is_one_line_that_names_the_part_and_the_error(log, caplog, event, line):
+    log.observe(event)
+
+    (found,) = caplog.messages
+    assert found.startswith(line)
+
+
+def test_calls_and_readings_are_logged_at_debug_only(log, caplog):
+    failed = AttemptFailed("d", OSError("away"), 2, 1.5, "retry", 0, 0.0, 1000.0, "closed", at=1.0, wall=1001.0)
+    log.observe(failed)
+    assert caplog.messages == []
+
+    caplog.set_level(logging.DEBUG, "leadsman")
+    log.observe(failed)
+    on_reading(ReadingTaken("d", 2.0, 1002.0, 0.25))
+
+    assert caplog.messages == ["d: call 2 failed: OSError: away (again in 1.5 s)", "d: poll succeeded in 0.250 s"]
+
+
+def test_the_log_says_when_a_state_file_cannot_be_written_and_when_it_can_again(caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    log = Log("house", "house", Lines())
+
+    log.observe(StateFailed("resilience.db", FULL, 1.0, 1001.0))
+    log.observe(StateWritten("resilience.db", 2.0, 1002.0))
+
+    first, second = caplog.messages
+    assert "resilience.db cannot be read or written: [Errno 28] No space left on device" in first
+    assert second == "resilience.db is written again"
+
+
+def test_what_is_dropped_after_the_first_line_is_told_a_minute_later_though_nothing_more_happens(caplog):
+    alarms = Alarms()
+    log = Log("house", "house", Lines(), alarms)
+
+    log.observe(dropped(0))
+    log.observe(dropped(1, 500))
+    alarms.pass_until(3600)
+
+    assert caplog.messages == [
+        "1 message dropped so far, last of house/d/state: the outbox is full",
+        "501 messages dropped so far, last of house/d/state: the outbox is full",
+    ]
+
+
+def test_drops_that_go_on_for_a_day_are_told_in_some_thirty_lines(caplog):
+    alarms = Alarms()
+    log = Log("house", "house", Lines(), alarms)
+
+    for at in range(0, 86_400, 5):
+        alarms.pass_until(at)
+        log.observe(dropped(at))
+
+    assert 10 < len(caplog.messages) < 40
+
+
+def test_lines_about_a_device_are_bounded_in_a_minute_and_the_next_one_counts_the_rest():
+    lines = Lines()
+
+    first = [lines.left_out("d", at) for at in range(MOST_LINES + 5)]
+
+    assert first == [0] * MOST_LINES + [None] * 5
+    assert lines.left_out("other", 20) == 0
+    assert [lines.left_out("d", 61), lines.left_out("d", 62)] == [5, 0]
