@@ -195,7 +195,7 @@ def test_a_broker_that_lost_its_memory_gets_every_retained_message_again(harness
 
 
 def test_an_old_broker_is_spoken_to_in_its_own_version(harness):
-    for manner in ("refuse", "mute"):
+    for manner in ("refuse", "close"):
         app, counters = running_app(harness)
         app.broker.only_v311 = manner
 
@@ -205,7 +205,7 @@ def test_an_old_broker_is_spoken_to_in_its_own_version(harness):
         assert_nothing_lost(app, counters)
 
 
-@pytest.mark.parametrize("manner", ["refuse", "mute"])
+@pytest.mark.parametrize("manner", ["refuse", "close"])
 def test_a_broker_that_is_replaced_by_an_old_one_is_found_again(harness, manner):
     app, counters = running_app(harness)
     app.run(10)
@@ -235,7 +235,7 @@ def test_a_broker_that_is_replaced_by_a_new_one_is_found_again(harness):
 
 def test_a_broker_that_hung_up_for_a_while_is_spoken_to_in_version_5_again(harness):
     app, counters = running_app(harness)
-    app.broker.only_v311 = "mute"
+    app.broker.only_v311 = "close"
     app.broker.only_v5 = True
     app.run("55s")
     app.broker.only_v311 = None
@@ -311,7 +311,7 @@ def test_a_url_that_has_worked_is_not_guessed_at(harness, caplog, worked):
 
 def test_reasons_that_take_turns_are_logged_once_each(harness, caplog):
     app, _ = running_app(harness)
-    app.broker.only_v311, app.broker.only_v5 = "mute", True
+    app.broker.only_v311, app.broker.only_v5 = "close", True
 
     app.run("5m")
 

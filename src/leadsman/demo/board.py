@@ -6,12 +6,12 @@ import textwrap
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from leadsman.mqtt.connection import Received
+from leadsman.mqtt.requests import Json
 from leadsman.text import counted
 from leadsman.timing.durations import human
 
@@ -33,10 +33,10 @@ class Board:
         self.events: deque[str] = deque(maxlen=_EVENTS)
         self._prefix = prefix
         self._broker = broker
-        self._readings: dict[str, tuple[dict[str, Any], float]] = {}
+        self._readings: dict[str, tuple[dict[str, Json], float]] = {}
         self.counts: dict[str, int] = {}
         """Readings that arrived, by device."""
-        self._status: dict[str, Any] = {}
+        self._status: dict[str, Json] = {}
         self._status_at = 0.0
 
     def hear(self, message: Received, now: float) -> str | None:
@@ -47,7 +47,7 @@ class Board:
             reading = json.loads(message.payload)
             self._readings[device] = (reading, now)
             self.counts[device] = self.counts.get(device, 0) + 1
-            return f"{device:<10} {_in_words(reading)}"
+            return f"{device:<10} {_described(reading)}"
         if topic == "status":
             self._status, self._status_at = json.loads(message.payload), now
             devices = self._status.get("devices", {})
@@ -78,13 +78,13 @@ class Board:
         with_counts = width >= _WIDE
         room = width - _NAME - _STATUS - _AGE - (_COUNT if with_counts else 0)
         yield _row(room, ("device", "status", "reading", "age", "readings" if with_counts else ""), "dim")
-        told = self._status.get("devices", {})
-        for name in sorted({*self._readings, *told}):
+        devices = self._status.get("devices", {})
+        for name in sorted({*self._readings, *devices}):
             reading, at = self._readings.get(name, ({}, now))
-            status = told.get(name, {"status": "starting"})["status"]
+            status = devices.get(name, {"status": "starting"})["status"]
             age = human(round(now - at)) if reading else ""
             count = str(self.counts.get(name, 0)) if with_counts else ""
-            row = _row(room, (name, status.replace("_", " "), _in_words(reading), age, count))
+            row = _row(room, (name, status.replace("_", " "), _described(reading), age, count))
             row.stylize(_COLOURS.get(status, ""), _NAME, _NAME + _STATUS)
             yield row
 
@@ -133,8 +133,8 @@ def _row(room: int, cells: tuple[str, str, str, str, str], style: str = "") -> T
     return Text(f"{name:<{_NAME}}{status:<{_STATUS}}{reading:<{room}}{age:<{_AGE}}{count}", style)
 
 
-def _wrapped(words: str, width: int) -> list[Text]:
-    return [Text(line) for line in textwrap.wrap(words, width, subsequent_indent="  ")]
+def _wrapped(text: str, width: int) -> list[Text]:
+    return [Text(line) for line in textwrap.wrap(text, width, subsequent_indent="  ")]
 
 
 def _exactly(lines: Iterator[Text] | list[Text], count: int) -> list[Text]:
@@ -142,11 +142,11 @@ def _exactly(lines: Iterator[Text] | list[Text], count: int) -> list[Text]:
     return [*lines, *[Text("")] * count][:count]
 
 
-def _in_words(reading: dict[str, Any]) -> str:
+def _described(reading: dict[str, Json]) -> str:
     return ", ".join(f"{name} {value}" for name, value in reading.items())
 
 
-def _why(device: dict[str, Any], now: float) -> str:
+def _why(device: dict[str, Json], now: float) -> str:
     text = f"{counted(device['consecutive_failures'], 'failed poll')}, {device['last_error']}"
     if device["status"] == "circuit_open" and device.get("next_poll_at"):
         wait = round(datetime.fromisoformat(device["next_poll_at"]).timestamp() - now)

@@ -148,16 +148,16 @@ def run_demo(broker: str | None, duration: float | None) -> None:
     lines = not sys.stdout.isatty()
     with contextlib.ExitStack() as stack:
         mosquitto = None
-        url, words = broker or "", "the broker you named"
+        url, description = broker or "", "the broker you named"
         if broker is None:
-            url, words, mosquitto = stack.enter_context(demo_broker())
+            url, description, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
         app = demo_app(url, meter.device.path)
         if broker is not None:
             asyncio.run(reach(app.broker))
-        board = Board(PREFIX, f"{app.broker} ({words})")
+        board = Board(PREFIX, f"{app.broker} ({description})")
         if lines:
-            say(f"leadsman demo at {app.broker} ({words})")
+            say(f"leadsman demo at {app.broker} ({description})")
             say(f"watch it with: {watching(app.broker, PREFIX)}")
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")

@@ -15,7 +15,7 @@ It is public, and leadsman's own tests use it. A running app imports nothing of 
 Fixtures are loaded with ``pytest_plugins = ["leadsman.testing.fixtures"]``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from leadsman.testing.broker import Delivered, MemoryBroker
 from leadsman.testing.faults import Outages, Scripted, fail, garbage, hang
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "type[CalDavTwin]":
     if name != "CalDavTwin":
         raise AttributeError(f"module 'leadsman.testing' has no attribute {name!r}")
     from leadsman.testing.calendars import CalDavTwin  # needs leadsman[caldav]

@@ -3,12 +3,13 @@ way a real one can."""
 
 import asyncio
 import json
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.requests import Json
 from leadsman.mqtt.session import V5
 from leadsman.mqtt.topics import topic_matches
 
@@ -32,7 +33,7 @@ class Delivered(NamedTuple):
     correlation: bytes | None = None
 
     @property
-    def json(self) -> Any:
+    def json(self) -> Json:
         """The payload, decoded as JSON."""
         return json.loads(self.payload)
 
@@ -41,7 +42,7 @@ class MemoryBroker:
     """A broker in memory. It keeps the messages it receives in `log` and `retained`.
 
     Attributes:
-        only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"mute"`` by closing the
+        only_v311: refuse MQTT 5, as an old broker does: ``"refuse"`` with a reason code, ``"close"`` by closing the
             connection.
         only_v5: refuse MQTT 3.1.1 with a reason code.
         refusals: PUBACK reason codes by topic; 0x80 and above refuse the message.
@@ -69,7 +70,7 @@ class MemoryBroker:
         self._up = True
         self._frozen = False
         self._clients: dict[str, _MemoryConnection] = {}
-        self._held: list[Callable[[], None]] = []
+        self._unanswered: list[Callable[[], None]] = []
 
     async def connect(self, packet: Connect, listener: ConnectionListener) -> Connection:
         """Make a connection; see `leadsman.mqtt.connection.Connector`."""
@@ -81,7 +82,7 @@ class MemoryBroker:
             await asyncio.sleep(CONNECT_TIMEOUT)
             raise BrokerError(f"did not answer within {CONNECT_TIMEOUT:g} s")
         if self.only_v311 and packet.protocol == V5:
-            if self.only_v311 == "mute":
+            if self.only_v311 == "close":
                 raise ConnackMissing("closed before CONNACK")
             raise ConnectionRefused(0x84, "it does not speak this version of MQTT")
         if self.only_v5 and packet.protocol != V5:
@@ -99,7 +100,7 @@ class MemoryBroker:
     def stop(self, *, forget: bool = False) -> None:
         """Die, as by kill -9. `forget` also drops the retained messages, as a broker without persistence does."""
         self._up = False
-        self._held.clear()
+        self._unanswered.clear()
         if forget:
             self.retained.clear()
         for connection in list(self._clients.values()):
@@ -117,8 +118,8 @@ class MemoryBroker:
     def thaw(self) -> None:
         """Answer again, including what arrived in the meantime."""
         self._frozen = False
-        held, self._held = self._held, []
-        for answer in held:
+        unanswered, self._unanswered = self._unanswered, []
+        for answer in unanswered:
             answer()
 
     def cut(self) -> None:
@@ -130,14 +131,14 @@ class MemoryBroker:
     def send(
         self,
         topic: str,
-        payload: bytes | str | dict[str, Any] = b"",
+        payload: bytes | str | Mapping[str, object] = b"",
         *,
         retain: bool = False,
         response_topic: str | None = None,
         correlation: bytes | None = None,
     ) -> None:
         """Publish to all subscribers, as another client would. A dict is sent as JSON."""
-        data = json.dumps(payload) if isinstance(payload, dict) else payload
+        data = json.dumps(dict(payload)) if isinstance(payload, Mapping) else payload
         received = Received(
             topic, data.encode() if isinstance(data, str) else data, retain, response_topic, correlation
         )
@@ -152,7 +153,7 @@ class MemoryBroker:
     def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
         """Take one PUBLISH. For the connection."""
         if self._frozen:
-            self._held.append(lambda: self.receive(connection, packet_id, message))
+            self._unanswered.append(lambda: self.receive(connection, packet_id, message))
         elif not connection.open:
             return
         elif message.topic in self.poison:

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import threading
-from typing import Any
 
 _ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
 
@@ -20,12 +19,12 @@ def end_with_the_parent() -> None:
     os._exit(0)
 
 
-async def serve(port: int, plugins: dict[str, Any]) -> None:
+async def serve(port: int, plugins: dict[str, object]) -> None:
     """Run the broker, and write a line when it listens."""
     from amqtt.broker import Broker  # takes most of the start; the parent may end meanwhile
 
     listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
-    config = {"listeners": {"default": listener}, "plugins": _ANONYMOUS | plugins}
+    config = {"listeners": {"default": listener}, "plugins": {**_ANONYMOUS, **plugins}}
     broker = Broker(config, asyncio.get_running_loop())
     await broker.start()
     sys.stdout.write("listening\n")

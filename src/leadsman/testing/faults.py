@@ -43,7 +43,7 @@ class Scripted:
     A step is a result to return, an exception to raise, `fail` or `hang`. `calls` holds the virtual time of each call.
     """
 
-    def __init__(self, *steps: Any) -> None:
+    def __init__(self, *steps: object) -> None:
         self._steps = [step for given in steps for step in _unfolded(given)]
         self.calls: list[float] = []
 
@@ -65,7 +65,7 @@ class Outages:
     `calls` holds the time of each call, `answered` the times of those that succeeded.
     """
 
-    def __init__(self, reading: Any, outages: Iterable[Sequence[Duration]], error: Exception | None = None) -> None:
+    def __init__(self, reading: object, outages: Iterable[Sequence[Duration]], error: Exception | None = None) -> None:
         self._reading = reading
         self._outages = [(seconds(start), seconds(end)) for start, end in outages]
         self._error = error or OSError("the device is away")
@@ -82,7 +82,7 @@ class Outages:
         return self._reading() if callable(self._reading) else self._reading
 
 
-def _unfolded(step: Any) -> list[Any]:
+def _unfolded(step: object) -> list[object]:
     return [step.error] * step.times if isinstance(step, _Fail) else [step]
 
 

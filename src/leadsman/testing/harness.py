@@ -3,7 +3,7 @@ a whole day in a second or two."""
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leadsman.app import App
+from leadsman.mqtt.requests import Json
 from leadsman.registration.setup import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sources import Where
@@ -47,7 +48,7 @@ class Harness:
         self,
         app: App,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
         adapters: Adapters | Callable[[Any], Adapters] | None = None,
         twins: bool | Adapters | Callable[[Any], Adapters] = False,
         dry_run: bool = False,
@@ -101,13 +102,15 @@ class Harness:
             self.loop.close()
             self._app.close()
 
-    def _served(self) -> Coroutine[Any, Any, int]:
+    async def _served(self) -> int:
         directory = self._state_directory
         if directory is None:
             directory = Path(
                 self._app.enter_context(TemporaryDirectory(prefix="leadsman-test-", ignore_cleanup_errors=True))
             )
-        return self.app.serve(self.broker.connect, environment={**self._environment, "STATE_DIRECTORY": str(directory)})
+        return await self.app.serve(
+            self.broker.connect, environment={**self._environment, "STATE_DIRECTORY": str(directory)}
+        )
 
     @property
     def now(self) -> float:
@@ -151,15 +154,15 @@ class Harness:
             self.loop.run_until_complete(asyncio.wait([serving]))
             self._app.close()
 
-    def states(self, device: str) -> list[Any]:
+    def states(self, device: str) -> list[Json]:
         """The readings of a device that reached the broker, decoded from JSON, in order."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.state(device))]
 
-    def errors(self, device: str) -> list[Any]:
+    def errors(self, device: str) -> list[Json]:
         """The messages on the error topic of a device, decoded from JSON."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.device_error(device))]
 
-    def faults(self) -> list[Any]:
+    def faults(self) -> list[Json]:
         """The messages on the app's own error topic, decoded from JSON."""
         return [delivered.json for delivered in self.broker.messages(self.app.topics.error)]
 
@@ -168,7 +171,7 @@ class Harness:
         said = [delivered.payload.decode() for delivered in self.broker.messages(self.app.topics.availability(device))]
         return [word for word, before in zip(said, [None, *said], strict=False) if word != before]
 
-    def status(self) -> Any:
+    def status(self) -> Json:
         """The latest status document that the broker holds."""
         return self.broker.retained[self.app.topics.status].json
 

@@ -1,12 +1,10 @@
 """An event loop with virtual time: when nothing can run, the time jumps to the next timer.
 
 The time belongs to the loop, not to a clock that is passed around, so `asyncio.timeout` and `asyncio.sleep` inside any
-library
-are virtual too. A day of outages takes milliseconds.
+library are virtual too. A day of outages takes milliseconds.
 
 Threads are real. While a call runs that was made through leadsman's workers or `asyncio.to_thread`, the time stands
-still,
-unless the call makes no progress for `patience` real seconds: then it is considered hung, and the time goes on.
+still, unless the call makes no progress for `patience` real seconds: then it is considered hung, and the time goes on.
 """
 
 import asyncio

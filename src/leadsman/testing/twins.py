@@ -1,8 +1,7 @@
 """Twins: adapters for tests and dry runs, with a scripted device in memory instead of hardware.
 
 A twin is a subclass of the real adapter, so that handlers get it by the same annotation. Only the wire is replaced:
-locks,
-timeouts, framing and errors are those of the real adapter. One test suite covers both.
+locks, timeouts, framing and errors are those of the real adapter. One test suite covers both.
 """
 
 import asyncio
@@ -20,8 +19,11 @@ from leadsman.errors import DeviceUnavailable, PermanentError
 ADVERTISING_INTERVAL = 0.2
 """Seconds between two advertisements of a device in memory."""
 
+CharacteristicValue = bytes | Exception | Callable[[], bytes | Exception]
+"""What reading a characteristic gives: bytes, an exception to raise, or a function that returns one of them."""
 
-def _mute(data: bytes) -> bytes:
+
+def _silent_device(data: bytes) -> bytes:
     return b""
 
 
@@ -37,7 +39,7 @@ class SerialTwin(SerialPort):
 
     def __init__(
         self,
-        device: Callable[[bytes], bytes] = _mute,
+        device: Callable[[bytes], bytes] = _silent_device,
         *,
         says: Callable[[], tuple[float, bytes]] | None = None,
         **options: Any,
@@ -124,7 +126,7 @@ class TwinDevice:
     def __init__(
         self,
         address: str,
-        values: Mapping[str, Any] | None = None,
+        values: Mapping[str, CharacteristicValue] | None = None,
         *,
         name: str | None = None,
         manufacturer: Mapping[int, bytes] | None = None,
@@ -202,15 +204,15 @@ class TwinDevice:
             asyncio.get_running_loop().call_soon(self.notify, uuid, first() if callable(first) else first)
 
     async def unsubscribe(self, uuid: str) -> None:
-        """Tell it no longer."""
+        """Pass on no more notifications."""
         self._subscribers.pop(uuid, None)
 
     async def disconnect(self) -> None:
-        """The radio hangs up."""
+        """Called when the radio hangs up."""
         self._lost = None
         self._subscribers.clear()
 
-    def _value(self, uuid: str, what: str) -> Any:
+    def _value(self, uuid: str, what: str) -> CharacteristicValue:
         if uuid not in self.values:
             raise PermanentError(f"{what} {uuid} of {self.address}: the device has no such characteristic")
         return self.values[uuid]
