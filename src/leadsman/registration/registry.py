@@ -72,24 +72,26 @@ class Registry:
         options: Any = {**registration.options, **device.options_of(kind)}
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
         offers = [*own, *given, ContextOffer()]  # each name has a context of its own
-        taken: dict[str, Any] = self.telemetries | self.sources
         if kind == "command":
             from leadsman.registration.command import register_command  # only apps with commands pay for it
 
             command = register_command(name, handler, options, offers)
-            jobs = {job: each for job, each in self.telemetries.items() if each.job}
-            self.commands[_free(name, kind, self.commands | jobs)] = command
+            job = self.telemetries.get(name)
+            _check_free(name, kind, self.commands, self.telemetries if job is not None and job.job else {})
+            self.commands[name] = command
         elif kind == "source":
             from leadsman.registration.source import register_source  # only apps with sources pay for it
 
             source = register_source(name, handler, options, offers)
             self._check_shared(source.guards)
-            self.sources[_free(name, kind, taken)] = source
+            _check_free(name, kind, self.telemetries, self.sources)
+            self.sources[name] = source
         else:
             telemetry = register(name, handler, options, offers, job=kind == "periodic")
             self._check_shared(telemetry.guards)
             telemetry = telemetry if decide is None else decide(telemetry)
-            self.telemetries[_free(name, kind, taken | self.commands if telemetry.job else taken)] = telemetry
+            _check_free(name, kind, self.telemetries, self.sources, self.commands if telemetry.job else {})
+            self.telemetries[name] = telemetry
 
     def _check_shared(self, guards: "GuardSpec") -> None:
         """Check that handlers that share a circuit specify it identically."""
@@ -117,7 +119,6 @@ def ask_user(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
         raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
 
 
-def _free(name: str, kind: str, taken: Mapping[str, Any]) -> str:
-    if name in taken:
+def _check_free(name: str, kind: str, *taken: Mapping[str, object]) -> None:
+    if any(name in each for each in taken):
         raise InvalidValue(f"{kind} {name!r} is already registered; give every device its own name")
-    return name

@@ -11,6 +11,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, Setti
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics, check_client_id, check_prefix
 from leadsman.registration.injection import Dependency, fill, settings_offers
+from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
 from leadsman.registration.telemetry import Telemetry, decided
@@ -93,14 +94,14 @@ class Setup:
         self._offers = settings_offers(declaration.model)
         self._loaded: Loaded | None = None
         self._policies = list(policies)
-        self._registrations: list[Registration] = []
+        self._record = Record()
         self._waiting: list[Registration] = []
         for registration in registrations:
             self.register(registration)
 
     def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> "Setup":
         """The same setup before its settings were loaded, with other adapters if they are given."""
-        return Setup(self.declaration, adapters, self._registrations, self._policies, self.overrides)
+        return Setup(self.declaration, adapters, self._record, self._policies, self.overrides)
 
     @property
     def settings(self) -> Any:
@@ -250,7 +251,7 @@ class Setup:
             self._waiting.append(registration)
         else:
             self._expand(registration)
-        self._registrations.append(registration)
+        self._record.add(registration)
 
     def _expand(self, registration: Registration) -> None:
         offers: list[Dependency] = [*self.adapters, *self._offers]
