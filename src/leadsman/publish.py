@@ -4,8 +4,8 @@ A rule is a value without state. It compares a reading with the last *published*
 that a slow drift adds up until it is published. Each handler has its own `LastPublished`. The first reading is always
 published.
 
-``OnChange() | Every("10m")`` publishes a change at once, and any reading every ten minutes;
-``OnChange() & Every("1m")`` publishes changes, but at most one a minute.
+``OnChange() | Every("10m")`` publishes a change at once, and any reading every ten minutes; ``OnChange() &
+Every("1m")`` publishes changes, but at most one a minute.
 """
 
 import math

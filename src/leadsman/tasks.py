@@ -3,13 +3,13 @@
 A task that was cancelled once may report that for ever: `asyncio.TaskGroup` of Python 3.11 and 3.12 does not take its
 own cancellation back, and neither does a timeout written by hand. So `Task.cancelling` of a task that runs foreign code
 proves nothing. There are two ways to know whether a cancellation is the app's own. `outcome` asks the app whether it
-stops. `outcome_in_own_task` runs the call in another task and only waits for it: a task that only waits was cancelled if,
-and only if, it reports so.
+stops. `outcome_in_own_task` runs the call in another task and only waits for it: a task that only waits was cancelled
+if, and only if, it reports so.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -22,8 +22,8 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 async def outcome(call: Awaitable[T], stopping: asyncio.Event) -> Outcome[T]:
-    """Await a user's code in the current task. `SystemExit` and `KeyboardInterrupt` become values as well: a handler does
-    not end the process.
+    """Await a user's code in the current task. `SystemExit` and `KeyboardInterrupt` become values as well: a handler
+    does not end the process.
 
     Args:
         call: what to await.
@@ -86,13 +86,13 @@ async def outcome_in_own_task(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
 
 
 def forget_cancellations() -> None:
-    """Take back what cancellations somebody else's code has left behind in the current task."""
+    """Take back the cancellations that a user's code has left behind in the current task."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
 
 
-async def _caught(call: Callable[[], Awaitable[T]]) -> Outcome[Any]:
+async def _caught(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
     try:
         return Outcome(await call(), None)
     except BaseException as error:  # a task that raised SystemExit would end the loop

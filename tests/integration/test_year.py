@@ -260,7 +260,7 @@ class Scenario:
     def _listen(self):
         loop = asyncio.get_running_loop()
         polls = next(each for each in gc.get_objects() if type(each) is PollContext and each.loop is loop)
-        polls.publishing.environment.events.subscribe(self.events.append)
+        polls.environment.events.subscribe(self.events.append)
 
     def _release(self, running):
         """Somebody comes by now and then, and releases whatever is held."""

@@ -47,7 +47,10 @@ def polls(bench):
 
     def polls(device, *, job=False, end_app=end_nothing, **options):
         telemetry = register("d", device.read, {"interval": 10, "retry": 0} | options, (), job=job)
-        return PollRunner(telemetry, PollContext(bench.context, bench.resources, PublishQueue(), bench.loop, end_app))
+        return PollRunner(
+            telemetry,
+            PollContext(bench.environment, bench.context, bench.resources, PublishQueue(), bench.loop, end_app),
+        )
 
     return lambda device, **options: bench.call(lambda: polls(device, **options))
 

@@ -1,12 +1,9 @@
 """Recovers adapters that are open but no longer work: it reopens them, then resets them, then calls the user's hook.
 
 It counts failed polls in a row, and failed calls once a poll has retried for a minute, of all handlers that share an
-adapter.
-A success of any of them resets the count: one dead device on a bus of eight is not a fault of the bus. Only failures
-that an
-adapter can cause are counted. An adapter whose ``probe`` succeeds is left alone. The first step follows after `FIRST`
-failures,
-the next ones each time the count has doubled, and finally after every `MOST`:
+adapter. A success of any of them resets the count: one dead device on a bus of eight is not a fault of the bus. Only
+failures that an adapter can cause are counted. An adapter whose ``probe`` succeeds is left alone. The first step
+follows after `FIRST` failures, the next ones each time the count has doubled, and finally after every `MOST`:
 
     reopen → reset (if the adapter has one) → the user's hook (if there is one) → reopen → …
 """
@@ -31,17 +28,20 @@ LastResort = Callable[[str, int], Awaitable[object]]
 logger = logging.getLogger("leadsman")
 
 
-class EscalationLadder:
+class Escalation:
     """The failure count and the current step of one adapter."""
 
-    __slots__ = ("climbing", "failures", "next_at", "rung", "slot")
+    __slots__ = ("adapter", "failures", "next_at", "step", "task")
 
-    def __init__(self, slot: ManagedAdapter) -> None:
-        self.slot = slot
+    def __init__(self, adapter: ManagedAdapter) -> None:
+        self.adapter = adapter
         self.failures = 0
         self.next_at = FIRST
-        self.rung = 0
-        self.climbing: asyncio.Task[None] | None = None
+        """The number of failures at which the next step follows."""
+        self.step = 0
+        """The number of steps since the last success."""
+        self.task: asyncio.Task[None] | None = None
+        """The step under way."""
 
 
 class AdapterRecovery:
@@ -49,61 +49,62 @@ class AdapterRecovery:
 
     def __init__(
         self,
-        slots: Sequence[ManagedAdapter],
+        adapters: Sequence[ManagedAdapter],
         needs: Mapping[str, Dependencies],
         last_resort: LastResort | None,
         environment: Environment,
     ) -> None:
-        ladders = {id(slot): EscalationLadder(slot) for slot in slots}
-        self._ladders: dict[str, list[EscalationLadder]] = {}
+        escalations = {id(adapter): Escalation(adapter) for adapter in adapters}
+        self._escalations: dict[str, list[Escalation]] = {}
         for entity, asked in needs.items():
-            self._ladders[entity] = [ladders[id(offer)] for _, offer in asked if id(offer) in ladders]
+            self._escalations[entity] = [escalations[id(each)] for _, each in asked if id(each) in escalations]
         self._last_resort = last_resort
         self._environment = environment
 
     def observe(self, event: Event) -> None:
-        """Take one event."""
+        """Count a failed poll or call, or a success."""
         if type(event) is ReadingTaken:
-            for ladder in self._ladders.get(event.entity, ()):
-                if ladder.failures:
-                    ladder.failures, ladder.next_at, ladder.rung = 0, FIRST, 0
+            for escalation in self._escalations.get(event.entity, ()):
+                if escalation.failures:
+                    escalation.failures, escalation.next_at, escalation.step = 0, FIRST, 0
         elif isinstance(event, PollFailed) or (isinstance(event, AttemptFailed) and long_failing(event)):
-            for ladder in self._ladders.get(event.entity, ()):
-                if isinstance(event.error, (OSError, TransientError, *ladder.slot.transient_errors)):
-                    self._failed(ladder)
+            for escalation in self._escalations.get(event.entity, ()):
+                if isinstance(event.error, (OSError, TransientError, *escalation.adapter.transient_errors)):
+                    self._failed(escalation)
 
-    def _failed(self, ladder: EscalationLadder) -> None:
-        ladder.failures += 1
-        if ladder.failures >= ladder.next_at and (ladder.climbing is None or ladder.climbing.done()):
-            ladder.next_at = ladder.failures + min(ladder.failures, MOST)
-            ladder.climbing = asyncio.get_running_loop().create_task(self._climb(ladder))
+    def _failed(self, escalation: Escalation) -> None:
+        escalation.failures += 1
+        if escalation.failures >= escalation.next_at and (escalation.task is None or escalation.task.done()):
+            escalation.next_at = escalation.failures + min(escalation.failures, MOST)
+            escalation.task = asyncio.get_running_loop().create_task(self._escalate(escalation))
 
-    async def _climb(self, ladder: EscalationLadder) -> None:
-        slot, failures = ladder.slot, ladder.failures
-        if await slot.probe():
+    async def _escalate(self, escalation: Escalation) -> None:
+        """Take the next step, unless the adapter works."""
+        adapter, failures = escalation.adapter, escalation.failures
+        if await adapter.probe():
             return
-        rungs = ["reopen", *(["reset"] if slot.supports_reset else []), *(["hook"] if self._last_resort else [])]
-        rung = rungs[ladder.rung % len(rungs)]
-        ladder.rung += 1
-        if rung == "hook":
-            await self._ask(slot, failures)
-        elif slot.reopen(with_reset=rung == "reset"):
-            _tell(failures, "%s: %d failed polls in a row; it is %s", slot.label, failures, _WORDS[rung])
+        steps = ["reopen", *(["reset"] if adapter.supports_reset else []), *(["hook"] if self._last_resort else [])]
+        step = steps[escalation.step % len(steps)]
+        escalation.step += 1
+        if step == "hook":
+            await self._call_hook(adapter, failures)
+        elif adapter.reopen(with_reset=step == "reset"):
+            _warn(failures, "%s: %d failed polls in a row; it is %s", adapter.label, failures, _DONE[step])
 
-    async def _ask(self, slot: ManagedAdapter, failures: int) -> None:
-        assert self._last_resort is not None  # else there is no such rung
-        _tell(failures, "%s: %d failed polls in a row; the last resort is called", slot.label, failures)
+    async def _call_hook(self, adapter: ManagedAdapter, failures: int) -> None:
+        assert self._last_resort is not None  # otherwise there is no such step
+        _warn(failures, "%s: %d failed polls in a row; the last resort is called", adapter.label, failures)
         try:
             async with asyncio.timeout(HOOK_TIMEOUT):
-                await self._last_resort(slot.label, failures)
+                await self._last_resort(adapter.label, failures)
         except Exception as error:
-            self._environment.events.emit(AppFault(f"the last resort for {slot.label}", error))
-        slot.reopen(with_reset=False)
+            self._environment.events.emit(AppFault(f"the last resort for {adapter.label}", error))
+        adapter.reopen(with_reset=False)
 
 
-def _tell(failures: int, message: str, *words: object) -> None:
+def _warn(failures: int, message: str, *arguments: object) -> None:
     """Log a warning in the first cycle of steps only. After that, the reminders of the outage are enough."""
-    logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *words)
+    logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *arguments)
 
 
-_WORDS = {"reopen": "closed and opened again", "reset": "reset and opened again"}
+_DONE = {"reopen": "closed and opened again", "reset": "reset and opened again"}

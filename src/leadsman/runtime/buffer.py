@@ -12,7 +12,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.text import counted
 
 SIZE = 1000
-TELL_AGAIN = 60.0
+WARN_AGAIN = 60.0
 """Seconds between two log lines about dropped items."""
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Buffer(Generic[T]):
         self._items: deque[T] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._told_at = -math.inf
+        self._warned_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._items)
@@ -86,8 +86,8 @@ class Buffer(Generic[T]):
     def _dropped(self) -> None:
         self.dropped += 1
         now = time.monotonic()
-        if now - self._told_at >= TELL_AGAIN:
-            self._told_at = now
+        if now - self._warned_at >= WARN_AGAIN:
+            self._warned_at = now
             logger.warning(
                 "A buffer of size %d is full; %s dropped so far, because its source reads too slowly",
                 self._size,

@@ -1,9 +1,8 @@
-"""Calls handlers: on the event loop if they are ``async def``, in a thread if they are plain ``def``. Holds the
-threads and bus locks that calls share."""
+"""Calls handlers: on the event loop if they are ``async def``, in a thread if they are plain ``def``. Holds the threads
+and bus locks that calls share."""
 
 import asyncio
 from concurrent.futures import Future
-from typing import Any
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
@@ -38,8 +37,8 @@ class SharedResources:
         return self._bus_locks.setdefault(group, BusLock())
 
     def shared_guards(self, rule: CircuitBreaker | None, needs: Dependencies) -> SharedGuards:
-        """The guards that a handler shares with others: the circuit that its breaker names, and the retry tokens of
-        its adapter."""
+        """The guards that a handler shares with others: the circuit that its breaker names, and the retry tokens of its
+        adapter."""
         shared = tokens = None
         if rule is not None and rule.shared is not None:
             shared = self._shared.setdefault(rule.shared, SharedCircuit(rule))
@@ -65,23 +64,23 @@ class PlainCall:
         self._worker = resources.worker(needs)
         self._shares = any(isinstance(offer, ManagedAdapter) for _, offer in needs)
         self._loop = asyncio.get_running_loop()
-        self._blocked: Future[Any] | None = None
+        self._blocked: Future[object] | None = None
 
     @property
     def busy(self) -> bool:
         """Whether the thread of an earlier call still runs."""
         return self._blocked is not None and not self._blocked.done()
 
-    async def __call__(self, **given: Any) -> Any:
-        """Make the call in the thread. Raises the handler's exceptions, and `DeviceUnavailable` while an earlier
-        call blocks the thread."""
+    async def __call__(self, **given: object) -> object:
+        """Make the call in the thread. Raises the handler's exceptions, and `DeviceUnavailable` while an earlier call
+        blocks the thread."""
         if self.busy:  # a retry, after the thread did not come back in time
             raise DeviceUnavailable("the thread of an earlier call is still busy")
         self._blocked = future = self._worker.submit(bound(self._handler, self._needs, given))
         try:
             result = await asyncio.wrap_future(future, loop=self._loop)
         except asyncio.CancelledError:
-            if not self._shares:  # nobody shares a device with it, so another thread may serve the others
+            if not self._shares:  # it shares no device, so another thread may serve the others
                 self._worker.give_up(future)
             raise
         if closed_coroutine(result):

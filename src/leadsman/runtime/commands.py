@@ -101,8 +101,8 @@ class Dispatcher:
         return None
 
     def _polled(self, received: Received, transaction: Json, result: Reading | BaseException | None) -> None:
-        """Answer a request for a reading. A sender without a response topic sees the reading as the device's state.
-        It only gets an answer if something went wrong, or if the request carried a transaction."""
+        """Answer a request for a reading. A sender without a response topic sees the reading as the device's state. It
+        only gets an answer if something went wrong, or if the request carried a transaction."""
         error = explained(result) if isinstance(result, BaseException) else None
         if received.response_topic is None and error is None and transaction is None:
             return

@@ -63,8 +63,8 @@ class Context(ContextBase):
         )
 
     async def sleep(self, duration: Duration) -> None:
-        """Sleep for a duration. The end of the app and the handler's timeout interrupt it with `CancelledError`: do
-        not catch it."""
+        """Sleep for a duration. The end of the app and the handler's timeout interrupt it with `CancelledError`: do not
+        catch it."""
         await self._publisher_context.environment.timers.sleep(seconds(duration))
 
     async def sleep_until(self, when: datetime | time | str, zone: str | tzinfo | None = None) -> None:
@@ -84,7 +84,7 @@ class Context(ContextBase):
         while (rest := target - clock.wall()) > 0:
             await self._publisher_context.environment.timers.sleep(min(rest, CLOCK_CHECK))
 
-    def publish(self, topic: str, payload: Any, *, qos: int = 1, retain: bool = False) -> None:
+    def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
 
         Args:

@@ -1,12 +1,9 @@
 """The state directory, and the lock that lets only one process write to it.
 
 Two processes that write the same files destroy each other's work. So an app that keeps any state locks its state
-directory
-itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app that finds
-the
-directory locked waits a moment, since a predecessor may be about to end. Then it reports the lock, reads the files,
-and writes
-nothing for the rest of its life.
+directory itself (`flock(2)`): no file is left behind, and the lock ends with the process, however that ends. An app
+that finds the directory locked waits a moment, since a predecessor may be about to end. Then it reports the lock, reads
+the files, and writes nothing for the rest of its life.
 """
 
 import asyncio
@@ -43,7 +40,8 @@ class StateDirectory:
         self._lock = threading.Lock()
 
     async def claim(self, stopping: asyncio.Event) -> None:
-        """Lock the directory, if there is anything in it. Waits `PATIENCE` at the most for another process, or until `stopping`.
+        """Lock the directory, if there is anything in it. Waits `PATIENCE` at the most for another process, or until
+        `stopping`.
 
         Does not report yet that another process has it: see `announce`.
         """
@@ -96,7 +94,7 @@ class StateDirectory:
             return False
 
     def _locked(self) -> bool:
-        """Whether nobody else has it. A directory that was removed is another one when it is made again."""
+        """Whether no other process has it. A directory that was removed is another one when it is made again."""
         if self._handle is not None:
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.fstat(self._handle), self.path.stat()):

@@ -13,7 +13,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.tasks import outcome_in_own_task
 
 Make = Callable[[], AbstractAsyncContextManager[object]]
-"""Makes the context manager. It is called anew for each attempt to enter it."""
+"""Makes the context manager. It is called for each attempt to enter it."""
 
 
 class Lifespan:

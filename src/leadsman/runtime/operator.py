@@ -34,13 +34,13 @@ class OperatorRequests:
     def on_set(self, received: Received) -> None:
         """Handle a request. Retained messages are ignored."""
         device = self._context.topics.device_of(received.topic)
-        word = received.topic.split("/")[-2]
-        if received.retain or word not in ("release", "circuit"):
+        kind = received.topic.split("/")[-2]
+        if received.retain or kind not in ("release", "circuit"):
             return
 
         def handle(request: Json) -> Json:
             by, runner = _sender(received, request), self._reader(device)
-            return self._release(runner, by) if word == "release" else self._circuit(runner, request, by)
+            return self._release(runner, by) if kind == "release" else self._circuit(runner, request, by)
 
         self._context.send(answered(received, self._context.topics, self._context.environment.clock.wall(), handle))
 

@@ -1,14 +1,11 @@
 """Keeps failure state over a restart, in one SQLite file: streaks, budgets, circuits, deferrals, holds and the trace.
 
 So a crash loop does not poll a dead device at full rate again after each restart, and an outage is reported once, not
-once per
-restart.
+once per restart.
 
 **Writes are limited.** A first change is written within a quarter of a second. Further ones wait: a minute, then two,
-four,
-up to 15 minutes, for as long as something changes. A hold, a release, and a circuit that a person moved wait a minute
-at
-most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for the measurements.
+four, up to 15 minutes, for as long as something changes. A hold, a release, and a circuit that a person moved wait a
+minute at most. That a device is well is written once per `SUCCESSES`. See `Pace`, and ADR 0039 for the measurements.
 
 A damaged file is kept aside. A file that cannot be written is reported once, and tried again. Polling continues in any
 case.
@@ -20,7 +17,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.events import (
     AttemptFailed,
@@ -36,6 +33,7 @@ from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
+from leadsman.mqtt.requests import Json
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
@@ -62,8 +60,8 @@ logger = logging.getLogger("leadsman")
 class Pace:
     """When to write. Pure: it is handed `now`, monotonic seconds.
 
-    While something changes, the wait between two writes doubles from `FLOOR` to `CEILING`; a time without changes that is
-    longer than that begins it again.
+    While something changes, the wait between two writes doubles from `FLOOR` to `CEILING`; a time without changes that
+    is longer than that begins it again.
     """
 
     def __init__(self) -> None:
@@ -108,7 +106,7 @@ class ResilienceStore:
         self._changed: set[str] = set()
         self._failing: set[str] = set()
         self._successes: dict[str, float] = {}
-        self._health: dict[str, dict[str, Any]] = {}
+        self._outages: dict[str, _Outage] = {}
         self._pace = Pace()
         self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
         self._first: dict[str, tuple[float, float]] = {}
@@ -185,13 +183,7 @@ class ResilienceStore:
             ledger.restore(name, failures=failures, failing_wall=since, error_type=kind, error_message=message)
             began = now - lasted - away
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
-            self._health[name] = {
-                "since": since,
-                "failures": failures,
-                "type": kind,
-                "message": message,
-                "began": began,
-            }
+            self._outages[name] = _Outage(since, failures, kind, message, began)
             self._failing.add(name)
         return pending
 
@@ -201,7 +193,7 @@ class ResilienceStore:
             self._successes[event.entity] = event.wall
             if event.entity in self._failing:
                 self._failing.discard(event.entity)
-                self._health.pop(event.entity, None)
+                self._outages.pop(event.entity, None)
                 self._first.pop(event.entity, None)
                 self._change(event.entity)
             elif event.at - self._successes_at >= SUCCESSES:
@@ -212,10 +204,10 @@ class ResilienceStore:
                 self._first.setdefault(event.entity, (event.outage, event.since))
             if isinstance(event, PollFailed):
                 since, began = self._first.get(event.entity, (event.wall, event.at))
-                before = self._health.get(event.entity, {"since": since, "failures": 0, "began": began})
-                failures = before["failures"] + 1
-                kind = {"type": type(event.error).__name__, "message": describe(event.error)}
-                self._health[event.entity] = before | kind | {"failures": failures}
+                before = self._outages.get(event.entity, _Outage(since, 0, "", "", began))
+                self._outages[event.entity] = before._replace(
+                    failures=before.failures + 1, kind=type(event.error).__name__, message=describe(event.error)
+                )
             self._change(event.entity, urgent=_by_a_person(event))
 
     def ring(self, now: float) -> None:
@@ -261,13 +253,13 @@ class ResilienceStore:
         wall = self._environment.clock.wall()
         return lambda: self._written(documents, rows, wall)
 
-    def _document(self, name: str, now: float) -> dict[str, Any]:
-        health, execution = self._health.get(name), self._readers[name].execution
+    def _document(self, name: str, now: float) -> Json:
+        outage, execution = self._outages.get(name), self._readers[name].execution
         return {
             "execution": execution.to_json(),
             "success": self._successes.get(name),
             "held": execution.circuit.held,
-            "health": None if health is None else health | {"lasted": now - health["began"]},
+            "health": None if outage is None else outage.to_json(now),
         }
 
     def _read(self) -> dict[str, Saved] | Exception:
@@ -295,11 +287,30 @@ class ResilienceStore:
             self._directory.report(self._file.path, error)
 
 
+class _Outage(NamedTuple):
+    """The outage of a handler that fails."""
+
+    since: float
+    """Its first failure, epoch seconds."""
+    failures: int
+    """Failed polls."""
+    kind: str
+    message: str
+    """The type and the message of the last error."""
+    began: float
+    """Its first failure, monotonic seconds."""
+
+    def to_json(self, now: float) -> Json:
+        """The outage for the file. `now` is monotonic seconds."""
+        since, failures, kind, message, began = self
+        return {"since": since, "failures": failures, "type": kind, "message": message, "lasted": now - began}
+
+
 class _Known(NamedTuple):
-    """A row that makes sense. Times are epoch seconds, `lasted` is seconds."""
+    """A row of the file that is valid. Times are epoch seconds, `lasted` is seconds."""
 
     wall: float
-    execution: Mapping[str, Any]
+    execution: Mapping[str, Json]
     streak_wall: float | None
     success: float | None
     held: bool
@@ -308,31 +319,27 @@ class _Known(NamedTuple):
 
 
 def _known(saved: Saved) -> _Known:
-    """Read a row. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` for what makes no sense."""
-    document = json.loads(saved.document)
+    """Check a row and read it. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` if it is invalid."""
+    if not isinstance(saved.wall, int | float) or not isinstance(saved.document, str):
+        raise TypeError("it is not what was written")
+    document: Json = json.loads(saved.document)
     execution, success, health = document["execution"], document.get("success"), document.get("health")
-    streak = execution.get("streak")
+    streak, since_failure = execution.get("streak"), None
     _check({key: value for key, value in document.items() if key != "execution"})
     _check({key: value for key, value in execution.items() if key != "circuit"})
     circuit = list(execution.get("circuit", ()))
     _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
     _check(saved.wall)
-    return _Known(
-        float(saved.wall),
-        execution,
-        None if streak is None else float(streak["wall"]),
-        None if success is None else float(success),
-        document.get("held") is True,
-        (
-            (float(health["since"]), int(health["failures"]), str(health["type"]), str(health["message"]), float(health["lasted"]))
-            if health
-            else None
-        ),
-    )  # fmt: skip
+    if health:
+        counted = float(health["since"]), int(health["failures"])
+        since_failure = (*counted, str(health["type"]), str(health["message"]), float(health["lasted"]))
+    streak_wall = None if streak is None else float(streak["wall"])
+    last_success = None if success is None else float(success)
+    return _Known(float(saved.wall), execution, streak_wall, last_success, document.get("held") is True, since_failure)
 
 
-def _check(value: Any) -> None:
-    """See that all numbers make sense. JSON of Python reads NaN and Infinity, and 1e308 is no time."""
+def _check(value: Json) -> None:
+    """Check that all numbers are in range. The JSON of Python contains NaN and Infinity, and 1e308 is no time."""
     if isinstance(value, float | int):
         if not LEAST <= value <= LARGEST:
             raise ValueError(f"it contains the number {value:.6g}")

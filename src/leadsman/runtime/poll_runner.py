@@ -27,7 +27,7 @@ from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry
 from leadsman.resilience import scope
-from leadsman.resilience.environment import Snapshot
+from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.runtime.calls import PlainCall, SharedResources
@@ -47,6 +47,7 @@ MOST_REQUESTS = 16
 class PollContext(NamedTuple):
     """What all polls of an app share."""
 
+    environment: Environment
     publishing: PublisherContext
     resources: SharedResources
     queue: PublishQueue
@@ -95,7 +96,7 @@ class PollRunner:
             telemetry.name,
             self._read,
             telemetry.guards,
-            context.publishing.environment,
+            context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
             caller=self,
             shared=context.resources.shared_guards(telemetry.guards.breaker, telemetry.needs),
@@ -114,15 +115,15 @@ class PollRunner:
     # On schedule
 
     def start(self, pending: float) -> None:
-        """Poll for the first time now, or within the handler's `spread`, or at its cron schedule; or in `pending` seconds,
-        where an attempt was waited for when the app ended."""
-        environment, telemetry = self._context.publishing.environment, self.telemetry
+        """Poll for the first time now, or within the handler's `spread`, or at its cron schedule; or in `pending`
+        seconds, where an attempt was waited for when the app ended."""
+        environment, telemetry = self._context.environment, self.telemetry
         offset = max(telemetry.offset, min(pending, telemetry.interval or 0.0))
         environment.timers.add(self.schedule.start(offset, environment), self)
 
     def ring(self, now: float) -> None:
         """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is open."""
-        environment, execution = self._context.publishing.environment, self.execution
+        environment, execution = self._context.environment, self.execution
         is_due, missed, following = self.schedule.advance(now, environment)
         if missed:
             environment.events.emit(PollMissed(self.telemetry.name, missed))
@@ -143,13 +144,13 @@ class PollRunner:
         if snapshot.circuit == "isolated" or self.execution.circuit.held:
             return snapshot, None
         earliest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
-        due = self.schedule.next_due(earliest, snapshot.refusals, self._context.publishing.environment.clock)
+        due = self.schedule.next_due(earliest, snapshot.refusals, self._context.environment.clock)
         return snapshot, due if math.isfinite(due) else None
 
     def _horizon(self, now: float) -> float:
         if self.telemetry.overrun:
             return math.inf
-        return self.schedule.horizon(now, self._context.publishing.environment.clock)
+        return self.schedule.horizon(now, self._context.environment.clock)
 
     # On request
 
@@ -162,7 +163,7 @@ class PollRunner:
         """
         requests = self._requests = self._requests or PollRequests()
         if self.task is None:
-            now = self._context.publishing.environment.clock.monotonic()
+            now = self._context.environment.clock.monotonic()
             self._check_request(requests, now)
             requests.polled_at = now
             self._begin(now)
@@ -201,7 +202,7 @@ class PollRunner:
 
     def release(self, by: str) -> bool:
         """See `Reader`. The first poll follows at once."""
-        execution, environment = self.execution, self._context.publishing.environment
+        execution, environment = self.execution, self._context.environment
         if not execution.circuit.held:
             return False
         execution.circuit.held = False
@@ -227,7 +228,7 @@ class PollRunner:
 
     async def cycle(self, horizon: float) -> None:
         """One poll, from its first call to its end. Raises nothing but the cancellation that ends the app."""
-        environment = self._context.publishing.environment
+        environment = self._context.environment
         began = environment.clock.monotonic()
         try:
             reading = await self.execution.run(horizon)
@@ -242,12 +243,12 @@ class PollRunner:
             self.task = None
 
     async def _read(self) -> Reading | None:
-        return reading_of(self.telemetry.name, await self._call(), self._context.publishing.environment.clock)
+        return reading_of(self.telemetry.name, await self._call(), self._context.environment.clock)
 
     def _succeeded(self, reading: Reading | None, began: float) -> None:
-        clock = self._context.publishing.environment.clock
+        clock = self._context.environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
-        self._context.publishing.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - began))
+        self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - began))
         if self._requests is not None and self._requests.answers:
             if reading is not None:
                 self.publisher.publish(reading, always=True)  # whatever the publish rule says
@@ -270,14 +271,14 @@ class PollRunner:
     def _deferred(self, request: RetryRequested) -> None:
         """Report that the device asked for a later poll. That is not a failure."""
         self._answer(DeviceUnavailable(f"the handler asked for another attempt: {request}"))
-        environment = self._context.publishing.environment
+        environment = self._context.environment
         seconds = max(0.0, self.execution.circuit.deferred_until - environment.clock.monotonic())
         environment.events.emit(PollDeferred(self.name, seconds, request.reason))
 
     def abandoned(self, error: BaseException) -> None:
         """Report a poll that failed for good, or a call that does not end."""
         self._answer(error)
-        emit = self._context.publishing.environment.events.emit
+        emit = self._context.environment.events.emit
         emit(PollFailed(self.name, error, self.execution.attempts))
         if self.telemetry.on_failure == "hold":
             self.hold()
@@ -286,7 +287,7 @@ class PollRunner:
             self._context.end_app(self.name, error)
 
     async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
-        environment = self._context.publishing.environment
+        environment = self._context.environment
         reading, fault = await outcome(self._read_fallback(fallback, error), environment.stopping)
         if fault is not None:
             environment.events.emit(AppFault(f"on_failure of {self.name}", fault))
@@ -296,7 +297,7 @@ class PollRunner:
     async def _read_fallback(self, fallback: Fallback, error: BaseException) -> Reading | None:
         async with asyncio.timeout(FALLBACK_TIMEOUT):
             result = await fallback(error)
-        return None if self.telemetry.job else reading_of(self.name, result, self._context.publishing.environment.clock)
+        return None if self.telemetry.job else reading_of(self.name, result, self._context.environment.clock)
 
     # What the execution asks and reports
 

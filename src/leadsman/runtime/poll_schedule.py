@@ -11,8 +11,8 @@ from leadsman.timing.clock import Clock
 from leadsman.timing.schedule import Cron, Wait, look, next_after, next_on_grid
 
 CLOCK_CHECK = 30.0
-"""Seconds between two checks of the wall clock while a cron handler waits. A change of the clock is noticed within
-this time."""
+"""Seconds between two checks of the wall clock while a cron handler waits. A change of the clock is noticed within this
+time."""
 
 
 class IntervalSchedule:

@@ -27,7 +27,9 @@ class Poller:
     def __init__(
         self, context: PublisherContext, resources: SharedResources, end_app: Callable[[str, BaseException], None]
     ) -> None:
-        self._context = PollContext(context, resources, PublishQueue(), asyncio.get_running_loop(), end_app)
+        self._context = PollContext(
+            context.environment, context, resources, PublishQueue(), asyncio.get_running_loop(), end_app
+        )
         self.runners: dict[str, PollRunner] = {}
         """The runners, by the names of their devices."""
 

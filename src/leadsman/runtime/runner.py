@@ -1,6 +1,7 @@
 """What polls, sources and commands have in common while an app runs.
 
-Whatever reports on a device, or acts on it because a person asks, holds a `Runner` and need not know of which kind it is.
+Whatever reports on a device, or acts on it because a person asks, holds a `Runner` and need not know of which kind it
+is.
 """
 
 from collections.abc import Callable

@@ -42,8 +42,8 @@ logger = logging.getLogger("leadsman")
 class Saved(NamedTuple):
     """One handler, as it is in the file. `wall` is epoch seconds of the write, `document` JSON; neither is checked."""
 
-    wall: Any
-    document: Any
+    wall: object
+    document: object
 
 
 def is_locked(error: Exception) -> bool:
@@ -130,7 +130,8 @@ class StateFile:
             return database.execute(query).fetchall()
 
     def _is_settled(self) -> bool:
-        """Whether it lies where nobody can write, without a log. SQLite wants to write even to read, unless it is told that."""
+        """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless the file is opened
+        as immutable."""
         return not os.access(self.path.parent, os.W_OK) and not Path(f"{self.path}-wal").exists()
 
     def _commit(self) -> None:
@@ -204,8 +205,8 @@ class StateFile:
 
 
 def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:
-    """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the handler's row
-    before; `tracebacks` holds those, by handler, and is kept up."""
+    """Rows as they are stored. What a row does not have is left out, and a traceback that is the same as in the
+    handler's row before; `tracebacks` holds those, by handler, and is kept up."""
     encoded = []
     for row in rows:
         fields = {key: value for key, value in row._asdict().items() if value is not None and key != "number"}

@@ -1,10 +1,9 @@
 """The store of a device: a small JSON file that survives restarts, is written seldom, and is never half written.
 
 Writes wear out flash cards, so a changed store is written at most once per `FLOOR`, and once at the end. A new file is
-written
-beside the old one and renamed over it (`rename(2)` is atomic), so a power failure leaves the old or the new one. A
-damaged file
-is kept aside. A file that cannot be read or written at the moment is left as it is, reported once, and tried again.
+written beside the old one and renamed over it (`rename(2)` is atomic), so a power failure leaves the old or the new
+one. A damaged file is kept aside. A file that cannot be read or written at the moment is left as it is, reported once,
+and tried again.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from leadsman.errors import InvalidType
-from leadsman.reading import plain
+from leadsman.reading import JsonObject, plain
 from leadsman.runtime.directory import Report, StateDirectory
 from leadsman.text import describe
 from leadsman.threads import Worker
@@ -66,7 +65,7 @@ class Store(MutableMapping[str, Any]):
         self._report: Report = _log if directory is None else directory.report
         self._lock = threading.Lock()  # plain handlers live in threads
         self._writing = threading.Lock()
-        self._values: dict[str, Any] = {}
+        self._values: JsonObject = {}
         self._written = EMPTY
         self._unread = False
         self._failed = False
@@ -81,7 +80,7 @@ class Store(MutableMapping[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return self._values[key]
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if not isinstance(key, str):
             raise InvalidType(f"a store's key is {key!r}; write text")
         checked = plain(value, key)
@@ -104,8 +103,9 @@ class Store(MutableMapping[str, Any]):
         return f"Store({self._values!r})"
 
     def save(self) -> None:
-        """Write it now, if it differs from what is written. Blocks: ``await asyncio.to_thread(context.store.save)``. Never raises,
-        neither for want of a disk nor for what a handler put into a value: it is reported once, and tried again the next time."""
+        """Write it now, if it differs from what is written. Blocks: ``await asyncio.to_thread(context.store.save)``.
+        Never raises, neither for want of a disk nor for what a handler put into a value: it is reported once, and tried
+        again the next time."""
         with self._writing:
             try:
                 self._save()
@@ -134,7 +134,7 @@ class Store(MutableMapping[str, Any]):
             self._failed = False
             self._report(self._path, None)
 
-    def _read(self) -> tuple[dict[str, Any], bytes]:
+    def _read(self) -> tuple[JsonObject, bytes]:
         return _read(self._path, keep_aside=self._directory is None or not self._directory.foreign)
 
     def _read_late(self) -> None:
@@ -199,7 +199,7 @@ class Writer:
         self._worker.stop()
 
 
-def _encoded(values: dict[str, Any]) -> bytes:
+def _encoded(values: JsonObject) -> bytes:
     """JSON for people. Ends at `LARGEST`: a thread that encodes for seconds leaves little of the time to the others."""
     parts, size = list[str](), 0
     for part in _ENCODER.iterencode(values):
@@ -210,7 +210,7 @@ def _encoded(values: dict[str, Any]) -> bytes:
     return "".join(parts).encode()
 
 
-def _read(path: Path, *, keep_aside: bool) -> tuple[dict[str, Any], bytes]:
+def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
     """What a file holds, and its bytes. One that is broken or too large is kept aside.
 
     Raises:
