@@ -6,7 +6,7 @@ from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, SubscriptionFailed
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.subscriptions import REST, Subscriptions
+from leadsman.mqtt.subscriptions import LEFT_OUT_FOR, Subscriptions
 from leadsman.timing.clock import Clock
 
 
@@ -99,7 +99,7 @@ def test_a_filter_that_breaks_two_connections_is_left_out_for_a_while(here):
     assert [type(each) for each in here.events] == [SubscriptionFailed]
     assert here.connects() == ["a"]
     assert "closes the connection" in here.subscriptions.error
-    here.now += REST
+    here.now += LEFT_OUT_FOR
     assert here.connects() == ["a", "b"]
 
 

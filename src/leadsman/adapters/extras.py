@@ -6,7 +6,8 @@ from leadsman.errors import NotInstalled
 
 
 def missing(what: str, library: str, extra: str) -> NotInstalled:
-    """The error that says what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio", "serial")``."""
+    """The error that says what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio",
+    "serial")``."""
     return NotInstalled(f'{what} need {library}, which is not installed; type: pip install "leadsman[{extra}]"')
 
 

@@ -17,7 +17,7 @@ DEFAULT_URL = "mqtt://localhost:1883"
 
 
 class Tls(Value):
-    """How TLS checks the broker, and shows who we are.
+    """The certificates with which TLS checks the broker and, if it wants that, identifies us.
 
     Args:
         ca: a PEM file with the authorities to trust instead of the system's.
@@ -179,8 +179,8 @@ class Broker(Value):
 
     @classmethod
     def from_section(cls, section: Mapping[str, object]) -> Self:
-        """Read the section ``mqtt`` of settings: ``url``, or ``host``, ``port`` and ``tls``; ``username``, ``password``,
-        ``ca``, ``cert`` and ``key``, which join a URL that does not have them. Empty is localhost.
+        """Read the section ``mqtt`` of settings: ``url``, or ``host``, ``port`` and ``tls``; ``username``,
+        ``password``, ``ca``, ``cert`` and ``key``, which join a URL that does not have them. Empty is localhost.
 
         Raises:
             InvalidValue, InvalidType: it names the key.

@@ -53,7 +53,8 @@ _V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
 
 
 class _ClosingSocket(ssl.SSLSocket):
-    """Closes when its handshake fails, which paho leaves to the garbage collector, and keeps what the other side has against it."""
+    """A socket that closes when its handshake fails, which paho leaves to the garbage collector, and keeps the TLS
+    alerts that it receives."""
 
     alerts: list[ssl.SSLError]
 
@@ -83,12 +84,12 @@ class _Client(aiomqtt.Client):
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
-        """Whether DISCONNECT is about to be said."""
+        """Whether DISCONNECT is about to be sent."""
         self.connack = ConnAck()
         self.files: dict[str, str] = {}
         """Files that TLS needs, by the name of their parameter."""
         self.alerts: list[ssl.SSLError] = []
-        """What the broker said against our certificate, after the handshake."""
+        """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
@@ -107,8 +108,8 @@ class _Client(aiomqtt.Client):
 
     def write(self, message: Message, properties: "_Packed | None") -> int:
         """PUBLISH without waiting; returns the packet identifier."""
-        # paho asks the properties for pack() only
-        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, properties)  # type: ignore[arg-type]
+        given: Any = properties  # paho asks for pack() only
+        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, given)
         if info.rc != 0:
             raise BrokerError(f"the message could not be written: {info.rc!s}")
         return info.mid
@@ -133,7 +134,7 @@ class _Client(aiomqtt.Client):
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
 
     def _handle_connack(self) -> MQTTErrorCode:
-        # paho keeps return code 1 of MQTT 3.1.1 to itself and tells a protocol error, which has other causes too.
+        # paho hides return code 1 of MQTT 3.1.1 behind a protocol error, which has other causes too.
         packet = self._client._in_packet["packet"]  # noqa: SLF001
         if self._client.protocol == paho.MQTTv311 and packet[1:2] == b"\x01" and not self._connected.done():
             self._connected.set_exception(MqttConnectError(1))
@@ -161,7 +162,7 @@ class _Client(aiomqtt.Client):
         reason_code: ReasonCode,
         properties: Properties | None = None,
     ) -> None:
-        if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that nobody asks for
+        if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that is never retrieved
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
             self._broken(f"the broker closed the connection: {reason_code}", reason_code.value)
@@ -267,8 +268,8 @@ class BrokerConnection:
     def _properties(self, message: Message) -> _Packed | None:
         data = b""
         if message.expires is not None:  # Message Expiry Interval, four bytes, at least one second
-            rest = max(1, math.ceil(message.expires - self._clock.monotonic()))
-            data = struct.pack("!BI", 0x02, min(rest, 0xFFFF_FFFF))
+            remaining = max(1, math.ceil(message.expires - self._clock.monotonic()))
+            data = struct.pack("!BI", 0x02, min(remaining, 0xFFFF_FFFF))
         if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
             data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
         if message.correlation is not None:  # Correlation Data: bytes with their length

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from leadsman.mqtt.message import Message
 
 LARGEST_PACKET = 256 * 1024
-"""Bytes: more than any command may have; what is larger the broker keeps to itself."""
+"""Bytes: more than any command may have. The broker discards what is larger."""
 
 
 class Connect(NamedTuple):
@@ -21,7 +21,7 @@ class Connect(NamedTuple):
     largest: int | None = LARGEST_PACKET
     """Bytes that the broker may send us in one packet (MQTT 5 §3.1.2.11.4); None for any number."""
     will_retained: bool = True
-    """Whether the broker keeps the will for those who subscribe later."""
+    """Whether the broker keeps the will for later subscribers."""
 
 
 class ConnAck(NamedTuple):
@@ -84,5 +84,5 @@ class Connection(Protocol):
 
 
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
-"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused` for what
-a person has to mend, and `BrokerError`."""
+"""Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
+for faults that a person has to mend, and `BrokerError`."""

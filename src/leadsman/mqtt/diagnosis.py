@@ -12,8 +12,8 @@ PASSING = {
     0x91: "packet identifier in use",
     0x97: "quota exceeded",
 }
-"""PUBACK reason codes that may pass (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 payload format invalid, …)
-are for good."""
+"""PUBACK reason codes that may pass (MQTT 5 §3.4.2.1). The others (0x90 topic name invalid, 0x99 payload format
+invalid, …) are for good."""
 CLOSES = "it closes the connection; check its access list, and its limit on the size of a message"
 """Of a topic on whose messages the connection breaks."""
 _CONNACK = {
@@ -29,7 +29,8 @@ _CONNACK = {
 }
 """CONNACK reason codes (MQTT 5 §3.2.2.2)."""
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
-"""A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an alert."""
+"""A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
+alert."""
 _NOT_YET_VALID = 9
 """X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
 _NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -85,14 +86,17 @@ def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
 
 
 def subscription(topic_filter: str) -> str:
-    """The broker closes the connection when it is asked for this filter."""
+    """The broker closes the connection when this filter is requested."""
     return f"the broker closes the connection on the subscription to {topic_filter!r}"
 
 
 def client_id_in_use(client_id: str, *, certain: bool) -> str:
-    """Another client has our client id; `certain`: the broker says so itself."""
+    """Another client has our client id; `certain`: a reason code of the broker confirms it."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "
-    return f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
+    return (
+        f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix: "
+        "--prefix, or MQTT__TOPIC_PREFIX"
+    )
 
 
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:

@@ -21,7 +21,8 @@ from leadsman.timing.clock import Clock
 
 
 class ClientIdentity(NamedTuple):
-    """The client id, the topic of the will, the will of a session (its number given), and the MQTT version to try first."""
+    """The client id, the topic of the will, the will of a session (its number given), and the MQTT version to try
+    first."""
 
     client_id: str
     will_topic: str

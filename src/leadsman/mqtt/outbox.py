@@ -1,9 +1,9 @@
 """The outbox: a bounded queue of messages for the broker, in order per topic.
 
-Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a message
-that the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages are dropped,
-in steps of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the last one relies on
-its arrival.
+Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a
+message that the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages
+are dropped, in steps of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the
+last one relies on its arrival.
 
 Pure: `now` is passed in, and dropped messages are returned to the caller.
 """
@@ -56,7 +56,8 @@ class Outbox:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest reading that waits was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which nobody sets."""
+        """When the oldest waiting reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is never
+        set."""
         heads = (queue[0][1] for queue in self._queues.values())
         taken = ((head.taken_at, head.clock_offset) for head in heads)
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
@@ -122,7 +123,7 @@ class Outbox:
 
     @property
     def only_paused(self) -> bool:
-        """Whether it is empty but for topics that pause."""
+        """Whether all messages that are left belong to topics that pause."""
         return all(topic in self._paused for topic in self._queues)
 
     def is_paused(self, topic: str) -> bool:

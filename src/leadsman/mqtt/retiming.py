@@ -1,8 +1,7 @@
 """Corrects the times of readings that waited in the outbox while the wall clock was set.
 
 A host without a battery for its clock starts in 1970, polls, and gets the time from the network a minute later. Its
-earlier
-readings are published with the times that the clock, as it is now set, gives them.
+earlier readings are published with the times that the clock, as it is now set, gives them.
 """
 
 from leadsman.mqtt.message import Message

@@ -1,9 +1,9 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
 At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so no
-handler waits, and no message needs a task. After a broken connection only a few messages are sent at a time, and then one.
-That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic
-pauses, and all others continue.
+handler waits, and no message needs a task. After a broken connection only a few messages are sent at a time, and then
+one. That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a
+topic pauses, and all others continue.
 """
 
 import asyncio
@@ -90,8 +90,8 @@ class SendWindow:
         return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
 
     def put(self, message: Message) -> None:
-        """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as an
-        event."""
+        """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as
+        an event."""
         dropped = self.outbox.put(message)
         if dropped:
             self._report(dropped)
@@ -108,8 +108,8 @@ class SendWindow:
         return self.outbox.messages == 0
 
     def start(self) -> None:
-        """Send through the `connection` that was just made. Retained messages come again, for a restarted broker may have
-        lost them."""
+        """Send through the `connection` that was just made. Retained messages come again, for a restarted broker may
+        have lost them."""
         self._started = self._clock.monotonic()
         for topic, message in self._retained.items():
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
@@ -117,7 +117,8 @@ class SendWindow:
         self.pump()
 
     def stop(self, code: int = 0) -> Broken:
-        """The connection ended, with this reason code of the broker's DISCONNECT. Its messages go back to the outbox."""
+        """The connection ended, with this reason code of the broker's DISCONNECT. Its messages go back to the
+        outbox."""
         self.connection = None
         self._sent.clear()
         for handle in (self._check, self._quiet):

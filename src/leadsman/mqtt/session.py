@@ -9,7 +9,7 @@ bad credentials, not    5, 10, 20 s, then every 60 s: a person mends it, and wai
 authorised, certificate it; but some brokers ban impatient clients
 version not supported   the other version, at once; after both, as unreachable
 connections that end    5 s, doubling to 60 s: another client has the same client id.
-within seconds          From the third on, or at once when the broker says so
+within seconds          From the third on, or at once with the reason code 0x8E
 … with messages in      as cut; 0.1–0.8 s when others got through: it is a message
 flight                  that the broker closes on, see `leadsman.mqtt.suspects`
 no CONNACK at all       the other version the third time; where this one has worked
@@ -49,8 +49,8 @@ UNSUPPORTED_VERSION = 0x84
 SESSION_TAKEN_OVER = 0x8E
 """DISCONNECT: another client connected with this client id (MQTT 5 §3.14.2.1)."""
 NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, 0x98, 0x9C, 0x9D, 0x9F, 0xA0})
-"""DISCONNECT for a reason that is no message: busy, shutting down, keep alive, taken over, administrative action, another
-server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
+"""DISCONNECT for a reason that is no message: busy, shutting down, keep alive, taken over, administrative action,
+another server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
 
 
 class ConnectionState(NamedTuple):

@@ -1,8 +1,8 @@
 """The subscriptions of the link, which it renews on every connection, and the callbacks for their messages.
 
 A broker refuses a subscription with a reason code, or by closing the connection. In the second case, the next
-connections
-subscribe before they send any message. When two of them break, the filter that was requested is left out for a while.
+connections subscribe before they send any message. When two of them break, the filter that was requested is left out
+for a while.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from leadsman.timing.clock import Clock
 
 BREAKS = 2
 """Connections that break on a filter with no message in flight before it is left out."""
-REST = 600.0
+LEFT_OUT_FOR = 600.0
 """Seconds that a filter is left out on which the broker closes the connection."""
 
 
@@ -30,15 +30,15 @@ class Subscriptions:
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""
         self.error: str | None = None
-        """What is wrong with one of them."""
+        """What is wrong with one of the subscriptions, or None."""
         self._clock = clock
         self._events = events
-        self._asked: str | None = None
+        self._pending: str | None = None
         self._breaks: dict[str, int] = {}
         self._left_out: dict[str, float] = {}
 
     async def subscribe(self, connection: Connection) -> None:
-        """Subscribe to everything; a filter that the broker refuses is told and leaves the others alone.
+        """Subscribe to all filters. A filter that the broker refuses is reported, and does not affect the others.
 
         Raises:
             BrokerError: the connection broke.
@@ -48,27 +48,27 @@ class Subscriptions:
             if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
                 self.error = subscription(topic_filter)
                 continue
-            self._asked = topic_filter
+            self._pending = topic_filter
             try:
                 await connection.subscribe(topic_filter)
             except SubscriptionRefused as error:
                 self._failed(topic_filter, clean(str(error)))
             except BrokerError:  # no answer in time: the broker hangs, and not because of this filter
-                self._asked = None
+                self._pending = None
                 raise
-            self._asked = None
+            self._pending = None
             self._breaks.pop(topic_filter, None)
         self.first = False
 
     def broke(self) -> bool:
-        """The connection ended. Whether a subscription was unanswered then, so that it may be to blame."""
-        asked, self._asked = self._asked, None
-        if asked is None:
+        """The connection ended. Returns whether a subscription was unanswered then, so that it may be to blame."""
+        pending, self._pending = self._pending, None
+        if pending is None:
             return False
-        self._breaks[asked] = self._breaks.get(asked, 0) + self.first
-        if self._breaks[asked] >= BREAKS:
-            self._left_out[asked] = self._clock.monotonic() + REST
-            self._failed(asked, subscription(asked))
+        self._breaks[pending] = self._breaks.get(pending, 0) + self.first
+        if self._breaks[pending] >= BREAKS:
+            self._left_out[pending] = self._clock.monotonic() + LEFT_OUT_FOR
+            self._failed(pending, subscription(pending))
         self.first = True
         return True
 

@@ -1,20 +1,21 @@
 """Finds the topic on whose messages the broker closes the connection.
 
-Many brokers close the connection instead of refusing a message: mosquitto 2.0 on a topic that its access list denies, and
-above its `message_size_limit`. All messages in flight are lost with the connection, and nothing says which one it was.
+Many brokers close the connection instead of refusing a message: mosquitto 2.0 on a topic that its access list denies,
+and above its `message_size_limit`. All messages in flight are lost with the connection, and no reason code names the
+one that caused it.
 
 ===========================================  =======================================================
 when the connection broke                    what follows
 ===========================================  =======================================================
 more than `FEW` messages were in flight      `FEW` at a time, until each of them is acknowledged
-up to `FEW` were in flight                   each of their topics goes alone
-a message was acknowledged just before       its topic goes alone too: some brokers acknowledge, then close
-a message had gone alone                     its topic is blamed
+up to `FEW` were in flight                   the next message of each topic is sent alone
+a message was acknowledged just before       the same for its topic: some brokers acknowledge, then close
+a message had been sent alone                its topic is blamed
 a message was refused just before            its topic is blamed, and no other
-messages of quality 0 had just been sent     the next of each of their topics goes with quality 1
+messages of QoS 0 had just been sent         the next message of each topic is sent with QoS 1
 ===========================================  =======================================================
 
-A topic that goes alone is free again when its message is acknowledged and the connection holds for `QUIET` seconds.
+A topic is free again when its message, sent alone, is acknowledged and the connection holds for `QUIET` seconds.
 Pure: `now` is monotonic seconds.
 """
 
@@ -29,13 +30,14 @@ QUIET = 0.05
 AFTER_REFUSAL = 0.2
 """Seconds after a refusal in which a broken connection is that message's fault."""
 AFTER_SENDING = 1.0
-"""Seconds after sending in which a broken connection may be the fault of a message of quality 0."""
+"""Seconds after sending in which a broken connection may be the fault of a message of QoS 0."""
 
 
 class Blame(NamedTuple):
     """The connection broke on a message of `topic`; `breaks` times since the topic last got through.
 
-    `delivered` is what the outbox had delivered when it was first blamed. `refused`: the broker said so itself.
+    `delivered` is what the outbox had delivered when the topic was first blamed. `refused`: a reason code named the
+    message.
     """
 
     topic: str
@@ -45,15 +47,15 @@ class Blame(NamedTuple):
 
 
 class Suspects:
-    """Which topics must go alone, and who is to blame for a broken connection."""
+    """The topics whose messages must be sent alone, and the ones that are to blame for broken connections."""
 
     def __init__(self) -> None:
         self.untested: dict[str, None] = {}
         """Topics of a broken window that have not been acknowledged since."""
         self.alone: dict[str, Blame | None] = {}
-        """Topics that go alone, with their blame so far."""
+        """Topics whose messages are sent alone, with their blame so far."""
         self.solo: str | None = None
-        """The topic that is in flight alone, or whose quiet time runs."""
+        """The topic whose message is in flight alone, or was acknowledged less than `QUIET` seconds ago."""
         self._unsure: dict[str, float] = {}
         self._upgraded: set[str] = set()
         self._acknowledged: tuple[str, float] | None = None
@@ -61,7 +63,7 @@ class Suspects:
 
     @property
     def blamed(self) -> int:
-        """How many topics are to blame."""
+        """The number of topics that are to blame."""
         return sum(blame is not None for blame in self.alone.values())
 
     def is_blamed(self, topic: str) -> bool:
@@ -75,14 +77,14 @@ class Suspects:
         return min(full, FEW) if self.untested else full
 
     def certain(self, message: Message, now: float) -> Message:
-        """A message of quality 0 as it goes out: with quality 1 where it must be known whether it arrived."""
+        """Return a message of QoS 0 as it is sent: with QoS 1 if the link must know whether it arrives."""
         if message.topic in self.alone or message.topic in self._upgraded:
             return message._replace(qos=1)
         self._unsure[message.topic] = now
         return message
 
     def acknowledged(self, topic: str, now: float) -> None:
-        """The broker took a message of `topic`."""
+        """The broker accepted a message of `topic`."""
         self._acknowledged = topic, now
         if self.untested or self._upgraded:
             self.untested.pop(topic, None)
@@ -94,12 +96,13 @@ class Suspects:
         self.untested.pop(topic, None)
 
     def survived(self, topic: str) -> bool:
-        """The connection outlived a message of `topic` that went alone. Whether the topic had been blamed before."""
+        """The connection outlived a message of `topic` that was sent alone. Returns whether the topic had been blamed
+        before."""
         self.solo = None
         return self.alone.pop(topic, None) is not None
 
     def broke(self, flying: list[str], delivered: int, now: float) -> Blame | None:
-        """The connection broke with messages of these topics in flight. Who is to blame, where that is known."""
+        """The connection broke with messages of these topics in flight. Returns the topic to blame, if it is known."""
         refused = _within(self._refused, AFTER_REFUSAL, now)
         acknowledged = _within(self._acknowledged, QUIET, now)
         culprit = refused or self.solo
@@ -125,7 +128,7 @@ class Suspects:
         self.solo = self._refused = self._acknowledged = None
 
     def pardon(self, topic: str) -> None:
-        """A message of `topic` was given up: the next one has tries of its own."""
+        """A message of `topic` was dropped: the next one is counted from the beginning."""
         blame = self.alone[topic]
         if blame is not None:
             self.alone[topic] = blame._replace(breaks=1)
@@ -136,5 +139,5 @@ class Suspects:
 
 
 def _within(latest: tuple[str, float] | None, seconds: float, now: float) -> str | None:
-    """The topic of the latest acknowledgement or refusal, unless it is longer ago than that."""
+    """The topic of the latest acknowledgement or refusal, unless that is longer ago than `seconds`."""
     return latest[0] if latest is not None and now - latest[1] <= seconds else None

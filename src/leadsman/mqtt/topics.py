@@ -27,7 +27,7 @@ RESERVED = frozenset(
 )
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200
-"""Bytes of a name; MQTT allows 65,535 for a whole topic, and nobody reads that."""
+"""Bytes of a name; MQTT allows 65,535 for a whole topic, which no person would read."""
 
 
 class Topics:

@@ -24,7 +24,7 @@ class Dates(BaseModel):
 
 
 class Query(BaseModel):
-    """What may be asked for once."""
+    """A request for one larger list."""
 
     entries: Entries | None = None
     days: Days | None = None

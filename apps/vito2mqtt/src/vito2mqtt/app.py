@@ -75,7 +75,7 @@ async def values_of(boiler: Vitodens, group: str, context: Context) -> dict[str,
         try:
             values[name] = signal.decode(await boiler.read_signal(signal))
         except PermanentError as error:
-            context.logger.warning("%s is not asked for any more: %s", name, error)
+            context.logger.warning("%s is not read any more: %s", name, error)
             boiler.missing.add(signal)
     return values
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from leadsman.errors import GarbledData, PayloadError
 
 Json = Any
-"""A value as it is published, or as a command brings it."""
+"""A value in a payload."""
 UNSET = 0xFF
 """A time of a timer that is not used."""
 FAULTS = {

@@ -1,4 +1,5 @@
-"""The backend of real adapters: scans and connects with bleak. Only this file imports bleak. Its errors say what to do."""
+"""The backend of real adapters: scans and connects with bleak. Only this file imports bleak. Its errors say what to
+do."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ except ImportError as error:
     raise missing("Bluetooth devices", "bleak", "ble") from error
 
 _PERMANENT = frozenset({0x01, 0x02, 0x03, 0x05, 0x06, 0x07, 0x08, 0x0A, 0x0B, 0x0C, 0x0D, 0x0F, 0x10, 0x13})
-"""ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size, existence."""
+"""ATT errors that another attempt does not change (Core Specification, Vol 3, Part F, 3.4.1.1): permission, size,
+existence."""
 _FLAGS = (b"\x02", b"\x04", b"\x05", b"\x06", b"\x1a")
 """Values of the flags that most devices advertise: BlueZ wants patterns for a passive scan."""
 

@@ -1,7 +1,8 @@
-"""Decoders of GATT characteristics: bytes to numbers, as the GATT Specification Supplement and IEEE 11073-20601 define them.
+"""Decoders of GATT characteristics: bytes to numbers, as the GATT Specification Supplement and IEEE 11073-20601 define
+them.
 
-``STANDARD["2a6e"].decode(data)`` gives degrees; a value that the device does not know is None. For formats of a maker's own,
-`unpack` is `struct.unpack` with a named error.
+``STANDARD["2a6e"].decode(data)`` gives degrees; a value that the device does not know is None. For formats of a maker's
+own, `unpack` is `struct.unpack` with a named error.
 """
 
 import math

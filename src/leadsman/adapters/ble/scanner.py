@@ -1,7 +1,7 @@
 """One scanner for all listeners of a radio: it runs while there is a listener, and remembers which devices it received.
 
-A ``bluetoothd`` that was restarted does not report that it scans no more, and bleak does not notice it. So the scanner is
-restarted when it received nothing for a while.
+A ``bluetoothd`` that was restarted does not report that it scans no more, and bleak does not notice it. So the scanner
+is restarted when it received nothing for a while.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ START_TIMEOUT = 5.0
 STOP_TIMEOUT = 1.0
 """Seconds for stopping the scanner: an app ends within two."""
 FRESH = 10.0
-"""Seconds after an advertisement in which a device is connected to without receiving another one. BlueZ forgets a device
-after 30."""
+"""Seconds after an advertisement in which a device is connected to without receiving another one. BlueZ forgets a
+device after 30."""
 
 
 class Scanner:
@@ -110,7 +110,8 @@ class Scanner:
             except TimeoutError as error:
                 await self.restart_if_silent()
                 raise DeviceTimeout(
-                    f"{address} was not heard within {human(timeout)}; is it in range, awake, and not connected elsewhere?"
+                    f"{address} was not heard within {human(timeout)}; "
+                    "is it in range, awake, and not connected elsewhere?"
                 ) from error
 
     def forget(self, address: str) -> None:

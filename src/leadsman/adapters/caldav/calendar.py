@@ -1,8 +1,8 @@
 """The CalDAV adapter (RFC 4791): reads which events take place in the next days.
 
 The library caldav blocks, so it runs in a thread of its own. The whole window is requested only when something changed;
-servers with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a change
-to or from daylight saving time.
+servers with sync tokens (RFC 6578) report that. Recurrences are expanded here, since servers get them wrong across a
+change to or from daylight saving time.
 """
 
 import asyncio

@@ -59,15 +59,15 @@ class Client:
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """Return the iCalendar texts of all objects with an event in the window."""
         with self._translated("asking for events"):
-            # A day more on both sides: servers put whole days and floating times into a zone of their own (RFC 4791, 9.9).
+            # A day more on both sides: servers put whole days and floating times into their own zone (RFC 4791, 9.9).
             day = timedelta(days=1)
             first, last = (datetime.combine(each, time(), zone) for each in (start - day, end + day))
             found = self._calendar(calendar).search(event=True, start=first, end=last, expand=False, post_filter=False)
             return [_text_of(each) for each in found]
 
     def changes(self, calendar: str | None, token: str | None) -> tuple[str | None, bool]:
-        """Return the current sync token (RFC 6578), and whether anything changed since `token`. They are None and True if the
-        server has no tokens, or has forgotten this one."""
+        """Return the current sync token (RFC 6578), and whether anything changed since `token`. They are None and True
+        if the server has no tokens, or has forgotten this one."""
         with self._translated("asking for changes"):
             request = self._calendar(calendar).get_objects_by_sync_token
             try:

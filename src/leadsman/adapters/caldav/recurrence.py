@@ -1,8 +1,8 @@
 """Expands the events of a calendar: iCalendar text (RFC 5545) becomes the occurrences within a window.
 
-Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module adds
-three things: a rule that would make thousands of occurrences is refused before it is expanded, an event that cannot be
-read only loses itself, and whole days are kept apart from points in time.
+Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module
+adds three things: a rule that would make thousands of occurrences is refused before it is expanded, an event that
+cannot be read only loses itself, and whole days are kept apart from points in time.
 """
 
 import contextlib
@@ -33,7 +33,8 @@ _PER_DAY = {
     "MONTHLY": 31.0,
     "YEARLY": 366.0,
 }
-"""The most often that a rule of this frequency can come on a day, before BYHOUR and the like; those without days, per event day."""
+"""The most often that a rule of this frequency can come on a day, before BYHOUR and the like; those without days, per
+event day."""
 _RANGES = {
     "INTERVAL": (1, 100_000),
     "COUNT": (1, 1_000_000),
@@ -63,8 +64,8 @@ class CalendarEvent(NamedTuple):
 
     summary: str
     start: date | datetime
-    """A `date` for what takes whole days; a `datetime` with its zone for a moment; one without for a time that is the same
-    everywhere, "floating"."""
+    """A `date` for what takes whole days; a `datetime` with its zone for a moment; one without for a time that is the
+    same everywhere, "floating"."""
     end: date | datetime | None
     """Of whole days, the day after the last one (RFC 5545, 3.6.1)."""
     all_day: bool
@@ -134,7 +135,8 @@ def _rules(component: icalendar.Component) -> Iterator[icalendar.vRecur]:
 
 
 def _check_ranges(rule: icalendar.vRecur) -> None:
-    """Check that numbers are in range (RFC 5545, 3.3.10); with an interval of 0 the search for the next day would never end."""
+    """Check that numbers are in range (RFC 5545, 3.3.10); with an interval of 0 the search for the next day would never
+    end."""
     for part, (low, high) in _RANGES.items():
         for value in rule.get(part) or ():
             if not low <= abs(int(value)) <= high:

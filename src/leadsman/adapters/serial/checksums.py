@@ -1,7 +1,7 @@
 """Checksums of serial protocols.
 
-Names and parameters are those of Ross Williams' model, as the catalogue of parametrised CRC algorithms lists them; the value
-of each over ``b"123456789"`` is in its docstring.
+Names and parameters are those of Ross Williams' model, as the catalogue of parametrised CRC algorithms lists them; the
+value of each over ``b"123456789"`` is in its docstring.
 """
 
 import binascii
@@ -10,8 +10,8 @@ import binascii
 def crc16_x25(data: bytes) -> int:
     """CRC-16/X-25: HDLC's frame check sequence (RFC 1662, appendix C), SML, DLMS. Check value 0x906E.
 
-    The C road of `binascii` runs over the same polynomial from the other end of each byte, so bytes are turned before it, and
-    the result after.
+    The C road of `binascii` runs over the same polynomial from the other end of each byte, so bytes are turned before
+    it, and the result after.
     """
     turned = binascii.crc_hqx(data.translate(_TURNED), 0xFFFF) ^ 0xFFFF
     return _TURNED[turned & 0xFF] << 8 | _TURNED[turned >> 8]

@@ -1,10 +1,8 @@
 """Framers: they find where one message ends and the next begins in a stream of bytes. They do no I/O.
 
 A framer is a value: it looks at a buffer and decides what its beginning is. A `Stream` holds the buffer of one port.
-Memory is
-limited by the framer's `max_size`, whatever arrives. Bytes that cannot be part of a message are discarded and counted,
-so a
-framer finds the next message after garbage.
+Memory is limited by the framer's `max_size`, whatever arrives. Bytes that cannot be part of a message are discarded and
+counted, so a framer finds the next message after garbage.
 """
 
 from collections.abc import Callable

@@ -71,10 +71,10 @@ class SmlFramer(Value):
             return None, start
         at = start + len(self._BEGIN)
         while (at := buffer.find(self._ESCAPE, at, start + self.max_size)) >= 0:
-            if rest := (at - start) % 4:  # escapes stand at multiples of four; an early hit is data that ends with 1B
+            if off := (at - start) % 4:  # escapes stand at multiples of four; an early hit is data that ends with 1B
                 if buffer.startswith(self._BEGIN, at):
                     return None, at  # or this file was cut, and another one begins
-                at += 4 - rest
+                at += 4 - off
                 if not buffer.startswith(self._ESCAPE, at):
                     continue
             if len(buffer) < at + 8:

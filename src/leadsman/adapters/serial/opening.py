@@ -40,7 +40,8 @@ def checked_url(url: object) -> str:
 
 
 def recommend_by_id(url: str) -> None:
-    """Log a more stable name for a port such as ``/dev/ttyUSB0``: its number changes when the device is plugged in again."""
+    """Log a more stable name for a port such as ``/dev/ttyUSB0``: its number changes when the device is plugged in
+    again."""
     if not re.fullmatch(r"/dev/tty(USB|ACM)\d+", url):
         return
     links = Path("/dev/serial/by-id")
@@ -76,7 +77,7 @@ def open_device(url: str, options: Mapping[str, object]) -> Any:
 
 
 def close_late(future: Future[Any]) -> None:
-    """Close a device that opened after nobody waited for it any more."""
+    """Close a device that opened after its caller had given up."""
     if not future.cancelled() and future.exception() is None:
         future.result().close()
 

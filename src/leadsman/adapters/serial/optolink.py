@@ -26,9 +26,9 @@ MOST = 200
 _BEAT = 2.5
 """Seconds within which a boiler that is not initialised says 05; it does so every two."""
 _ROUNDS = 10
-"""Bytes of a handshake; after so many that make no sense the line is noise."""
-_FRESH = {"P300": 2.0, "KW": 0.2}
-"""Seconds without a request after which the boiler may have forgotten that we talk to it."""
+"""Bytes of a handshake; if none of so many makes sense, the line is noise."""
+_LISTENS_FOR = {"P300": 2.0, "KW": 0.2}
+"""Seconds that the boiler listens after a request; later, the handshake is necessary again."""
 _RESET, _NOT_INITIALISED, _ACK, _NAK, _TELEGRAM = b"\x04", b"\x05", b"\x06", b"\x15", b"\x41"
 _READ, _WRITE = 1, 2
 
@@ -49,7 +49,7 @@ class Optolink:
     def __init__(
         self, port: str | SerialPort, protocol: Literal["P300", "KW"] = "P300", *, timeout: Duration = 2.0
     ) -> None:
-        if protocol not in _FRESH:
+        if protocol not in _LISTENS_FOR:
             raise InvalidValue(f"protocol is {protocol!r}; it must be 'P300' or 'KW'")
         if isinstance(port, str):
             port = SerialPort(port, 4800, parity="E", stopbits=2, framer=FixedFramer(1), timeout=timeout)
@@ -96,22 +96,22 @@ class Optolink:
             raise InvalidValue(f"{length!r} bytes at {address!r}; write 1 to {MOST} bytes, at 0x0000 to 0xFFFF")
         async with self._port.session() as session:
             try:
-                if not self._fresh():
+                if not self._listens():
                     await self._greet(session)
-                ask = self._ask_p300 if self._protocol == "P300" else self._ask_kw
-                found = await ask(session, mode, address, length, data)
+                exchange = self._exchange_p300 if self._protocol == "P300" else self._exchange_kw
+                found = await exchange(session, mode, address, length, data)
             except TransientError:
                 self._used_at = None
                 raise
             self._used_at = asyncio.get_running_loop().time()
         return found
 
-    def _fresh(self) -> bool:
+    def _listens(self) -> bool:
         now = asyncio.get_running_loop().time()
-        return self._used_at is not None and now - self._used_at < _FRESH[self._protocol]
+        return self._used_at is not None and now - self._used_at < _LISTENS_FOR[self._protocol]
 
     async def _greet(self, session: Session) -> None:
-        """Until the boiler listens."""
+        """Start the conversation: wait until the boiler listens."""
         await session.discard()
         if self._protocol == "KW":
             for _ in range(MOST):
@@ -123,25 +123,25 @@ class Optolink:
             )
         session.send(_RESET)
         for _ in range(_ROUNDS):
-            heard = await session.receive(1, _BEAT)
-            if heard == _ACK:
+            received = await session.receive(1, _BEAT)
+            if received == _ACK:
                 return
-            session.send(b"\x16\x00\x00" if heard == _NOT_INITIALISED else _RESET)
+            session.send(b"\x16\x00\x00" if received == _NOT_INITIALISED else _RESET)
         raise GarbledData(
             "no handshake with the boiler; check the protocol, and that the adapter sits on the optical port"
         )
 
-    async def _ask_p300(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
-        asked = bytes((mode, address >> 8, address & 0xFF, length))
-        content = bytes((5 + len(data), 0)) + asked + data
+    async def _exchange_p300(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
+        request = bytes((mode, address >> 8, address & 0xFF, length))
+        content = bytes((5 + len(data), 0)) + request + data
         session.send(_TELEGRAM + content + bytes((sum8(content),)))
         for _ in range(_ROUNDS):  # an acknowledgement, maybe one more from before
-            if (heard := await session.receive()) != _ACK:
+            if (received := await session.receive()) != _ACK:
                 break
-        if heard == _NAK:
+        if received == _NAK:
             raise GarbledData(f"the boiler did not understand the request for 0x{address:04X}")
-        if heard != _TELEGRAM:
-            raise GarbledData(f"{heard.hex()} arrived instead of the answer for 0x{address:04X}")
+        if received != _TELEGRAM:
+            raise GarbledData(f"{received.hex()} arrived instead of the answer for 0x{address:04X}")
         size = await session.receive()
         answer = size + await session.receive(size[0] + 1)
         if sum8(answer[:-1]) != answer[-1]:
@@ -152,16 +152,16 @@ class Optolink:
             raise PermanentError(
                 f"the boiler has no value of {length} bytes at 0x{address:04X}, or the value is read-only"
             )
-        if kind != b"\x01" or echo != asked or len(found) != (length if mode == _READ else 0):
+        if kind != b"\x01" or echo != request or len(found) != (length if mode == _READ else 0):
             raise GarbledData(f"an answer to another request than that for 0x{address:04X}: {answer.hex(' ')}")
         return found
 
-    async def _ask_kw(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
+    async def _exchange_kw(self, session: Session, mode: int, address: int, length: int, data: bytes) -> bytes:
         await session.discard()
-        begin = b"" if self._fresh() else b"\x01"
+        begin = b"" if self._listens() else b"\x01"
         session.send(begin + bytes((0xF7 if mode == _READ else 0xF4, address >> 8, address & 0xFF, length)) + data)
         if mode == _READ:
             return await session.receive(length)
-        if (heard := await session.receive()) != b"\x00":
-            raise GarbledData(f"{heard.hex()} arrived instead of 00 after writing 0x{address:04X}")
+        if (received := await session.receive()) != b"\x00":
+            raise GarbledData(f"{received.hex()} arrived instead of 00 after writing 0x{address:04X}")
         return b""

@@ -1,9 +1,9 @@
 """The serial port adapter: reads framed messages, sends requests, and reconnects after the cable was unplugged.
 
 It uses pyserial-asyncio, or its maintained fork pyserial-asyncio-fast if that is installed. Two of their operations can
-block the event loop, so they are done differently here: the port is opened in a thread, and bytes that a stuck device does
-not accept are discarded at the close. ``socket://host:port`` reaches a port through a network gateway, over asyncio's own
-streams. ``rfc2217://host:port`` reaches a gateway that accepts port settings as well, over threads; see
+block the event loop, so they are done differently here: the port is opened in a thread, and bytes that a stuck device
+does not accept are discarded at the close. ``socket://host:port`` reaches a port through a network gateway, over
+asyncio's own streams. ``rfc2217://host:port`` reaches a gateway that accepts port settings as well, over threads; see
 `leadsman.adapters.serial.rfc2217`.
 
 The port opens with the first read or request, and again after it was lost. While a device is away, calls fail, and the

@@ -90,7 +90,7 @@ class ThreadedTransport:
             self._from_thread(self._end, error)
 
     def _from_thread(self, call: Callable[[_T], None], argument: _T) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call, argument)
 
     def _sent(self, size: int) -> None:

@@ -1,8 +1,7 @@
 """Framers for protocols that reserve one byte as the end of a frame, and encode this byte differently inside the data.
 
 They return the decoded content. A frame that cannot be decoded is discarded. Everything between two end bytes is one
-frame, so
-after garbage the framer is in step again at the next end byte.
+frame, so after garbage the framer is in step again at the next end byte.
 """
 
 from typing import ClassVar
@@ -94,10 +93,10 @@ class HdlcFramer(_Stuffed):
     _END = 0x7E
 
     def decoded(self, raw: bytes) -> bytes | None:
-        first, *rest = raw.split(b"\x7d")
-        if not all(rest):
-            return None  # an escape at the end: whoever sent it gave up
-        content = first + b"".join(bytes((part[0] ^ 0x20,)) + part[1:] for part in rest)
+        first, *others = raw.split(b"\x7d")
+        if not all(others):
+            return None  # an escape at the end: the sender stopped there
+        content = first + b"".join(bytes((part[0] ^ 0x20,)) + part[1:] for part in others)
         if len(content) < 3 or crc16_x25(content[:-2]) != int.from_bytes(content[-2:], "little"):
             return None
         return content[:-2]
