@@ -42,7 +42,7 @@ class ManagedAdapter:
         """The adapter in messages."""
         self.reopened = 0
         """How often it was reopened since the start."""
-        self._opened: Any = None
+        self._opened: object = None
         self._error: BaseException | None = None
         self._is_open = False
         self._reopening: asyncio.Event | None = None
@@ -54,7 +54,7 @@ class ManagedAdapter:
         return self._is_open, None if self._error is None else f"{type(self._error).__name__}: {describe(self._error)}"
 
     @property
-    def health(self) -> dict[str, Any]:
+    def health(self) -> dict[str, object]:
         """The adapter's own `health`; empty if it has none."""
         try:
             if not isinstance(self.adapter, ReportsHealth):

@@ -59,7 +59,7 @@ class Topics:
         return f"{self.prefix}/{device}/set/result"
 
     def of(self, device: str, word: str) -> str:
-        """Any other topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
+        """Another topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
         return f"{self.prefix}/{device}/{word}"
 
     def device_of(self, topic: str) -> str:

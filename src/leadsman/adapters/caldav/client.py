@@ -28,6 +28,8 @@ try:
 except ImportError as error:
     raise missing("calendars", "caldav", "caldav") from error
 
+DavObject = Any
+"""An object of caldav or of its HTTP client. Its annotations promise a result or a coroutine, whichever client is used."""
 MOST_BYTES = 16 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one."""
 LONGEST_PAUSE = 86400.0
@@ -54,7 +56,7 @@ class Client:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._connected: Any = None
+        self._connected: DavObject = None
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """Return the iCalendar texts of all objects with an event in the window."""
@@ -94,7 +96,7 @@ class Client:
             with contextlib.suppress(Exception):  # it is of no use any more, however it ends
                 client.close()
 
-    def _calendar(self, calendar: str | None) -> Any:
+    def _calendar(self, calendar: str | None) -> DavObject:
         client = self._client()
         if calendar is None:
             return client.calendar(url=self._access.url)
@@ -105,11 +107,11 @@ class Client:
             raise PermanentError(f"there is no calendar {clean(calendar)!r}; {suggestion(calendar, known)}")
         return known[calendar]
 
-    def _by_name(self) -> dict[str, Any]:
+    def _by_name(self) -> dict[str, DavObject]:
         found = self._client().principal().calendars()
         return {clean(str(each.get_display_name() or each.id)): each for each in found}
 
-    def _client(self) -> Any:
+    def _client(self) -> DavObject:
         if self._connected is None:
             access = self._access
             password = access.token or access.password
@@ -139,10 +141,10 @@ class Client:
             raise _leadsman_error(error, f"{what} of {shown(self._access.url)}") from error
 
 
-def _bounded(request: Any) -> Any:
+def _bounded(request: DavObject) -> DavObject:
     """A session's ``request`` that reads no more than `MOST_BYTES`, whatever the server sends."""
 
-    def ask(*args: Any, **kwargs: Any) -> Any:
+    def ask(*args: DavObject, **kwargs: DavObject) -> DavObject:
         response = request(*args, **{**kwargs, "stream": True})
         content = bytearray()
         for piece in response.iter_content(65536):
@@ -158,7 +160,7 @@ def _bounded(request: Any) -> Any:
     return ask
 
 
-def _text_of(thing: Any) -> str:
+def _text_of(thing: DavObject) -> str:
     if not thing.data:
         thing.load()  # some servers answer a search without the objects
     return str(thing.data)

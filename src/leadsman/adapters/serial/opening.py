@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 from urllib.parse import urlsplit
 
 from leadsman.adapters.extras import check_found, missing
+from leadsman.adapters.serial.rfc2217 import BlockingDevice
 from leadsman.errors import InvalidType, InvalidValue
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
@@ -55,7 +56,7 @@ def check_library() -> None:
     check_found(*_NEEDS, "serial_asyncio_fast", "serial_asyncio")
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """The library that connects an opened device with the event loop. Raises `NotInstalled`."""
     try:
         import serial_asyncio_fast as found
@@ -64,19 +65,22 @@ def library() -> Any:
             import serial_asyncio as found
         except ImportError as error:
             raise missing(*_NEEDS) from error
-    return found
+    module: ModuleType = found
+    return module
 
 
-def open_device(url: str, options: Mapping[str, object]) -> Any:
+def open_device(url: str, options: Mapping[str, object]) -> BlockingDevice:
     """Open a device of pyserial. Blocks."""
     import serial
 
-    if url.startswith("rfc2217://"):
-        return serial.serial_for_url(url, **options)
-    return serial.Serial(url, exclusive=True, **options)
+    remote = url.startswith("rfc2217://")
+    device: BlockingDevice = (
+        serial.serial_for_url(url, **options) if remote else serial.Serial(url, exclusive=True, **options)
+    )
+    return device
 
 
-def close_late(future: Future[Any]) -> None:
+def close_late(future: Future[BlockingDevice]) -> None:
     """Close a device that opened after its caller had given up."""
     if not future.cancelled() and future.exception() is None:
         future.result().close()
