@@ -164,7 +164,7 @@ def ask(calendars):
         ("cut", DeviceUnavailable, "asking for"),
         ("hang", DeviceTimeout, "no answer in time|took longer"),
         ("drip", DeviceTimeout, "took longer than 3s"),
-        (b"\x00\xff not XML", GarbledData, "no calendar"),
+        (b"\x00\xff not XML", GarbledData, "not a calendar"),
         (b"<?xml version='1.0'?><a>" + b"x" * 20_000_000 + b"</a>", GarbledData, "longer than 16 MiB"),
     ],
     ids=["401", "404", "500", "429", "503", "html", "cut", "hang", "drip", "noise", "endless"],
