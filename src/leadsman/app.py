@@ -14,7 +14,7 @@ from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_name
 from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
-from leadsman.registration.setup import Adapters, Declaration, Setup, declared_settings
+from leadsman.registration.setup import AdapterSource, Declaration, MakeAdapters, Setup, declared_settings
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy
 from leadsman.timing.durations import Duration, positive_seconds
@@ -75,13 +75,13 @@ class App(Registrar):
         version: str = "0",
         prefix: str | None = None,
         mqtt: str | Broker | None = None,
-        adapters: Adapters | Callable[[Any], Adapters] = (),
+        adapters: AdapterSource = (),
         heartbeat: Duration = 30,
         instance: str | None = None,
         settings: "type[BaseModel] | BaseModel | None" = None,
-        lifespan: "Callable[[App], AbstractAsyncContextManager[Any]] | None" = None,
+        lifespan: "Callable[[App], AbstractAsyncContextManager[object]] | None" = None,
         keep_state: bool = False,
-        twins: Callable[[Any], Adapters] | None = None,
+        twins: MakeAdapters | None = None,
     ) -> None:
         if not isinstance(version, str):
             raise InvalidType(f"version is {version!r}; write text")
@@ -163,7 +163,7 @@ class App(Registrar):
         self.setup.load(where)
 
     @contextmanager
-    def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> Iterator[None]:
+    def unloaded(self, adapters: AdapterSource | None = None) -> Iterator[None]:
         """Temporarily return the app to its state before the settings were loaded, so that it can be loaded with
         others. At the end of the block the app is as before. For tests: `leadsman.testing.Harness` uses it.
 
@@ -194,7 +194,7 @@ class App(Registrar):
         """
         return self.setup.adapter(kind, name)
 
-    def rehearse(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
+    def rehearse(self, twins: AdapterSource | None = None) -> None:
         """Turn the app into a dry run. A dry run touches nothing real and may run beside the app itself: it uses twins
         instead of the adapters, publishes below ``dry-run/{prefix}`` without retaining anything, has another client id,
         and keeps no state after its end. This loads the settings if they are not loaded yet.
@@ -278,12 +278,11 @@ class App(Registrar):
         run(self.name, self._load_all, serve, self.stop, (log_level, log_format))
 
     def _load_all(self) -> None:
-        """Load the settings and the modules of `serve`. On a small machine this takes seconds, which would block
-        the loop."""
+        """Load the settings and what `serve` imports: on a small machine that takes seconds, and blocks the loop."""
         from importlib import import_module
 
         self.load()
-        for module in ("leadsman.wiring.run", "leadsman.mqtt.client"):
+        for module in ("leadsman.wiring.run", "leadsman.wiring.outside", "leadsman.mqtt.client"):
             import_module(module)
 
     def stop(self) -> None:

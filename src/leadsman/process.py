@@ -1,8 +1,7 @@
 """Runs one app as a process: signals, logging, and an end within the deadline whatever hangs.
 
 Exit codes: 0 stopped as requested; 69 a handler with ``on_failure="stop"`` failed for good; 70 stopped as requested,
-but
-something blocked the event loop until the deadline; 78 the configuration is wrong; 130 a second Ctrl-C.
+but something blocked the event loop until the deadline; 78 the configuration is wrong; 130 a second Ctrl-C.
 """
 
 import asyncio
@@ -29,6 +28,9 @@ EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
 STOP_DEADLINE = 2.0
 """Seconds from the request to stop to the end of the process, whatever hangs."""
 
+Serve = Callable[[], Coroutine[Any, Any, int]]
+"""Runs the app; returns how many calls did not end."""
+
 logger = logging.getLogger("leadsman")
 
 _only_looked_at: ContextVar[bool] = ContextVar("leadsman_only_looked_at", default=False)
@@ -47,7 +49,7 @@ def only_looked_at() -> Iterator[None]:
 def run(
     name: str,
     load: Callable[[], None],
-    serve: Callable[[], Coroutine[Any, Any, int]],
+    serve: Serve,
     stop: Callable[[], None],
     log: tuple[str | None, str | None] = (None, None),
 ) -> None:
@@ -97,7 +99,7 @@ def ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _serve(name: str, serve: Callable[[], Coroutine[Any, Any, int]], stop: Callable[[], None]) -> int:
+def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
     loop = asyncio.new_event_loop()
     loop.set_default_executor(DaemonExecutor())
     asked = 0

@@ -4,7 +4,7 @@ Each ability is a protocol with one member. An adapter has an ability if it has 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -12,7 +12,7 @@ class Adapter(Protocol):
     """An async context manager that handlers ask for by its type. It may have abilities as well: `SupportsProbe`,
     `SupportsReset`, `ReportsHealth`, `ChecksInstallation`, `DeclaresTransientErrors` and `LimitsRetries`."""
 
-    async def __aenter__(self) -> Any:
+    async def __aenter__(self) -> object:
         """Open the adapter and return the object that handlers get. It may raise any exception; opening is then
         tried again."""
         ...

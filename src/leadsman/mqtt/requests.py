@@ -116,7 +116,7 @@ def answered(received: Received, topics: Topics, wall: float, handle: Callable[[
     return answer_anyway(received, topics, document(data, error, wall, transaction))
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> bool:
     """Whether a value holds no NaN and no infinite number, in lists, dicts and the attributes of objects either."""
     if isinstance(value, float):
         return math.isfinite(value)

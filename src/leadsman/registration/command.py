@@ -5,20 +5,26 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PayloadError
+from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.requests import Json, is_finite
-from leadsman.mqtt.topics import check_name
-from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_spare
-from leadsman.registration.telemetry import check_options, group_of, instance_of
+from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
+from leadsman.registration.options import check_options, enabled_of, group_of, labelled
 from leadsman.text import clean, describe
 from leadsman.timing.durations import Duration, positive_seconds
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 TIMEOUT = 30.0
 """The default timeout of a command in seconds."""
 QUEUE = 16
 """The default number of commands that may wait behind the running one."""
+
+
+Validate = Callable[[Json], object]
+"""Converts decoded JSON to the type of a parameter. Raises `PayloadError`."""
 
 
 class CommandOptions(TypedDict, total=False):
@@ -46,9 +52,8 @@ class Command(NamedTuple):
     plain: bool
     payload: str | None
     """The parameter that gets the payload; None when the handler takes none."""
-    annotation: Any
-    validate: Callable[[Any], Any] | None
-    """Converts decoded JSON to the annotated type. Raises `PayloadError`."""
+    annotation: object
+    validate: Validate | None
     timeout: float | None
     queue: int
     drop_oldest: bool
@@ -62,18 +67,14 @@ def register_command(name: object, handler: Handler, options: CommandOptions, of
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    device = check_name(name)
-    try:
-        return _register(device, handler, options, offers)
-    except ConfigurationError as error:
-        raise type(error)(f"command {device!r}: {error}") from None
+    return labelled("command", name, lambda device: _register(device, handler, options, offers))
 
 
 def _register(name: str, handler: Handler, options: CommandOptions, offers: Sequence[Dependency]) -> Command:
     check_options(options, CommandOptions)
     plain = not is_async(handler)
     check_result(handler)
-    needs, spare = needs_and_spare(handler, offers)
+    needs, payload = needs_and_payload(handler, offers)
     queue, when_full = options.get("queue", QUEUE), options.get("when_full", "reject")
     if isinstance(queue, bool) or not isinstance(queue, int):
         raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")
@@ -87,18 +88,18 @@ def _register(name: str, handler: Handler, options: CommandOptions, offers: Sequ
         handler=handler,
         needs=needs,
         plain=plain,
-        payload=spare.name if spare else None,
-        annotation=spare.annotation if spare else None,
-        validate=_validator(spare.annotation, spare.name) if spare else None,
+        payload=payload.name if payload else None,
+        annotation=payload.annotation if payload else None,
+        validate=_validator(payload.annotation, payload.name) if payload else None,
         timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
         queue=queue,
         drop_oldest=when_full == "drop-oldest",
         group=group_of(options),
-        enabled=instance_of(options, "enabled", bool, True, "True or False"),
+        enabled=enabled_of(options),
     )
 
 
-def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
+def _validator(annotation: Any, parameter: str) -> Validate:
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands pay for it
 
     try:
@@ -110,11 +111,11 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
             "add it to App(adapters=…), or annotate a pydantic model, int, float, bool, str or Literal"
         ) from None
 
-    def validate(value: Any) -> Any:
+    def validate(value: Json) -> object:
         try:
             valid = adapter.validate_python(value)
         except ValidationError as error:
-            raise PayloadError(_told(error.errors(include_url=False))) from None
+            raise PayloadError(_reasons(error.errors(include_url=False))) from None
         except Exception as error:  # a validator of the user's own
             raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
         if not is_finite(valid):  # pydantic reads the text "nan" as a number
@@ -124,7 +125,7 @@ def _validator(annotation: Any, parameter: str) -> Callable[[Any], Any]:
     return validate
 
 
-def validated(command: Command, value: Json, text: bytes) -> dict[str, Any]:
+def validated(command: Command, value: Json, text: bytes) -> dict[str, object]:
     """Convert the payload to the handler's argument, by name.
 
     If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.
@@ -145,7 +146,8 @@ def validated(command: Command, value: Json, text: bytes) -> dict[str, Any]:
             raise error from None
 
 
-def _told(errors: Sequence[Any]) -> str:
+def _reasons(errors: "Sequence[ErrorDetails]") -> str:
+    """What pydantic found, in one line."""
     lines = []
     for error in errors[:3]:
         where = ".".join(str(part) for part in error["loc"])

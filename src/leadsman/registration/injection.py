@@ -2,21 +2,22 @@
 call costs no lookup.
 
 ``async def read(port: SerialPort)`` gets the app's serial port; ``port: Annotated[SerialPort, "boiler"]`` gets the one
-of that
-name, where there are several. Handlers ask for the app's settings, a device's own settings and its `Context` in the
-same way.
-Everything that a handler can ask for is a `Dependency`.
+of that name, where there are several. Handlers ask for the app's settings, a device's own settings and its `Context` in
+the same way. Everything that a handler can ask for is a `Dependency`.
 """
 
 import asyncio
 import functools
 import inspect
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, Union, get_args, get_origin, get_type_hints
 
 from leadsman.errors import InvalidType, InvalidValue
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 Handler = Callable[..., Any]
 
@@ -49,7 +50,7 @@ class Provided:
     __slots__ = ("_kind", "value")
     name = None
 
-    def __init__(self, kind: type, value: Any = None) -> None:
+    def __init__(self, kind: type, value: object = None) -> None:
         self._kind = kind
         self.value = value
 
@@ -67,15 +68,16 @@ class Provided:
         return self.value
 
 
-def settings_offers(model: Any) -> tuple[Provided, ...]:
+def settings_offers(model: "type[BaseModel] | None") -> tuple[Provided, ...]:
     """The settings objects that handlers can ask for: the whole model, and each section whose type occurs once."""
     if model is None:
         return ()
-    kinds = [field.annotation for field in model.model_fields.values() if hasattr(field.annotation, "model_fields")]
+    annotations = [field.annotation for field in model.model_fields.values()]
+    kinds = [kind for kind in annotations if isinstance(kind, type) and hasattr(kind, "model_fields")]
     return tuple(Provided(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
 
 
-def fill(offers: Iterable[Provided], settings: Any) -> None:
+def fill(offers: Iterable[Provided], settings: "BaseModel") -> None:
     """Put the loaded settings and their sections into what `settings_offers` returned."""
     parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
     for offer in offers:
@@ -114,7 +116,7 @@ class PayloadParameter(NamedTuple):
     """A parameter that no dependency fills: the payload of a command."""
 
     name: str
-    annotation: Any
+    annotation: object
 
 
 def is_async(handler: object) -> bool:
@@ -127,11 +129,7 @@ def is_async(handler: object) -> bool:
         raise InvalidType(f"the handler is the class {handler.__name__}; give a function")
     if not callable(handler):
         raise InvalidType(f"the handler is {handler!r}; give a function, 'async def' or 'def'")
-    inner: Any = handler
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if not (inspect.isfunction(inner) or inspect.ismethod(inner) or inspect.isbuiltin(inner)):
-        inner = type(inner).__call__
+    inner = _function(handler)
     if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
         raise InvalidType(
             f"the handler {name_of(handler)} is a generator; return the reading, or register it with @app.source"
@@ -145,12 +143,7 @@ def check_generator(handler: object) -> None:
     Raises:
         InvalidType: it is something else.
     """
-    inner: Any = handler
-    while isinstance(inner, functools.partial):
-        inner = inner.func
-    if callable(inner) and not (inspect.isfunction(inner) or inspect.ismethod(inner) or isinstance(inner, type)):
-        inner = type(inner).__call__
-    if not inspect.isasyncgenfunction(inner):
+    if not inspect.isasyncgenfunction(_function(handler)):
         raise InvalidType(
             f"the handler {name_of(handler)} is not an async generator; write 'async def' and yield readings"
         )
@@ -164,10 +157,11 @@ def check_result(handler: Handler) -> None:
         InvalidType: the annotation is a number, text or a list.
     """
     wanted = _result(handler)
-    if isinstance(get_origin(wanted), type) and issubclass(get_origin(wanted), AsyncIterable):
+    origin = get_origin(wanted)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
         wanted = get_args(wanted)[0]
     for kind in get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,):
-        bare = _wish(kind)[0]
+        bare = _split(kind)[0]
         if (get_origin(bare) or bare) in _NO_READING:
             name = getattr(bare, "__name__", repr(bare))
             raise InvalidType(
@@ -180,7 +174,7 @@ _NO_READING = (float, int, str, bool, bytes, complex, list, tuple, set, frozense
 
 
 @functools.lru_cache(maxsize=128)
-def _result(handler: Handler) -> Any:
+def _result(handler: Handler) -> object:
     try:
         return get_type_hints(_function(handler)).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check
@@ -197,26 +191,25 @@ def needs_of(handler: Handler, offers: Sequence[Dependency]) -> Dependencies:
     return tuple((name, _offer_for(handler, name, wanted, offers)) for name, wanted in _parameters(handler))
 
 
-def needs_and_spare(handler: Handler, offers: Sequence[Dependency]) -> tuple[Dependencies, PayloadParameter | None]:
+def needs_and_payload(handler: Handler, offers: Sequence[Dependency]) -> tuple[Dependencies, PayloadParameter | None]:
     """As `needs_of`, for a handler with one parameter that nothing fills; None when it has no such parameter.
 
     Raises:
         InvalidType, InvalidValue: as `needs_of`, and when there are several.
     """
-    needs, spare = [], None
+    needs: list[tuple[str, Dependency]] = []
+    payload = None
     for name, wanted in _parameters(handler):
-        if spare is None and not _finds(wanted, offers):
-            spare = PayloadParameter(name, wanted)
+        if payload is None and not _is_offered(wanted, offers):
+            payload = PayloadParameter(name, wanted)
         else:
             needs.append((name, _offer_for(handler, name, wanted, offers)))
-    return tuple(needs), spare
+    return tuple(needs), payload
 
 
 def name_of(handler: object) -> str:
     """The name of a handler in messages and introspection. It is never its `repr`, which may show bound arguments."""
-    inner: Any = handler
-    while isinstance(inner, functools.partial):
-        inner = inner.func
+    inner = _unwrapped(handler)
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
@@ -227,7 +220,7 @@ def place_of(handler: object) -> str:
 
 
 @functools.lru_cache(maxsize=128)
-def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
+def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
     """The parameters to fill and their annotations. Cached: one handler may serve a thousand devices."""
     signature = inspect.signature(handler)
     if not signature.parameters:
@@ -254,28 +247,35 @@ def _parameters(handler: Handler) -> tuple[tuple[str, Any], ...]:
     return tuple(wanted)
 
 
-def _function(handler: Any) -> Any:
-    """The function whose annotations are those of the handler."""
-    inner: Any = handler
-    while isinstance(inner, functools.partial):
-        inner = inner.func
+def _unwrapped(handler: object) -> object:
+    """What a partial calls."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return handler
+
+
+def _function(handler: object) -> Handler:
+    """The function whose annotations are those of the handler: also inside a partial, or the ``__call__`` of an
+    object."""
+    inner = _unwrapped(handler)
     return inner if inspect.isfunction(inner) or inspect.ismethod(inner) else type(inner).__call__
 
 
-def _wish(wanted: Any) -> tuple[Any, str | None]:
+def _split(wanted: object) -> tuple[object, str | None]:
+    """The class and the name that an annotation asks for."""
     if get_origin(wanted) is Annotated:
         wanted, *extras = get_args(wanted)
         return wanted, next((extra for extra in extras if isinstance(extra, str)), None)
     return wanted, None
 
 
-def _finds(wanted: Any, offers: Sequence[Dependency]) -> bool:
-    kind, _ = _wish(wanted)
+def _is_offered(wanted: object, offers: Sequence[Dependency]) -> bool:
+    kind, _ = _split(wanted)
     return isinstance(kind, type) and any(offer.fits(kind) for offer in offers)
 
 
-def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[Dependency]) -> Dependency:
-    wanted, name = _wish(wanted)
+def _offer_for(handler: Handler, parameter: str, wanted: object, offers: Sequence[Dependency]) -> Dependency:
+    wanted, name = _split(wanted)
     where = f"the parameter {parameter!r} of {name_of(handler)}"
     if not isinstance(wanted, type):
         raise InvalidType(f"{where} is annotated {wanted!r}, which is not a class; write the adapter's class")
@@ -296,10 +296,10 @@ def _offer_for(handler: Handler, parameter: str, wanted: Any, offers: Sequence[D
     )
 
 
-_NOTHING: dict[str, Any] = {}
+_NOTHING: Mapping[str, object] = {}
 
 
-def bound(handler: Handler, needs: Dependencies, given: dict[str, Any] = _NOTHING) -> Callable[[], Any]:
+def bound(handler: Handler, needs: Dependencies, given: Mapping[str, object] = _NOTHING) -> Callable[[], Any]:
     """Bind a handler to its dependencies and return a call without arguments. The call raises `DeviceUnavailable`
     while an adapter is not open."""
     if not needs and not given:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.registration.injection import ContextOffer, Dependency, Provided, name_of, place_of
-from leadsman.registration.router import Device, Registration, expanded
+from leadsman.registration.injection import ContextOffer, Dependency, Handler, Provided, name_of, place_of
+from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
 
 if TYPE_CHECKING:
-    from leadsman.registration.command import Command
-    from leadsman.registration.source import Source
+    from leadsman.registration.command import Command, CommandOptions
+    from leadsman.registration.source import Source, SourceOptions
     from leadsman.resilience.environment import GuardSpec
+
+T = TypeVar("T")
 
 Decide = Callable[[Telemetry], Telemetry]
 """Puts the policy in place that a telemetry names, once the settings are loaded."""
@@ -38,7 +40,7 @@ class Registry:
         return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
 
     def add(
-        self, registration: Registration, settings: Any, offers: Sequence[Dependency], decide: Decide | None
+        self, registration: Registration, settings: object, offers: Sequence[Dependency], decide: Decide | None
     ) -> None:
         """Register a handler under each of its names.
 
@@ -57,7 +59,7 @@ class Registry:
             if not names:
                 self.without_devices.append(name_of(registration.handler))
         try:
-            for name, device in expanded(names):
+            for name, device in devices_of(names):
                 self._add(registration, name, device, offers, decide)
         except ConfigurationError as error:
             where = place_of(registration.handler)
@@ -66,32 +68,49 @@ class Registry:
             raise type(error)(f"{error} ({where})") from None
 
     def _add(
-        self, registration: Registration, name: Any, device: Device, given: Sequence[Dependency], decide: Decide | None
+        self,
+        registration: Registration,
+        name: object,
+        device: Device,
+        given: Sequence[Dependency],
+        decide: Decide | None,
     ) -> None:
         kind, handler = registration.kind, registration.handler
         options: Any = {**registration.options, **device.options_of(kind)}
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
         offers = [*own, *given, ContextOffer()]  # each name has a context of its own
         if kind == "command":
-            from leadsman.registration.command import register_command  # only apps with commands pay for it
-
-            command = register_command(name, handler, options, offers)
-            job = self.telemetries.get(name)
-            _check_free(name, kind, self.commands, self.telemetries if job is not None and job.job else {})
-            self.commands[name] = command
+            self._add_command(name, handler, options, offers)
         elif kind == "source":
-            from leadsman.registration.source import register_source  # only apps with sources pay for it
-
-            source = register_source(name, handler, options, offers)
-            self._check_shared(source.guards)
-            _check_free(name, kind, self.telemetries, self.sources)
-            self.sources[name] = source
+            self._add_source(name, handler, options, offers)
         else:
-            telemetry = register(name, handler, options, offers, job=kind == "periodic")
-            self._check_shared(telemetry.guards)
-            telemetry = telemetry if decide is None else decide(telemetry)
-            _check_free(name, kind, self.telemetries, self.sources, self.commands if telemetry.job else {})
-            self.telemetries[name] = telemetry
+            self._add_telemetry(register(name, handler, options, offers, job=kind == "periodic"), kind, decide)
+
+    def _add_command(
+        self, name: object, handler: Handler, options: "CommandOptions", offers: Sequence[Dependency]
+    ) -> None:
+        from leadsman.registration.command import register_command  # only apps with commands pay for it
+
+        command = register_command(name, handler, options, offers)
+        polled = self.telemetries.get(command.name)
+        _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
+        self.commands[command.name] = command
+
+    def _add_source(
+        self, name: object, handler: Handler, options: "SourceOptions", offers: Sequence[Dependency]
+    ) -> None:
+        from leadsman.registration.source import register_source  # only apps with sources pay for it
+
+        source = register_source(name, handler, options, offers)
+        self._check_shared(source.guards)
+        _check_free(source.name, "source", self.telemetries, self.sources)
+        self.sources[source.name] = source
+
+    def _add_telemetry(self, telemetry: Telemetry, kind: str, decide: Decide | None) -> None:
+        self._check_shared(telemetry.guards)
+        telemetry = telemetry if decide is None else decide(telemetry)
+        _check_free(telemetry.name, kind, self.telemetries, self.sources, self.commands if telemetry.job else {})
+        self.telemetries[telemetry.name] = telemetry
 
     def _check_shared(self, guards: "GuardSpec") -> None:
         """Check that handlers that share a circuit specify it identically."""
@@ -104,7 +123,7 @@ class Registry:
                 )
 
 
-def ask_user(what: str, function: Callable[[Any], Any], settings: Any) -> Any:
+def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
     """Call a function of the user with the settings. Raises `InvalidValue` for whatever it raises, with the line."""
     try:
         return function(settings)

@@ -1,8 +1,7 @@
 """The decorators of `App` and `Router`, and the registrations that they record.
 
 One registration may define many devices: its name is then a mapping of names, or a function that makes one from the
-app's
-settings. Each of these devices has its own publish rule, breaker, counters and health record.
+app's settings. Each of these devices has its own publish rule, breaker, counters and health record.
 """
 
 import inspect
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 from leadsman.errors import InvalidType
 from leadsman.registration.injection import Handler
+from leadsman.registration.options import Options
 from leadsman.registration.telemetry import TelemetryOptions
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class Device:
 
     __slots__ = ("options", "settings")
 
-    def __init__(self, settings: Any = None, **options: Any) -> None:
+    def __init__(self, settings: object = None, **options: object) -> None:
         self.settings = settings
-        self.options: Mapping[str, Any] = options
+        self.options: Options = options
 
-    def options_of(self, kind: str) -> Mapping[str, Any]:
+    def options_of(self, kind: str) -> Options:
         """The options that apply to a decorator of this `kind`. For a command, those that only apply to reading are
         left out."""
         if kind != "command":
@@ -51,7 +51,7 @@ class Device:
         return {option: value for option, value in self.options.items() if option not in left_out}
 
 
-Many = Mapping[str, Any] | Iterable[str]
+Many = Mapping[str, object] | Iterable[str]
 Names = str | Many | Callable[[Any], Many]
 """A name; or several names, each of which may be mapped to a `Device` or to its settings; or a function that makes
 such names from the app's settings."""
@@ -63,7 +63,7 @@ class Registration(NamedTuple):
     kind: str
     names: Names
     handler: Handler
-    options: Mapping[str, Any]
+    options: Options
 
 
 class Registrar:
@@ -144,7 +144,7 @@ class Registrar:
             names = registration.names if prefix is None else _prefixed(prefix, registration.names)
             self.register(registration._replace(names=names))
 
-    def _decorator(self, kind: str, names: Names, options: Mapping[str, Any]) -> Callable[[H], H]:
+    def _decorator(self, kind: str, names: Names, options: Options) -> Callable[[H], H]:
         if _is_handler(names, options):  # the decorator without brackets, which would register nothing
             example = ", interval='60s'" if kind in ("telemetry", "periodic") else ""
             raise InvalidType(f"{kind} takes a name; write @app.{kind}('kitchen'{example})")
@@ -175,7 +175,7 @@ class Router(Registrar):
         self.registrations.append(registration)
 
 
-def expanded(names: Any) -> list[tuple[Any, Device]]:
+def devices_of(names: object) -> list[tuple[object, Device]]:
     """The devices that names stand for, after a function of the settings was called.
 
     Raises:
@@ -198,11 +198,11 @@ def _prefixed(prefix: str, names: Names) -> Names:
     if isinstance(names, Mapping):
         return {f"{prefix}_{name}": each for name, each in names.items()}
     if callable(names):
-        return lambda settings: {f"{prefix}_{name}": each for name, each in expanded(names(settings))}
+        return lambda settings: {f"{prefix}_{name}": each for name, each in devices_of(names(settings))}
     return [f"{prefix}_{name}" for name in names]
 
 
-def _is_handler(names: Any, options: Mapping[str, Any]) -> bool:
+def _is_handler(names: Any, options: Options) -> bool:
     """Whether a decorator was used without brackets, so that it got the handler and not a function that makes names
     from settings."""
     if options or not callable(names):

@@ -14,7 +14,7 @@ from leadsman.registration.injection import Dependency, fill, settings_offers
 from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
-from leadsman.registration.telemetry import Telemetry, decided
+from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy, as_policy
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from leadsman.settings.sources import Where
 
 Adapters = Sequence[Adapter] | Mapping[str, Adapter]
+MakeAdapters = Callable[[Any], Adapters]
+"""Makes adapters from the settings."""
+AdapterSource = Adapters | MakeAdapters
 A = TypeVar("A")
 
 DRY_RUN = "dry-run"
@@ -44,13 +47,13 @@ class Declaration(NamedTuple):
     """The end of the client id."""
     broker: Broker | None
     """None: the settings say which."""
-    adapters: Adapters | Callable[[Any], Adapters]
+    adapters: AdapterSource
     """The adapters, or a function that makes them from the settings."""
     model: "type[BaseModel] | None"
     """The class of the settings."""
     settings: "BaseModel | None"
     """Settings that are filled already."""
-    twins: Callable[[Any], Adapters] | None
+    twins: MakeAdapters | None
 
 
 class Setup:
@@ -70,7 +73,7 @@ class Setup:
     def __init__(
         self,
         declaration: Declaration,
-        adapters: Adapters | Callable[[Any], Adapters] | None = None,
+        adapters: AdapterSource | None = None,
         registrations: Iterable[Registration] = (),
         policies: "Iterable[Named]" = (),
         overrides: PolicyOverride | None = None,
@@ -99,7 +102,7 @@ class Setup:
         for registration in registrations:
             self.register(registration)
 
-    def unloaded(self, adapters: Adapters | Callable[[Any], Adapters] | None = None) -> "Setup":
+    def unloaded(self, adapters: AdapterSource | None = None) -> "Setup":
         """The same setup before its settings were loaded, with other adapters if they are given."""
         return Setup(self.declaration, adapters, self._record, self._policies, self.overrides)
 
@@ -265,7 +268,7 @@ class Setup:
         assert self._loaded is not None  # called once they are loaded
         if self.catalogue is None and telemetry.policy_name is not None:
             self.catalogue = self._catalogue_of(self._loaded)
-        return telemetry if self.catalogue is None else decided(telemetry, self.catalogue)
+        return telemetry if self.catalogue is None else with_policy(telemetry, self.catalogue)
 
     def adapter(self, kind: type[A], name: str | None = None) -> A:
         """See `App.adapter`."""
@@ -276,7 +279,7 @@ class Setup:
             raise InvalidValue(f"the app has {count} adapters of the type {kind.__name__}; it has: {known}")
         return cast(A, found[0])
 
-    def use_twins(self, twins: Adapters | Callable[[Any], Adapters] | None = None) -> None:
+    def use_twins(self, twins: AdapterSource | None = None) -> None:
         """Replace the adapters by their twins. This loads the settings if they are not loaded yet.
 
         Args:

@@ -2,14 +2,20 @@
 the device sends them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
-from leadsman.errors import ConfigurationError
-from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name
+from leadsman.mqtt.message import Delivery
 from leadsman.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_generator, check_result, needs_of
-from leadsman.registration.telemetry import UNSET, backoff_of, breaker_of, check_options, instance_of, publish_of
+from leadsman.registration.options import (
+    backoff_of,
+    breaker_of,
+    check_options,
+    delivery_of,
+    enabled_of,
+    labelled,
+    publish_of,
+)
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
@@ -59,11 +65,7 @@ def register_source(name: object, handler: Handler, options: SourceOptions, offe
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    device = check_name(name)
-    try:
-        return _register(device, handler, options, offers)
-    except ConfigurationError as error:
-        raise type(error)(f"source {device!r}: {error}") from None
+    return labelled("source", name, lambda device: _register(device, handler, options, offers))
 
 
 def _register(name: str, handler: Handler, options: SourceOptions, offers: Sequence[Dependency]) -> Source:
@@ -71,15 +73,15 @@ def _register(name: str, handler: Handler, options: SourceOptions, offers: Seque
     check_generator(handler)
     check_result(handler)
     stale_after = positive_seconds(options.get("stale_after", STALE_AFTER), "stale_after")
-    silence: Any = options.get("silence", UNSET)
+    silence = options.get("silence", stale_after)
     return Source(
         name=name,
         handler=handler,
         needs=needs_of(handler, offers),
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
         publish=publish_of(options),
-        delivery=instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        delivery=delivery_of(options),
         stale_after=stale_after,
-        silence=stale_after if silence is UNSET else None if silence is None else positive_seconds(silence, "silence"),
-        enabled=instance_of(options, "enabled", bool, True, "True or False"),
+        silence=None if silence is None else positive_seconds(silence, "silence"),
+        enabled=enabled_of(options),
     )

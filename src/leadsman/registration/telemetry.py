@@ -5,23 +5,30 @@ production. The options are listed once, in `TelemetryOptions`; the decorator an
 """
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
-from leadsman import publish as publishing
 from leadsman.adapters.managed import declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.mqtt.message import STANDARD, Delivery
-from leadsman.mqtt.topics import check_name
+from leadsman.mqtt.message import Delivery
 from leadsman.publish import PublishRule
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_of
+from leadsman.registration.options import (
+    backoff_of,
+    breaker_of,
+    check_options,
+    delivery_of,
+    enabled_of,
+    group_of,
+    labelled,
+    publish_of,
+)
 from leadsman.resilience.algebra import Policy, as_policy
-from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
+from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import exception_types
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
-from leadsman.text import suggestion
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron, spread_offset
 
@@ -32,14 +39,13 @@ LONGEST_TIMEOUT = 60.0
 """Seconds. The default timeout is the interval, but at most this: four calls that hang must not take hours."""
 SHORTEST_INTERVAL = 0.01
 """Seconds. For shorter intervals, a loop in the handler is the better tool."""
-UNSET: Any = object()
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset({"publish", "delivery", "throttle"})
 """Options about topics. They do not apply to side jobs."""
 
 
-Fallback = Callable[[BaseException], Awaitable[Any]]
+Fallback = Callable[[BaseException], Awaitable[object]]
 """A function that is called with the error after a poll that failed for good. It returns a reading to publish, or
 None."""
 
@@ -137,11 +143,8 @@ def register(
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    device = check_name(name)
-    try:
-        return _register(device, handler, options, offers, job)
-    except ConfigurationError as error:
-        raise type(error)(f"{'periodic' if job else 'telemetry'} {device!r}: {error}") from None
+    kind = "periodic" if job else "telemetry"
+    return labelled(kind, name, lambda device: _register(device, handler, options, offers, job))
 
 
 def _register(
@@ -164,32 +167,25 @@ def _register(
         overrun=_overrun(options),
         on_failure=_on_failure(options),
         publish=publish_of(options),
-        delivery=instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)"),
+        delivery=delivery_of(options),
         group=group_of(options),
         spread=seconds(options.get("spread", 0.0), "spread"),
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=not any(option in options for option in ("policy", *RETRYING)),
-        enabled=instance_of(options, "enabled", bool, True, "True or False"),
+        enabled=enabled_of(options),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         job=job,
     )
 
 
-def check_options(options: Mapping[str, Any], known: type, without: frozenset[str] = frozenset()) -> None:
-    """Check that all options are known. Raises `InvalidType` with a suggestion."""
-    names = [name for name in known.__annotations__ if name not in without]
-    for option in options:
-        if option not in names:
-            raise InvalidType(f"{option!r} is not an option of its decorator; {suggestion(option, names)}")
-
-
 def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
-    interval, schedule = options.get("interval", UNSET), options.get("schedule", UNSET)
-    if (interval is UNSET) == (schedule is UNSET):
+    if ("interval" in options) == ("schedule" in options):
         raise InvalidValue("write either interval='60s' or schedule='0 */2 * * *', and not both")
-    if schedule is not UNSET:
+    if "schedule" in options:
+        schedule = options["schedule"]
         return None, schedule if isinstance(schedule, Cron) else Cron(schedule)
+    interval = options["interval"]
     length = positive_seconds(interval, "interval")
     if length < SHORTEST_INTERVAL:
         raise InvalidValue(f"interval is {interval!r}; it must be at least {SHORTEST_INTERVAL} s")
@@ -197,17 +193,10 @@ def _when(options: TelemetryOptions) -> tuple[float | None, Cron | None]:
 
 
 def _timeout(options: TelemetryOptions, interval: float | None) -> float | None:
-    timeout = options.get("timeout", UNSET)
-    if timeout is None:
-        return None
-    if timeout is UNSET:
+    if "timeout" not in options:
         return LONGEST_TIMEOUT if interval is None else min(interval, LONGEST_TIMEOUT)
-    return positive_seconds(timeout, "timeout")
-
-
-def publish_of(options: Any) -> PublishRule | None:
-    """The publish rule among `options`."""
-    return None if options.get("publish") is None else publishing.checked(options["publish"])
+    timeout = options["timeout"]
+    return None if timeout is None else positive_seconds(timeout, "timeout")
 
 
 def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
@@ -246,7 +235,7 @@ def lookup(name: str) -> Policy:
     return Lookup(name)
 
 
-def decided(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
+def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     """Return the registration with its policy, if that comes from the settings.
 
     Raises:
@@ -274,19 +263,6 @@ def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     return exception_types((*DEFAULT_RETRY_ON, *declared), "transient_errors")
 
 
-def backoff_of(options: Any) -> BackoffStrategy:
-    """The backoff among `options`."""
-    return as_backoff(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
-
-
-def breaker_of(options: Any) -> CircuitBreaker | None:
-    """The circuit breaker among `options`."""
-    breaker: object = options.get("circuit_breaker")
-    if breaker is None or isinstance(breaker, CircuitBreaker):
-        return breaker
-    raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
-
-
 def _overrun(options: TelemetryOptions) -> bool:
     overrun = options.get("overrun", "next-poll")
     if overrun not in ("next-poll", "finish"):
@@ -305,22 +281,6 @@ def _on_failure(options: TelemetryOptions) -> str | Fallback:
             f"on_failure is {action!r}; write 'continue', 'hold', 'stop' or an 'async def' that takes the error"
         )
     return action
-
-
-def group_of(options: Any) -> str | None:
-    """The group among `options`."""
-    group: object = options.get("group")
-    if group is None or (isinstance(group, str) and group.strip()):
-        return group
-    raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
-
-
-def instance_of(options: Any, option: str, kind: type, default: Any, example: str) -> Any:
-    """The value of an option, of one type. Raises `InvalidType`."""
-    value = options.get(option, default)
-    if not isinstance(value, kind):
-        raise InvalidType(f"{option} is {value!r}; write {example}")
-    return value
 
 
 def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron | None, timeout: float) -> float:

@@ -1,0 +1,78 @@
+"""Checks of what telemetry, sources and commands have in common: their names and their shared options."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from leadsman import publish
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
+from leadsman.mqtt.message import STANDARD, Delivery
+from leadsman.mqtt.topics import check_name
+from leadsman.publish import PublishRule
+from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.text import suggestion
+
+Options = Mapping[str, object]
+T = TypeVar("T")
+
+
+def labelled(kind: str, name: object, make: Callable[[str], T]) -> T:
+    """Check the device name, and pass it to `make`, which checks the rest. Errors of `make` begin with `kind` and the
+    name."""
+    device = check_name(name)
+    try:
+        return make(device)
+    except ConfigurationError as error:
+        raise type(error)(f"{kind} {device!r}: {error}") from None
+
+
+def check_options(options: Options, known: type, without: frozenset[str] = frozenset()) -> None:
+    """Check that all options are known. Raises `InvalidType` with a suggestion."""
+    names = [name for name in known.__annotations__ if name not in without]
+    for option in options:
+        if option not in names:
+            raise InvalidType(f"{option!r} is not an option of its decorator; {suggestion(option, names)}")
+
+
+def instance_of(options: Options, option: str, kind: type[T], default: T, example: str) -> T:
+    """The value of an option, of one type. Raises `InvalidType`."""
+    value = options.get(option, default)
+    if not isinstance(value, kind):
+        raise InvalidType(f"{option} is {value!r}; write {example}")
+    return value
+
+
+def enabled_of(options: Options) -> bool:
+    """Whether the handler is enabled."""
+    return instance_of(options, "enabled", bool, True, "True or False")
+
+
+def delivery_of(options: Options) -> Delivery:
+    """How readings are delivered."""
+    return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)")
+
+
+def publish_of(options: Options) -> PublishRule | None:
+    """The publish rule; None publishes every reading."""
+    return None if options.get("publish") is None else publish.checked(options["publish"])
+
+
+def backoff_of(options: Options) -> BackoffStrategy:
+    """The backoff."""
+    return as_backoff(options["backoff"]) if "backoff" in options else DEFAULT_BACKOFF
+
+
+def breaker_of(options: Options) -> CircuitBreaker | None:
+    """The circuit breaker, if there is one."""
+    breaker = options.get("circuit_breaker")
+    if breaker is None or isinstance(breaker, CircuitBreaker):
+        return breaker
+    raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
+
+
+def group_of(options: Options) -> str | None:
+    """The name of the group, if the handler is in one."""
+    group = options.get("group")
+    if group is None or (isinstance(group, str) and group.strip()):
+        return group
+    raise (InvalidValue if isinstance(group, str) else InvalidType)(f"group is {group!r}; write a name such as 'bus'")
