@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.registration.record import Record
-from leadsman.registration.router import Device, Registration, expanded
+from leadsman.registration.router import Device, Registration, devices_of
 
 
 async def read(): ...
@@ -36,7 +36,7 @@ def devices(registrations):
     return [
         (each.kind, name, each.handler, each.options, device.options)
         for each in registrations
-        for name, device in expanded(each.names)
+        for name, device in devices_of(each.names)
     ]
 
 
