@@ -5,12 +5,11 @@ import asyncio
 import sysconfig
 import traceback
 from pathlib import Path
-from typing import Any
 
 from leadsman.text import clean
 
 DEEPEST = 8
-"""Frames that are shown, the innermost; a recursion has thousands of the same."""
+"""How many frames are shown, the innermost ones; a recursion has thousands of the same."""
 _OURS = str(Path(__file__).parent)
 _LIBRARIES = (
     str(Path(asyncio.__file__).parent.parent),
@@ -19,7 +18,7 @@ _LIBRARIES = (
 
 
 def place_of(error: BaseException) -> str | None:
-    """``plant.py:57``: the innermost frame that is the user's own, else the innermost one; None where there are no frames."""
+    """``plant.py:57``: the innermost frame of the user's code, else the innermost one; None without frames."""
     frames = _from_the_user(error)
     own = [frame for frame in frames if not _foreign(frame.filename)]
     chosen = (own or frames)[-1:]
@@ -33,10 +32,10 @@ def frames_of(error: BaseException) -> list[str]:
     return [f"  {clean(line)}" for line in lines]
 
 
-def waiting_at(task: "asyncio.Task[Any]") -> str:
-    """`` at plant.py:57``: where the user's code in a task waits; empty where that is not known, as in a thread."""
+def waiting_at(task: "asyncio.Task[object]") -> str:
+    """`` at plant.py:57``: where the user's code in a task waits; empty if that is unknown, as in a thread."""
     found = ""
-    at: Any = task.get_coro()  # a coroutine, then whatever it awaits
+    at: object = task.get_coro()  # a coroutine, then whatever it awaits
     while at is not None:
         frame = getattr(at, "cr_frame", None) or getattr(at, "gi_frame", None) or getattr(at, "ag_frame", None)
         if frame is not None and not _foreign(frame.f_code.co_filename):
@@ -46,7 +45,7 @@ def waiting_at(task: "asyncio.Task[Any]") -> str:
 
 
 def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
-    """The frames from the first that is not leadsman's own; all of them where there is no other."""
+    """The frames from the first one outside leadsman on; all of them if there is none."""
     frames = list(traceback.extract_tb(error.__traceback__))
     first = next((n for n, frame in enumerate(frames) if not _foreign(frame.filename)), None)
     if first is None:
@@ -55,5 +54,5 @@ def _from_the_user(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _foreign(file: str) -> bool:
-    """Whether a file is leadsman's or a library's. An environment inside the user's directory is a library too."""
+    """Whether a file is part of leadsman or of a library, also in an environment inside the user's directory."""
     return file.startswith((_OURS, *_LIBRARIES)) or "site-packages" in file

@@ -6,10 +6,15 @@
         co2: Annotated[int, Sensor(unit="ppm", device_class="carbon_dioxide")]
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.value import Value
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 STATE_CLASSES = ("measurement", "measurement_angle", "total", "total_increasing")
 """Of sensors in Home Assistant's MQTT integration."""
@@ -46,8 +51,8 @@ class Sensor(Value):
         precision: int | None = None,
         icon: str | None = None,
     ) -> None:
-        words = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
-        for name, value in words.items():
+        texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
+        for name, value in texts.items():
             if value is not None and not isinstance(value, str):
                 raise InvalidType(f"{name} is {value!r}; write text")
             if value is not None and not value.strip():
@@ -58,9 +63,11 @@ class Sensor(Value):
             raise InvalidType(f"precision is {precision!r}; write a number of decimals")
         if precision is not None and not 0 <= precision <= 9:
             raise InvalidValue(f"precision is {precision}; it must be 0 to 9 decimals")
-        self._hold(**words, precision=precision)
+        self._hold(**texts, precision=precision)
 
-    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
-        """Join the field's JSON Schema. Called by pydantic."""
-        schema: dict[str, Any] = handler(core_schema)
+    def __get_pydantic_json_schema__(
+        self, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        """Add the description to the JSON Schema of the field. Called by pydantic."""
+        schema = handler(core_schema)
         return schema | {name: value for name in self.__slots__ if (value := getattr(self, name)) is not None}

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from leadsman.errors import PayloadError, PollRefused
 
 LONGEST = 500
-"""Characters; an error message longer than this is a payload."""
+"""Characters. A longer text is cut, since it is a payload and not an error message."""
 _URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss"})
 _SECRETS = re.compile(r"(?i)\b(password|passwd|token|secret|authorization)\b(\s*[=:]\s*)\S+")
 
 
 def clean(text: str) -> str:
-    """Escape control characters, hide credentials in URLs and after words such as ``password=``, and cut what is too long.
+    """Escape control characters, hide credentials in URLs and after words such as ``password=``, and cut what is too
+    long.
 
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
@@ -25,7 +26,7 @@ def clean(text: str) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """The message of an error, or empty text. Foreign code makes it, which may raise, too."""
+    """The message of an error, or empty text. The code that makes the message may raise an error, too."""
     try:
         return clean(str(error))
     except Exception as fault:
@@ -33,10 +34,9 @@ def text_of(error: BaseException) -> str:
 
 
 def masked(url: str) -> str:
-    """The URL of a broker, or what was meant to be one, without its credentials.
+    """The URL of a broker, or a text that was meant as one, without its credentials.
 
-    The host begins after the last @, as for whoever reads the URL. Without an @ and with a port that is no number, it may be
-    a password whose host is missing.
+    The host begins after the last @. A text without an @ whose port is not a number may be a password, so it is hidden.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -47,7 +47,7 @@ def masked(url: str) -> str:
 
 
 def _without_credentials(match: re.Match[str]) -> str:
-    """A URL in a text. An @ after the host is left alone where it cannot be the end of a password: calendars have such paths."""
+    """A URL in a text. An @ after the host stays if it cannot end a password: the paths of calendars have one."""
     scheme, rest = match.groups()
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if scheme in _BROKER_SCHEMES or "@" in authority or not _port_is_number(authority):
@@ -78,8 +78,8 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """What somebody who wrote `word` may have meant."""
-    import difflib  # only who made a mistake pays for it
+    """The known word that a person who wrote `word` may have meant."""
+    import difflib  # only a mistake needs it
 
     return next(iter(difflib.get_close_matches(word, sorted(known), n=1)), None)
 

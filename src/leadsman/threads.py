@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 from leadsman.errors import DeviceUnavailable
 
@@ -19,12 +19,15 @@ MOST_STUCK = 8
 MOST_THREADS = 128
 """Threads alive at once in a `DaemonExecutor`, blocked ones included."""
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
 _busy = 0
 _busy_lock = threading.Lock()
 
 
 def busy() -> int:
-    """Calls that threads are making or have waiting, in this process. Virtual time stands still while there are any."""
+    """How many calls run or wait in threads of this process. Virtual time stands still while there are any."""
     return _busy
 
 
@@ -34,20 +37,17 @@ def _count(change: int) -> None:
         _busy += change
 
 
-_Job = tuple[Future[Any], Callable[[], Any]]
-
-
 class Worker:
     """One daemon thread that makes calls one after another. It starts with the first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._current: Future[Any] | None = None
+        self._current: object = None
         self._stuck: list[threading.Thread] = []
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in the thread, with the caller's context variables.
 
         Raises:
@@ -58,14 +58,15 @@ class Worker:
             raise DeviceUnavailable(
                 f"{MOST_STUCK} threads of {self._name} are blocked; give the blocking call a timeout"
             )
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
+        context = contextvars.copy_context()
         _count(+1)
-        self._jobs.put((future, functools.partial(contextvars.copy_context().run, fn, *args)))
+        self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         if self._thread is None:
             self._start()
         return future
 
-    def give_up(self, future: Future[Any]) -> None:
+    def give_up(self, future: Future[T]) -> None:
         """Stop waiting for a blocked call. Its thread is left alone, and another thread makes the calls after it."""
         if self._current is future and self._thread is not None and not future.done():
             self._stuck.append(self._thread)
@@ -84,11 +85,13 @@ class Worker:
             job = self._jobs.get()
             if job is None:
                 return
-            future, call = job
-            if future.set_running_or_notify_cancel():
-                self._current = future
-                _settle(future, call)
-            _count(-1)  # after whoever awaits it was woken
+            job()
+            _count(-1)  # after the caller was woken
+
+    def _call(self, future: Future[T], call: Callable[[], T]) -> None:
+        if future.set_running_or_notify_cancel():
+            self._current = future
+            _settle(future, call)
 
 
 class DaemonExecutor(ThreadPoolExecutor):
@@ -98,7 +101,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.
 
         Raises:
@@ -106,15 +109,14 @@ class DaemonExecutor(ThreadPoolExecutor):
         """
         if not self._alive.acquire(blocking=False):
             raise DeviceUnavailable(f"{MOST_THREADS} threads are blocked; give the blocking calls a timeout")
-        future: Future[Any] = Future()
+        future: Future[T] = Future()
         _count(+1)
         future.set_running_or_notify_cancel()
-        threading.Thread(
-            target=self._run, args=(future, lambda: fn(*args, **kwargs)), name="leadsman call", daemon=True
-        ).start()
+        run = functools.partial(self._run, future, lambda: fn(*args, **kwargs))
+        threading.Thread(target=run, name="leadsman call", daemon=True).start()
         return future
 
-    def _run(self, future: Future[Any], call: Callable[[], Any]) -> None:
+    def _run(self, future: Future[T], call: Callable[[], T]) -> None:
         try:
             _settle(future, call)
         finally:
@@ -125,10 +127,10 @@ class DaemonExecutor(ThreadPoolExecutor):
         """Nothing to wait for: the threads are daemons."""
 
 
-def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+def _settle(future: Future[T], call: Callable[[], T]) -> None:
     try:
         result = call()
-    except BaseException as error:  # a thread has nobody to raise to; the awaiting side raises it
+    except BaseException as error:  # the caller raises it
         future.set_exception(error)
     else:
         future.set_result(result)

@@ -395,7 +395,7 @@ def test_a_topic_that_breaks_every_connection_costs_the_others_nothing_and_is_na
         assert list(dict.fromkeys(state["n"] for state in app.states(name)))[:118] == list(range(1, 119))
     assert not late
     assert len(app.broker.connects) < 30
-    assert caplog.text.count(f"The broker refuses messages of {poison}: ") == 1
+    assert caplog.text.count(f"The broker refuses messages to {poison}: ") == 1
     assert "another client" not in caplog.text
     assert caplog.text.count("No connection to the broker") <= 4
 

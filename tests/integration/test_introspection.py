@@ -330,7 +330,7 @@ def test_a_reading_in_a_typed_payload_leaves_nan_out_and_tells_it(harness, caplo
     running.run(1)
 
     assert running.states("d") == [{"h": 40.0}]
-    assert "left out, NaN or infinite: t" in caplog.text
+    assert "fields left out because they are NaN or infinite: t" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -257,10 +257,10 @@ def test_what_a_person_does_to_a_circuit_is_logged_and_traced_with_who_asked(har
     running.broker.send("app/d/circuit/set", b"close", response_topic="app/answers/bob")
     running.run("1s")
 
-    said = [line for line in lines(caplog) if "its circuit" in line]
+    said = [line for line in lines(caplog) if "(requested by" in line]
     assert "isolated" in said[0]
-    assert said[0].endswith("asked by ann@desk")
-    assert said[1].endswith("asked by somebody at app/answers/bob")
+    assert said[0].endswith("(requested by ann@desk)")
+    assert said[1].endswith("(requested by somebody at app/answers/bob)")
     rows = [(row.reason, row.by) for row in running.app.trace("d")]
     assert rows == [
         ("asked to isolate the circuit", "ann@desk"),

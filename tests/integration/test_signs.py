@@ -63,7 +63,7 @@ def test_the_manager_hears_ready_status_and_stopping(harness, manager):
     said = manager()
     assert said[0] == "READY=1"
     assert said[-1] == "STOPPING=1"
-    assert "STATUS=1 of 1 devices ok; connected" in said
+    assert "STATUS=1 of 1 device ok; connected" in said
     assert len([line for line in said if line.startswith("STATUS")]) == 2  # only when it changes
     assert "WATCHDOG=1" not in said  # nobody asked for it
 
@@ -114,8 +114,8 @@ def test_the_health_file_says_how_it_is_and_goes_with_the_app(harness, file):
     old = read_health(file, running.now + PERIOD * (OVERDUE + 1))
     running.stop()
 
-    assert well == (True, "1 of 1 devices ok; connected")
-    assert unwell == (False, "0 of 1 devices ok (not d); connected")
+    assert well == (True, "1 of 1 device ok; connected")
+    assert unwell == (False, "0 of 1 device ok (not d); connected")
     assert old[0] is False
     assert read_health(file, running.now)[0] is False
     assert not file.exists()
@@ -162,7 +162,7 @@ def test_the_watchdog_is_ours_only_if_the_manager_says_so(environment, watchdog)
     notifier = Notifier.from_environment({"NOTIFY_SOCKET": "/run/notify", **environment})
 
     assert notifier.watchdog == watchdog
-    notifier.tell("READY=1")  # nobody there
+    notifier.send("READY=1")  # nobody there
     notifier.close()
 
 
@@ -179,5 +179,5 @@ def test_health_is_one_json_object(harness, file):
         "at": pytest.approx(10.0, abs=0.1),
         "period": 10.0,
         "fresh": True,
-        "words": "1 of 1 devices ok; connected",
+        "words": "1 of 1 device ok; connected",
     }

@@ -31,14 +31,14 @@ def test_the_watchdog_is_not_fed_while_no_data_is_fresh(mosquitto, start_app, tm
     monkeypatch.setenv("LEADSMAN_HEALTH_FILE", str(tmp_path / "health.json"))
     start_app(STALE, mosquitto.url)
 
-    manager.wait_for("0 of 1 devices ok (not dead)")
+    manager.wait_for("0 of 1 device ok (not dead)")
     manager.listen(3)
     last_fed = max(at for at, line in manager.said if line == "WATCHDOG=1")
 
     assert time.monotonic() - last_fed > 1
     unwell = subprocess.run([*LEADSMAN, "health"], capture_output=True, text=True)
     assert unwell.returncode == 1
-    assert "0 of 1 devices ok" in unwell.stderr
+    assert "0 of 1 device ok" in unwell.stderr
     manager.socket.close()
 
 

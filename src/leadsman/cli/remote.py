@@ -23,11 +23,12 @@ _PATIENCE = 1.0
 
 
 def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
-    """Send a request to `topic` and return the ``data`` of its answer. Unless `quiet`, a person at a terminal reads what the
-    command waits for.
+    """Send a request to `topic` and return the ``data`` of its answer. Unless `quiet`, a person at a terminal reads
+    what the command waits for.
 
     Raises:
-        BrokerError: the broker cannot be reached, there is no answer within `timeout` seconds, or the answer is an error.
+        BrokerError: the broker cannot be reached, there is no answer within `timeout` seconds, or the answer is an
+            error.
     """
     return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
 

@@ -93,7 +93,8 @@ def _file(name: str) -> Path | None:
 
 
 def _root(file: Path) -> tuple[Path, str]:
-    """The directory to import a file from, and the name of its module there. Below the working directory, it is that one."""
+    """The directory to import a file from, and the name of its module there. Below the working directory, it is that
+    one."""
     if file.is_relative_to(Path.cwd().resolve()):
         directory = Path.cwd().resolve()
     else:

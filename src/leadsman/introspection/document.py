@@ -5,15 +5,16 @@ Times are RFC 3339 in UTC; durations and ages are seconds.
 """
 
 from typing import (
-    Any,
     Literal,
     NotRequired,  # pydantic wants this one before Python 3.12
 )
 
 from typing_extensions import TypedDict
 
+from leadsman.mqtt.requests import Json
+
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
-"""How a device is: the first that applies; see `leadsman.monitoring.health`."""
+"""The status of a device: the first that applies; see `leadsman.monitoring.health`."""
 
 
 class BreakerTerms(TypedDict):
@@ -31,7 +32,7 @@ class BreakerTerms(TypedDict):
 
 
 class DeliveryTerms(TypedDict):
-    """How readings travel."""
+    """How readings are published."""
 
     qos: int
     retain: bool
@@ -39,12 +40,12 @@ class DeliveryTerms(TypedDict):
 
 
 class Registered(TypedDict):
-    """What a decorator was told. Keys that make no sense for its kind are left out."""
+    """A registration with its options. Options that its kind does not have are left out."""
 
     kind: Literal["telemetry", "source", "command", "periodic"]
     handler: str
     needs: list[str]
-    """Adapters that it asks for."""
+    """The adapters that the handler asks for."""
     enabled: bool
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
@@ -54,9 +55,9 @@ class Registered(TypedDict):
     budget: NotRequired[float]
     within: NotRequired[float]
     policy: NotRequired[str]
-    """In the notation of a policy file, where the options above do not say it."""
+    """In the notation of a policy file, if the options above cannot express it."""
     policy_name: NotRequired[str]
-    """The name that the handler asks for, or the names of the policies that it takes as it says nothing about retries."""
+    """The policy that the handler names, or the default policies that apply to it."""
     circuit_breaker: NotRequired[BreakerTerms | None]
     timeout: NotRequired[float | None]
     overrun: NotRequired[Literal["next-poll", "finish"]]
@@ -73,7 +74,7 @@ class Registered(TypedDict):
 
 
 class Commands(TypedDict):
-    """The commands of a device since the start."""
+    """The commands of a device since the start of the app."""
 
     done: int
     failed: int
@@ -81,7 +82,7 @@ class Commands(TypedDict):
 
 
 class PollUnderWay(TypedDict):
-    """A poll some of whose calls have failed, and that calls again."""
+    """A poll some of whose calls have failed, and that will try again."""
 
     failed_calls: int
     last_error: str
@@ -89,27 +90,27 @@ class PollUnderWay(TypedDict):
 
 
 class Counters(TypedDict):
-    """Of a device, since the start of the app."""
+    """The counters of a device since the start of the app."""
 
     polls: int
-    """That ended."""
+    """Polls that ended."""
     failed_polls: int
     retried_polls: int
-    """That succeeded, but only after a call of them had failed."""
+    """Polls that succeeded after at least one failed call."""
     calls: int
     failed_calls: int
     retries: int
 
 
 class Runtime(TypedDict):
-    """How a device is doing."""
+    """The state of a device."""
 
     status: StatusWord
     stale: bool
     circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
     consecutive_failures: int
     attempts: int
-    """Calls of the poll under way, or of the last one that failed."""
+    """Calls of the current poll, or of the last one that failed."""
     retries: int
     """Retries since the last success."""
     opens: int
@@ -119,19 +120,19 @@ class Runtime(TypedDict):
     last_error: str | None
     last_success_at: str | None
     last_duration: float | None
-    """Of the last poll that succeeded, retries included."""
+    """Seconds that the last successful poll took, retries included."""
     next_due_at: str | None
     deferred_until: str | None
-    """Polls before it are skipped, because the device asked for it."""
+    """Polls before this time are skipped, because the device asked for a pause."""
     deferred_reason: str | None
     poll_under_way: PollUnderWay | None
-    """Only while it retries."""
+    """Present only while the poll retries."""
     counters: Counters
     held: bool
-    """Whether it keeps still until somebody releases it."""
+    """Whether the device is not polled until somebody releases it."""
     missed_polls: int
     restarts: NotRequired[int]
-    """Of a source: how often its generator was started again."""
+    """How often the generator of a source was started again."""
     commands: NotRequired[Commands]
 
 
@@ -140,7 +141,7 @@ class DeviceSection(TypedDict):
 
     registrations: list[Registered]
     runtime: NotRequired[Runtime]
-    """Left out where the app does not run, or nothing of the device is enabled."""
+    """Left out if the app does not run, or if no registration of the device is enabled."""
 
 
 class AdapterSection(TypedDict):
@@ -150,12 +151,12 @@ class AdapterSection(TypedDict):
     open: bool
     error: str | None
     reopened: int
-    health: NotRequired[dict[str, Any]]
-    """What it says of itself."""
+    health: NotRequired[dict[str, Json]]
+    """What the adapter reports about itself."""
 
 
 class OutboxSection(TypedDict):
-    """What waits for the broker."""
+    """The messages that wait for the broker."""
 
     messages: int
     bytes: int
@@ -163,11 +164,11 @@ class OutboxSection(TypedDict):
     delivered: int
     dropped: int
     oldest: float | None
-    """Age of the oldest reading."""
+    """The age of the oldest reading."""
 
 
 class MqttSection(TypedDict):
-    """The connection."""
+    """The connection to the broker."""
 
     broker: str
     client_id: str
@@ -213,7 +214,7 @@ class TraceRow(TypedDict):
 
 
 class Introspection(TypedDict, total=False):
-    """What ``{prefix}/introspect`` answers under ``data``: all sections, or those that were asked for."""
+    """The ``data`` of an answer of ``{prefix}/introspect``: all sections, or those of the request."""
 
     app: AppSection
     mqtt: MqttSection
@@ -221,50 +222,50 @@ class Introspection(TypedDict, total=False):
     devices: dict[str, DeviceSection]
     jobs: dict[str, DeviceSection]
     trace: list[TraceRow]
-    """Only for whoever names this section."""
+    """Present only if the request names this section."""
 
 
 class Request(TypedDict, total=False):
-    """What ``{prefix}/introspect`` takes; nothing at all asks for everything."""
+    """A request at ``{prefix}/introspect``. An empty payload requests all sections but the trace."""
 
     sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace"]]
     devices: list[str]
     after: int
-    """Rows of the trace with a higher number."""
+    """Only rows of the trace with a higher number."""
     since: float
-    """Rows of the trace from this on, epoch seconds."""
-    transaction: Any
+    """Only rows of the trace from this time on, epoch seconds."""
+    transaction: Json
 
 
 class Plain(TypedDict, total=False):
-    """What ``get`` and ``release/set`` of a device take; nothing at all will do."""
+    """A request at ``get`` or ``release/set`` of a device. The payload may be empty."""
 
     by: str
-    """Who asks, for log and trace."""
-    transaction: Any
+    """The sender, for the log and the trace."""
+    transaction: Json
 
 
 class CircuitRequest(TypedDict):
-    """What ``circuit/set`` of a device takes; the bare word of the action will do."""
+    """A request at ``circuit/set`` of a device. The action alone, as text, will do."""
 
     action: Literal["isolate", "close", "disable"]
     by: NotRequired[str]
-    """Who asks, for log and trace."""
-    transaction: NotRequired[Any]
+    """The sender, for the log and the trace."""
+    transaction: NotRequired[Json]
 
 
 class Answer(TypedDict):
     """The answer to a request."""
 
     status: Literal["ok", "error"]
-    data: Any
+    data: Json
     error: str | None
     at: str
-    transaction: NotRequired[Any]
+    transaction: NotRequired[Json]
 
 
 class CommandResult(Answer):
-    """What became of a command."""
+    """The result of a command."""
 
 
 class RegistryDevice(TypedDict):
@@ -275,7 +276,7 @@ class RegistryDevice(TypedDict):
 
 
 class Registry(TypedDict):
-    """What ``{prefix}/registry`` holds, for tools that look for apps."""
+    """The message at ``{prefix}/registry``, for tools that search for apps."""
 
     app: str
     version: str
@@ -286,13 +287,13 @@ class Registry(TypedDict):
 
 
 class StatusDevice(TypedDict, total=False):
-    """A device in the heartbeat; all but the status only where it is not ok."""
+    """A device in the heartbeat. Most fields are present only if its status is not ``ok``."""
 
     status: StatusWord
     stale: bool
     missed_polls: int
     poll_under_way: PollUnderWay
-    """Only while it retries, also where it is ok."""
+    """Present only while the poll retries, whatever the status."""
     deferred_until: str
     deferred_reason: str | None
     opened_at: str
@@ -311,7 +312,7 @@ class StatusDevice(TypedDict, total=False):
 
 
 class StatusMqtt(TypedDict):
-    """The connection in the heartbeat."""
+    """The connection to the broker in the heartbeat."""
 
     protocol: str
     connects: int
@@ -323,14 +324,14 @@ class StatusMqtt(TypedDict):
 
 
 class Status(TypedDict):
-    """What ``{prefix}/status`` holds: birth, heartbeat, goodbye and will."""
+    """The message at ``{prefix}/status``: birth, heartbeat, goodbye and will."""
 
     state: Literal["online", "offline"]
     session: int
     health: Literal["ok", "degraded"]
     version: str
     dry_run: NotRequired[bool]
-    """Twins stand in for the hardware, and nothing is retained or remembered."""
+    """Whether twins replace the hardware, and nothing is retained or stored."""
     uptime_s: NotRequired[float]
     mqtt: NotRequired[StatusMqtt]
     state_files: NotRequired[dict[str, str]]
@@ -341,7 +342,7 @@ class Status(TypedDict):
 
 
 class DeviceError(TypedDict):
-    """What ``{prefix}/{device}/error`` tells of an outage."""
+    """The message at ``{prefix}/{device}/error`` about an outage."""
 
     event: Literal["onset", "reminder", "recovered"]
     type: str
@@ -357,7 +358,7 @@ class DeviceError(TypedDict):
 
 
 class Fault(TypedDict):
-    """What ``{prefix}/error`` tells: the app itself is at fault."""
+    """The message at ``{prefix}/error``: a fault of the app itself."""
 
     event: Literal["fault"]
     where: str

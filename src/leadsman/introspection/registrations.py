@@ -1,6 +1,6 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def kind_of(each: Telemetry | Source | Command) -> str:
-    """The decorator that it was registered with."""
+    """The decorator of a registration."""
     if isinstance(each, Telemetry):
         return "periodic" if each.job else "telemetry"
     return "source" if isinstance(each, Source) else "command"
 
 
 def registered(each: Telemetry | Source | Command) -> "Registered":
-    """One registration."""
-    told: Any = {
+    """Describe one registration."""
+    common: dict[str, object] = {
         "kind": kind_of(each),
         "handler": clean(name_of(each.handler)),
         "needs": _adapters(each.needs),
@@ -38,7 +38,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     }
     match each:
         case Telemetry():
-            own = {
+            own: dict[str, object] = {
                 "interval": each.interval,
                 "schedule": None if each.cron is None else each.cron.expression,
                 **_retries(each.guards.policy),
@@ -59,15 +59,16 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
         case Command():
             own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
             own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
-    return told | own  # type: ignore[no-any-return]  # a dict of two parts; its shape is tested against the schema
+    return cast("Registered", common | own)  # tests compare it with the schema
 
 
-def _circuit(guards: GuardSpec) -> dict[str, Any]:
+def _circuit(guards: GuardSpec) -> dict[str, object]:
     return {"circuit_breaker": None if guards.breaker is None else _breaker(guards.breaker)}
 
 
 def policy_text(each: Telemetry | Source) -> str:
-    """The policy of a registration for a person: the decorator's options, the name of a policy, or the notation of a file."""
+    """The retry policy of a registration as text: options of the decorator, the name of a policy, or the notation of a
+    file."""
     if isinstance(each, Source):
         return f"backoff={_shown(each.guards.policy.strategy)}"
     if each.policy_name is not None:
@@ -75,11 +76,11 @@ def policy_text(each: Telemetry | Source) -> str:
     options = _retries(each.guards.policy)
     if "policy" in options:
         return str(options["policy"])
-    kinds = ", ".join(options.pop("retry_on"))
+    kinds = ", ".join(cast(list[str], options.pop("retry_on")))
     return ", ".join([f"{option}={value}" for option, value in options.items()] + [f"retry_on=({kinds})"])
 
 
-def _breaker(rule: CircuitBreaker) -> dict[str, Any]:
+def _breaker(rule: CircuitBreaker) -> dict[str, object]:
     recovery = rule.recovery
     return {
         "threshold": rule.threshold,
@@ -93,26 +94,24 @@ def _breaker(rule: CircuitBreaker) -> dict[str, Any]:
     }
 
 
-def _retries(policy: Policy) -> dict[str, Any]:
-    """The policy as the decorator's options where they made it, else in the notation of a policy file."""
-    whole, limits = policy, dict[str, Any]({"retry": UNTIL_NEXT_POLL.value})
+def _retries(policy: Policy) -> dict[str, object]:
+    """The policy as options of the decorator if they can express it, else in the notation of a policy file."""
+    whole, limits = policy, dict[str, object]({"retry": UNTIL_NEXT_POLL.value})
     if isinstance(policy, CountBox) and policy.scope == "cycle":
         limits["retry"], policy = policy.limit, policy.inner
     if isinstance(policy, FilteredOn) and isinstance(policy.condition, IsA):
         limits["retry_on"], policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
-        for word, node in (("within", TimeBox), ("budget", Budget)):
+        for option, node in (("within", TimeBox), ("budget", Budget)):
             if isinstance(policy, node) and policy.scope == "outage":
-                limits[word], policy = policy.limit, policy.inner
+                limits[option], policy = policy.limit, policy.inner
         if isinstance(policy, Waits) and policy.scope == "outage":
             return limits | {"backoff": _shown(policy.strategy)}
-    from leadsman.resilience.render import (
-        rendered,
-    )  # only apps with policies of the algebra, or with named ones, pay for it
+    from leadsman.resilience.render import rendered  # only for policies that the options cannot express
 
     return {"policy": rendered(whole)}
 
 
-def _publishing(each: Telemetry | Source) -> dict[str, Any]:
+def _publishing(each: Telemetry | Source) -> dict[str, object]:
     delivery = each.delivery
     return {
         "publish": None if each.publish is None else _published(each.publish),
@@ -121,7 +120,7 @@ def _publishing(each: Telemetry | Source) -> dict[str, Any]:
 
 
 def _published(rule: PublishRule) -> str:
-    """A publish rule as it is written, without what is default."""
+    """A publish rule as it is written in code, without default values."""
     match rule:
         case AnyOf():
             return f"{_published(rule.left)} | {_published(rule.right)}"
@@ -140,9 +139,10 @@ def _published(rule: PublishRule) -> str:
 
 
 def _shown(rule: object) -> str:
-    """One of our values as it is written; what a user made by its class, as nobody knows what it holds."""
+    """A value of leadsman as it is written in code. An object of the user is shown by its class, since it may hold
+    secrets."""
     return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__
 
 
 def _adapters(needs: Dependencies) -> list[str]:
-    return [offer.label for _, offer in needs if isinstance(offer, ManagedAdapter)]
+    return [dependency.label for _, dependency in needs if isinstance(dependency, ManagedAdapter)]

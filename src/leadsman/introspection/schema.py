@@ -8,19 +8,23 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from leadsman.introspection import document
+from leadsman.mqtt.requests import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_ANY_OBJECT = {"type": "object"}
+Schema = dict[str, Json]
+"""A JSON Schema."""
+
+_ANY_OBJECT: Schema = {"type": "object"}
 _STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
-def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Mapping[str, Command]) -> dict[str, Any]:
-    """A schema by topic; ``"direction": "in"`` in those that the app listens to."""
-    found: dict[str, Any] = {
+def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Mapping[str, Command]) -> Schema:
+    """A schema for each topic, with ``"direction": "in"`` for the topics that the app subscribes to."""
+    found: Schema = {
         topics.status: _of(document.Status),
         topics.error: _of(document.Fault),
         topics.registry: _of(document.Registry),
@@ -47,15 +51,15 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
     return {"$schema": DIALECT, "topics": found}
 
 
-def _of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> dict[str, Any]:
+def _of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:
     try:
         return TypeAdapter(kind).json_schema(mode=mode)
     except PydanticUserError:
         return dict(_ANY_OBJECT)
 
 
-def _returned(handler: Any) -> dict[str, Any]:
-    """The schema of what a handler returns, or yields."""
+def _returned(handler: object) -> Schema:
+    """The schema of the values that a handler returns or yields."""
     target = handler if inspect.isfunction(handler) or inspect.ismethod(handler) else type(handler).__call__
     try:
         kind = typing.get_type_hints(target, include_extras=True).get("return")

@@ -1,9 +1,8 @@
 """Answers introspection requests at ``{prefix}/introspect`` with one document, and publishes ``{prefix}/registry``, a
 list of what an app offers.
 
-Reading changes nothing. The documents contain no secrets: adapters and handlers are shown by their names, the broker
-by its
-address, and everything that a person wrote passes through `leadsman.text.clean`.
+Reading changes nothing. The documents contain no secrets: adapters and handlers are shown by their names, the broker by
+its address, and everything that a person wrote passes through `leadsman.text.clean`.
 """
 
 import sys

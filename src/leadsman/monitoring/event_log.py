@@ -40,10 +40,10 @@ MOST_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take."""
-TELL_AGAIN = 60.0
-"""Seconds between two log lines about dropped messages, missed polls or failed commands; the gap doubles while it goes on."""
-RARELY = 3600.0
-"""Seconds; the gap between two such lines grows no further."""
+SHORTEST_GAP = 60.0
+"""Seconds between two log lines about dropped messages, missed polls or failed commands. The gap doubles each time."""
+LONGEST_GAP = 3600.0
+"""Seconds. The gap between two such lines does not grow further."""
 
 
 def on_reading(event: Event) -> None:
@@ -54,51 +54,51 @@ def on_reading(event: Event) -> None:
 
 
 class Tally:
-    """Counts what is logged at most once a minute, and less and less often while it goes on.
+    """Counts events that are logged once a minute at most, and less often the longer they continue.
 
     Args:
-        line: takes the count so far and the latest cause, and makes the line.
+        line: makes the log line from the count so far and the latest cause.
+        event: the name of the event in JSON logs.
     """
 
     def __init__(self, line: Callable[[int, str], str], event: str) -> None:
         self._line = line
         self._event = event
-        self._count = self._told = 0
+        self._count = self._logged = 0
         self._last = ""
         self._next_at = -math.inf
-        self._gap = TELL_AGAIN
+        self._gap = SHORTEST_GAP
 
     def add(self, number: int, last: str, now: float) -> float | None:
         """Add to the count. Log it now and return None, or return when to `ring`."""
-        waiting = self._count > self._told
+        waiting = self._count > self._logged
         self._count += number
         self._last = last
         if now >= self._next_at:
-            self._tell(now)
-        return None if waiting or self._count == self._told else self._next_at
+            self._log(now)
+        return None if waiting or self._count == self._logged else self._next_at
 
     def ring(self, now: float) -> None:
-        """Log what was counted since the last line."""
-        if self._count > self._told:
-            self._tell(now)
+        """Log the events since the last line, if there are any."""
+        if self._count > self._logged:
+            self._log(now)
 
-    def _tell(self, now: float) -> None:
-        self._gap = TELL_AGAIN if now - self._next_at >= RARELY else min(RARELY, 2 * self._gap)
+    def _log(self, now: float) -> None:
+        self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
         self._next_at = now + self._gap
-        self._told = self._count
+        self._logged = self._count
         logger.warning("%s", self._line(self._count, self._last), extra=fields(self._event, count=self._count))
 
 
 class Log:
-    """Logs everything that is not an outage of a device: the link, circuits, drops, faults. Each once, not once a poll.
-
-    An alarm in the heap: it rings when there are counts that no line has reported yet.
+    """Logs all events that are not an outage of a device: the connection, circuits, drops, faults. It logs each once,
+    not once a poll. It is an alarm of `Timers`, which rings when there are counts that no line has reported yet.
 
     Args:
         name: the app's name.
         prefix: the app's topic prefix.
         lines: limits the log lines of each device.
-        timers: the heap that it waits in, to report the remaining counts; None: it never waits.
+        timers: ring it to report the remaining counts; None: they are never reported.
     """
 
     def __init__(self, name: str, prefix: str, lines: Lines, timers: Timers | None = None) -> None:
@@ -110,7 +110,7 @@ class Log:
         self._link_reasons: set[str] = set()
         self._link_clash = False
         self._link_topic: str | None = None
-        self._old_version_told = False
+        self._old_version_logged = False
         self._refused: dict[str, tuple[int, float]] = {}
         self._circuits_open: set[str] = set()
         self._missed = Tally(_missed, "missed")
@@ -121,7 +121,7 @@ class Log:
         """Process one event."""
         match event:
             case ReadingTaken():
-                return  # nearly every event there is
+                return  # the most frequent event
             case LinkUp():
                 self._link_up(event)
             case LinkDown():
@@ -130,11 +130,13 @@ class Log:
                 self._link_clash = False
                 self._link_down_at = None
                 self._link_reasons.clear()
-                logger.info("%s: the connection to the broker holds again", self._name, extra=fields("link settled"))
+                logger.info(
+                    "%s: the connection to the broker is stable again", self._name, extra=fields("link settled")
+                )
             case CircuitMoved():
                 self._circuit(event)
             case CircuitRequested() | DeviceHeld() | DeviceReleased():
-                self._by_a_person(event)
+                self._person_acted(event)
             case PollMissed(entity=entity, polls=polls):
                 self._count(self._missed, polls, entity, event.at)
             case MessageDropped(topic=topic, reason=reason, messages=messages):
@@ -162,21 +164,27 @@ class Log:
                 self._refusal(event)
             case FieldsLeftOut(entity=entity, fields=names):
                 about = fields("fields left out", entity)
-                logger.warning("%s: left out, NaN or infinite: %s", entity, clean(", ".join(names)), extra=about)
+                logger.warning(
+                    "%s: fields left out because they are NaN or infinite: %s",
+                    entity,
+                    clean(", ".join(names)),
+                    extra=about,
+                )
             case SubscriptionFailed(reason=reason):
-                logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason)
+                about = fields("subscription failed", reason=reason)
+                logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason, extra=about)
             case AdapterReopened(adapter=adapter, how=how):
-                logger.debug("%s was %s", adapter, how)
+                logger.debug("%s was %s", adapter, how, extra=fields(f"adapter {how}", adapter=adapter))
             case AdapterFailed(adapter=adapter, error=error):
                 wait = human(round(event.retry_in, 1))
                 about = fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
                 logger.warning(
-                    "%s cannot be opened: %s; tried again in %s", adapter, describe(error), wait, extra=about
+                    "%s cannot be opened: %s; next attempt in %s", adapter, describe(error), wait, extra=about
                 )
             case StateFailed(file=file, error=error):
                 about = fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(
-                    "%s cannot be read or written: %s; the app goes on, and remembers in memory only", file, describe(error),
+                    "%s cannot be read or written: %s; the app keeps its state in memory only", file, describe(error),
                     extra=about,
                 )  # fmt: skip
             case StateWritten(file=file):
@@ -186,28 +194,32 @@ class Log:
                 about = fields("fault", error_type=kind)
                 logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
 
-    def _by_a_person(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
+    def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
         entity = event.entity
         match event:
             case DeviceHeld():
                 how = f"leadsman release --prefix {self._prefix} --device {entity}"
-                logger.error("%s: held until it is released: %s", entity, how, extra=fields("held", entity))
+                logger.error("%s: held until somebody releases it with: %s", entity, how, extra=fields("held", entity))
             case DeviceReleased(by=by):
                 logger.info(
                     "%s: released%s", entity, f" by {by}" if by else "", extra=fields("released", entity, by=by)
                 )
             case CircuitRequested(action=action, by=by):
                 about = fields("circuit requested", entity, action=action, by=by)
-                logger.info("%s: its circuit is to %s, asked by %s", entity, _ACTIONS[action], by, extra=about)
+                logger.info("%s: circuit %s (requested by %s)", entity, _ACTIONS[action], by, extra=about)
 
     def _call(self, event: AttemptFailed | PollDeferred) -> None:
         if not logger.isEnabledFor(logging.DEBUG):
             return
         if isinstance(event, PollDeferred):
             why = f": {clean(event.reason)}" if event.reason else ""
-            rest = human(round(event.seconds, 1))
+            pause = human(round(event.seconds, 1))
             logger.debug(
-                "%s: asked to be left alone for %s%s", event.entity, rest, why, extra=fields("deferred", event.entity)
+                "%s: the device asked for a pause of %s%s",
+                event.entity,
+                pause,
+                why,
+                extra=fields("deferred", event.entity),
             )
             return
         kind = type(event.error).__name__
@@ -225,13 +237,14 @@ class Log:
 
     def _link_up(self, event: LinkUp) -> None:
         if self._link_clash or self._link_topic is not None:
-            return  # it may not hold; `LinkSettled` says when it does. Or it broke on a message, and that one was told
+            return  # not stable yet: `LinkSettled` follows; or the connection broke on a message, which was logged
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
         about = fields("link up", protocol=event.protocol)
         logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
-        if event.protocol != "5.0" and not self._old_version_told:
-            self._old_version_told = True
-            logger.info("MQTT 3.1.1 has no user properties: Delivery(taken_at='payload') puts the time into the JSON")
+        if event.protocol != "5.0" and not self._old_version_logged:
+            self._old_version_logged = True
+            hint = "MQTT 3.1.1 has no user properties; Delivery(taken_at='payload') puts the time of a reading into its JSON"
+            logger.info("%s", hint, extra=fields("old protocol", protocol=event.protocol))
         self._link_down_at = None
         self._link_reasons.clear()
 
@@ -248,14 +261,14 @@ class Log:
             self._link_reasons.add(event.reason)
 
     def _refusal(self, event: MessageRefused) -> None:
-        count, told_at = self._refused.get(event.topic, (0, -math.inf))
-        if event.at - told_at < REMIND:
-            self._refused[event.topic] = count + 1, told_at
+        count, logged_at = self._refused.get(event.topic, (0, -math.inf))
+        if event.at - logged_at < REMIND:
+            self._refused[event.topic] = count + 1, logged_at
             return
         self._refused[event.topic] = count + 1, event.at
         times = f"; {count + 1} times so far" if count else ""
         logger.warning(
-            "The broker refuses messages of %s: %s%s. They are kept, and tried again.",
+            "The broker refuses messages to %s: %s%s. They are kept and sent again.",
             clean(event.topic),
             event.reason,
             times,
@@ -267,7 +280,10 @@ class Log:
         if event.state == "open" and entity not in self._circuits_open:
             self._circuits_open.add(entity)
             polls = counted(event.failures, "failed poll")
-            line, level = f"circuit open after {polls}; it is asked less often until it answers", logging.WARNING
+            line, level = (
+                f"circuit open after {polls}; the device is polled less often until it answers",
+                logging.WARNING,
+            )
         elif event.state == "closed" and entity in self._circuits_open:
             self._circuits_open.discard(entity)
             line = "circuit closed"
@@ -286,20 +302,20 @@ class Log:
 
 
 _ACTIONS = {
-    "isolate": "be isolated: it is left alone until somebody closes it",
-    "close": "be closed: it is asked again, as after a success",
-    "disable": "be disabled: it is asked whatever fails",
+    "isolate": "isolated; the device is not polled until somebody closes the circuit",
+    "close": "closed; the device is polled as after a success",
+    "disable": "disabled; the device is polled whatever fails",
 }
 
 
 def _missed(count: int, last: str) -> str:
     why = "a device is slower than its schedule, or the process slept"
-    return f"{counted(count, 'poll')} missed so far, last of {last}: {why}"
+    return f"{counted(count, 'poll')} missed so far, the last one of {last}: {why}"
 
 
 def _commands_failed(count: int, last: str) -> str:
-    return f"{counted(count, 'command')} failed so far, last for {last}"
+    return f"{counted(count, 'command')} failed so far, the last one for {last}"
 
 
 def _dropped(count: int, last: str) -> str:
-    return f"{counted(count, 'message')} dropped so far, last of {last}"
+    return f"{counted(count, 'message')} dropped so far, the last one of {last}"

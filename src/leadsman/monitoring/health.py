@@ -1,8 +1,7 @@
 """Keeps the health record of each device, computed from events.
 
 The heartbeat, the availability topics and introspection all read these records, so they cannot contradict each other.
-Reading
-changes nothing. The status of a device is the first that applies:
+Reading changes nothing. The status of a device is the first that applies:
 
 ==================  ====================================================================================================
 ``held``            it failed, and is not polled until a person releases it
@@ -17,8 +16,7 @@ minute
 ==================  ====================================================================================================
 
 An open circuit takes precedence over the error that opened it, and over staleness, so that the status does not flap
-between
-them. Staleness is then reported beside it.
+between them. Staleness is then reported beside it.
 """
 
 import math
@@ -43,36 +41,34 @@ from leadsman.text import describe
 HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED = "held", "isolated", "circuit_open", "deferred"
 STALE, ERROR, STARTING, OK = "stale", "error", "starting", "ok"
 OFFLINE = frozenset({HELD, ISOLATED, CIRCUIT_OPEN, STALE})
-"""In these a device's availability topic says ``offline``: there is no fresh reading, and none is about to come."""
+"""The availability topic of a device in one of these says ``offline``: no fresh reading is expected soon."""
 WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
-"""In these nothing is wrong that nobody knows of: the device works, or was asked to wait by itself or by a person."""
+"""In these there is no unknown trouble: the device works, or it waits because it or a person asked for that."""
 QUIET = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
-
-
-UNASKED = frozenset({"open", "half_open"})
-"""Circuits that keep polls from a device by themselves."""
+BLOCKING = frozenset({"open", "half_open"})
+"""States of a circuit that keep polls from a device because it failed."""
 
 
 class Trying(NamedTuple):
-    """The poll under way, once a call of it failed."""
+    """The current poll, once a call of it has failed."""
 
     calls: int
     """Calls that failed."""
     error_type: str
     error_message: str
     next_at: float | None
-    """When it is called again, monotonic seconds."""
+    """The time of the next call, monotonic seconds; None if there is none."""
 
 
 class Health(NamedTuple):
-    """What is known of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds.
+    """The health record of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds.
 
-    The first four fields are those that a success changes: see `fold`.
+    A success changes the first four fields only: see `fold`.
     """
 
     fresh_at: float = 0.0
-    """The last success, or before it the first poll."""
+    """The last success, or the first poll if there was none."""
     success_wall: float | None = None
     duration: float | None = None
     """Seconds that the last successful poll took."""
@@ -88,14 +84,15 @@ class Health(NamedTuple):
     error_message: str | None = None
     trying: Trying | None = None
     deferred_until: float | None = None
-    """No poll before it, because the device asked for that; kept until the next outcome. Monotonic seconds."""
+    """Polls before this time are skipped, because the device asked for a pause. Kept until the next outcome. Monotonic
+    seconds."""
     deferred_reason: str | None = None
     circuit: str = "closed"
     missed: int = 0
     held: bool = False
     """Whether the handler is held: not polled until it is released."""
     polled: bool = True
-    """False: it only takes commands, and there is nothing to wait for."""
+    """False for an entity that only takes commands: it has no readings."""
     failed_polls: int = 0
     """Polls that failed since the start."""
     failed_calls: int = 0
@@ -103,7 +100,7 @@ class Health(NamedTuple):
     retries: int = 0
     """Calls repeated after a failure, since the start."""
     retried_polls: int = 0
-    """Polls since the start that succeeded only after a call of them had failed."""
+    """Polls since the start that succeeded after at least one failed call."""
 
     @property
     def polls(self) -> int:
@@ -112,17 +109,17 @@ class Health(NamedTuple):
 
     @property
     def failing_since(self) -> float | None:
-        """When the outage began, epoch seconds; None where there is none."""
+        """When the outage began, epoch seconds; None without an outage."""
         return None if self.error_type is None else self.failing_wall
 
 
 def fold(health: Health, event: Event) -> Health:
-    """What is known after `event`, which must be about this entity."""
+    """The record after `event`, which must be about this entity."""
     match event:
         case ReadingTaken():
             if health.failing_wall is not None or health.deferred_until is not None:
                 health = _well_again(health)
-            # Nearly every event there is: a tuple of tuples costs a third of `_replace`.
+            # The most frequent event: building the tuple costs a third of `_replace`.
             return Health(event.at, event.wall, event.duration, health.successes + 1, *health[4:])
         case AttemptFailed():
             return _call_failed(health, event)
@@ -138,8 +135,8 @@ def fold(health: Health, event: Event) -> Health:
                 deferred_until=None,
                 deferred_reason=None,
             )
-        case PollDeferred(at=at, seconds=rest, reason=reason):
-            until = at + rest if rest > 0 else None
+        case PollDeferred(at=at, seconds=pause, reason=reason):
+            until = at + pause if pause > 0 else None
             return health._replace(trying=None, deferred_until=until, deferred_reason=reason)
         case DeviceReleased() | CircuitRequested(action="close"):
             return health._replace(
@@ -165,7 +162,7 @@ def _well_again(health: Health) -> Health:
 def _call_failed(health: Health, event: AttemptFailed) -> Health:
     health = health._replace(failing_wall=event.outage if health.failing_wall is None else health.failing_wall)
     if event.requested:
-        return _asked_to_wait(health, event)
+        return _deferred(health, event)
     kind, message = type(event.error).__name__, describe(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
@@ -179,10 +176,10 @@ def _call_failed(health: Health, event: AttemptFailed) -> Health:
     )
 
 
-def _asked_to_wait(health: Health, event: AttemptFailed) -> Health:
-    """The device asked to be called again within the poll: it is deferred where it asks for long."""
+def _deferred(health: Health, event: AttemptFailed) -> Health:
+    """The device asked for another call within the poll. It is deferred if it asked for a long pause."""
     if event.delay is None:
-        return health  # `PollDeferred` or `PollFailed` comes next, and says more
+        return health  # `PollDeferred` or `PollFailed` follows, with the details
     until = event.at + event.delay
     if event.delay < LONG and until <= health.fresh_at + health.stale_after:
         return health
@@ -190,23 +187,24 @@ def _asked_to_wait(health: Health, event: AttemptFailed) -> Health:
 
 
 def is_stale(health: Health, now: float) -> bool:
-    """Whether the last success, or the start, is too long ago: seen by the clock, also when nothing failed."""
+    """Whether the last success, or the start, is too long ago. Time alone makes an entity stale, even if nothing
+    failed."""
     return now > health.fresh_at + health.stale_after
 
 
 def is_deferred(health: Health, now: float) -> bool:
-    """Whether the device asked to be left alone, and the poll after that has not ended: it has `stale_after` to do so."""
+    """Whether the device asked for a pause, and the poll after it is not overdue: it may take `stale_after`."""
     return health.deferred_until is not None and now <= health.deferred_until + health.stale_after
 
 
 def status(health: Health, now: float) -> str:
-    """The one word about an entity at `now`."""
+    """The status of an entity at `now`."""
     if health.held:
         return HELD
     if health.circuit != "closed":
         if health.circuit == "isolated":
             return ISOLATED
-        if health.circuit in UNASKED:
+        if health.circuit in BLOCKING:
             return CIRCUIT_OPEN
     if health.deferred_until is not None and is_deferred(health, now):
         return DEFERRED
@@ -218,13 +216,13 @@ def status(health: Health, now: float) -> str:
 
 
 def is_offline(health: Health, now: float) -> bool:
-    """Whether there is no fresh reading of an entity, and none about to come."""
+    """Whether an entity has no fresh reading, and none is expected soon."""
     word = status(health, now)
     return word in OFFLINE or (word == DEFERRED and is_stale(health, now))
 
 
 class Ledger:
-    """The health of all entities, kept by observing. `register` each before its first event."""
+    """Keeps the health records of all entities by observing events. `register` each entity before its first event."""
 
     __slots__ = ("entities",)
 
@@ -232,11 +230,11 @@ class Ledger:
         self.entities: dict[str, Health] = {}
 
     def register(self, entity: str, stale_after: float, now: float) -> None:
-        """Begin with an entity that has not been polled."""
+        """Add an entity that has not been polled."""
         self.entities[entity] = Health(now, stale_after=stale_after)
 
     def register_idle(self, entity: str, now: float) -> None:
-        """Begin with an entity that only takes commands, unless it is known already."""
+        """Add an entity that only takes commands, unless it is known already."""
         self.entities.setdefault(entity, Health(now, polled=False))
 
     def __call__(self, event: Event) -> None:
@@ -246,15 +244,15 @@ class Ledger:
             self.entities[entity] = fold(self.entities[entity], event)
 
     def restore(self, entity: str, **known: Any) -> None:
-        """Begin with what was known of an entity before a restart; names as the fields of `Health`."""
+        """Restore fields of `Health` from before a restart."""
         self.entities[entity] = self.entities[entity]._replace(**known)
 
     def status(self, entity: str, now: float) -> str:
-        """The one word about an entity."""
+        """The status of an entity."""
         return status(self.entities[entity], now)
 
     def next_change(self, now: float) -> float:
-        """When time alone makes the next entity stale, or ends a deferral, if nothing succeeds until then; else infinity."""
+        """When time alone makes the next entity stale or ends a deferral; infinity if it never does."""
         times = [health.fresh_at + health.stale_after for health in self.entities.values() if not is_stale(health, now)]
         for health in self.entities.values():
             if health.deferred_until is not None and is_deferred(health, now):

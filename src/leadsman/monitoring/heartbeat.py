@@ -1,17 +1,14 @@
-"""Publishes the app's status at ``{prefix}/status`` (birth, heartbeat, goodbye and will), and ``online`` or
-``offline`` for each device.
+"""Publishes the app's status at ``{prefix}/status`` (birth, heartbeat, goodbye and will), and ``online`` or ``offline``
+for each device.
 
-A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. Its contents are
-read from
-the ledger when it is sent. All these messages carry the number of the session: an ``offline`` whose session is older
-than that
-of the last ``online`` is a will that came too late.
+A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. Its contents are read
+from the ledger when it is sent. All these messages carry the number of the session: an ``offline`` whose session is
+older than that of the last ``online`` is a will that came too late.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.monitoring.health import DEFERRED, OK, STARTING, WELL, Health, Ledger, is_deferred, is_offline, is_stale
@@ -19,31 +16,30 @@ from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
-from leadsman.text import clean
-from leadsman.text import describe as in_words
+from leadsman.text import clean, describe
 from leadsman.timing.clock import Clock, rfc3339
 
 MOST_OFTEN = 1.0
-"""Seconds between two heartbeats at the least."""
+"""The shortest time between two heartbeats, in seconds."""
 RATE = 60.0
-"""Seconds over which messages that were dropped are counted as a rate."""
+"""Seconds. Messages that were dropped in this period are counted together."""
 _JUST_AFTER = 0.001
-"""Seconds: a device is stale after its time, not at it."""
+"""Seconds. A device is stale after its time, not at it."""
 LARGEST = 64 * 1024
-"""Bytes; above it the document tells counts, and only the devices that are not ok."""
+"""Bytes. A larger document contains counts instead, and only the devices that are not ok."""
 
 
 class Heartbeat:
-    """Tells how the app and its devices are.
+    """Publishes the status of the app and of its devices.
 
     Args:
-        topics: where.
-        version: of the app.
-        interval: seconds between heartbeats when nothing changes.
-        ledger: what is known of the devices.
-        link: to send with, and to tell about.
-        clock: what time it is.
-        jobs: names among the entities that are side jobs: they have no topics of their own.
+        topics: the topics of the app.
+        version: the version of the app.
+        interval: seconds between heartbeats if nothing changes.
+        ledger: the health records of the devices.
+        link: sends the messages, and is described in them.
+        clock: the clocks.
+        jobs: the entities that are side jobs, which have no topics.
         look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
         dry_run: whether the documents say ``"dry_run": true``.
     """
@@ -79,7 +75,7 @@ class Heartbeat:
         """Files of the app's state that cannot be written at the moment, and why."""
 
     def observe(self, event: Event) -> None:
-        """Notice a new connection, and what an event did to a device's status. Observes in `Phase.REPORT`."""
+        """Process a new connection, or the effect of an event on the status of a device. Observes in `Phase.REPORT`."""
         if isinstance(event, LinkUp):
             self._announce()
             return
@@ -89,12 +85,12 @@ class Heartbeat:
             return
         self._look_at(entity, event.at)
         if type(event) is CircuitMoved:
-            self._changed.set()  # also where the status stays: a probe can be watched
+            self._changed.set()  # also if the status stays, so that a probe can be watched
 
     def _notice(self, event: Event) -> None:
         match event:
             case StateFailed(file=file, error=error):
-                self.state_files[clean(file)] = f"{type(error).__name__}: {in_words(error)}"
+                self.state_files[clean(file)] = f"{type(error).__name__}: {describe(error)}"
                 self._changed.set()
             case StateWritten(file=file):
                 self.state_files.pop(clean(file), None)
@@ -108,7 +104,7 @@ class Heartbeat:
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
-            self._look_at_all()  # a document and the availability topics say the same
+            self._look_at_all()  # so that the document and the availability topics agree
             self._changed.clear()
             self._send_status()
             next_at = self._clock.monotonic() + self._interval
@@ -117,7 +113,8 @@ class Heartbeat:
             await self._change_or(next_at)
 
     async def _change_or(self, next_at: float) -> None:
-        """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing happens."""
+        """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing
+        happens."""
         while not self._changed.is_set() and (now := self._clock.monotonic()) < next_at:
             wait = min(next_at, self._ledger.next_change(now) + _JUST_AFTER) - now
             try:
@@ -127,17 +124,17 @@ class Heartbeat:
                 self._look_at_all()
 
     def goodbye(self) -> None:
-        """Say that the app stops: every device and the app are offline."""
+        """Publish that the app stops: the app and every device are offline."""
         for entity in self._statuses:
             self._send_availability(entity, online=False)
         self._send(self._topics.status, self._payload("offline"))
 
-    def document(self, state: str) -> dict[str, Any]:
-        """What the heartbeat says now."""
+    def document(self, state: str) -> dict[str, object]:
+        """The heartbeat of this moment."""
         now = self._clock.monotonic()
-        told = {entity: self._device(entity, now) for entity in self._statuses}
-        devices = {entity: each for entity, each in told.items() if entity not in self._jobs}
-        jobs = {"jobs": {entity: told[entity] for entity in self._jobs}} if self._jobs else {}
+        reports = self._devices()
+        devices = {entity: each for entity, each in reports.items() if entity not in self._jobs}
+        jobs = {"jobs": {entity: reports[entity] for entity in self._jobs}} if self._jobs else {}
         link, outbox = self._link, self._link.outbox
         trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
         well = (
@@ -164,40 +161,41 @@ class Heartbeat:
             **jobs,
         }
 
-    def _device(self, entity: str, now: float) -> dict[str, Any]:
-        health, status = self._ledger.entities[entity], self._ledger.status(entity, now)
-        told: dict[str, Any] = {"status": status}
-        if is_stale(health, now):
-            told["stale"] = True
-        if health.missed:
-            told["missed_polls"] = health.missed
-        wall = self._clock.wall() - now
-        if (trying := under_way(health, wall)) is not None:
-            told["poll_under_way"] = trying
-        if health.deferred_until is not None and is_deferred(health, now):
-            told |= {"deferred_until": rfc3339(wall + health.deferred_until), "deferred_reason": health.deferred_reason}
-        if status not in (OK, STARTING):
-            told |= self._trouble(entity, health, wall)
-        return told
+    def _devices(self) -> dict[str, dict[str, object]]:
+        now = self._clock.monotonic()
+        return {entity: self._device(entity, now) for entity in self._statuses}
 
-    def _trouble(self, entity: str, health: Health, wall: float) -> dict[str, Any]:
+    def _device(self, entity: str, now: float) -> dict[str, object]:
+        health, status = self._ledger.entities[entity], self._ledger.status(entity, now)
+        report: dict[str, object] = {"status": status}
+        if is_stale(health, now):
+            report["stale"] = True
+        if health.missed:
+            report["missed_polls"] = health.missed
+        wall = self._clock.wall() - now
+        if (poll := under_way(health, wall)) is not None:
+            report["poll_under_way"] = poll
+        if health.deferred_until is not None and is_deferred(health, now):
+            report["deferred_until"] = rfc3339(wall + health.deferred_until)
+            report["deferred_reason"] = health.deferred_reason
+        if status not in (OK, STARTING):
+            report |= self._trouble(entity, health, wall)
+        return report
+
+    def _trouble(self, entity: str, health: Health, wall: float) -> dict[str, object]:
         snapshot, next_poll = self._look(entity)
-        opened = {} if snapshot.opened_at is None else {"opened_at": rfc3339(wall + snapshot.opened_at)}
-        since = health.failing_since
-        return {
-            **opened,
-            **({"opens": snapshot.opens} if opened else {}),
+        report = failure_of(health, snapshot, wall) | {
             "circuit": health.circuit,
-            "consecutive_failures": health.failures,
-            "attempts": snapshot.attempts,
             "retries": health.retries,
             "polls": health.polls,
             "failed_polls": health.failed_polls,
-            "failing_since": None if since is None else rfc3339(since),
-            "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
-            "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
             "next_poll_at": None if next_poll is None else rfc3339(next_poll),
         }
+        if snapshot.opened_at is None:
+            del report["opened_at"]
+        else:
+            report["opens"] = snapshot.opens
+        return report
 
     def _announce(self) -> None:
         self._look_at_all()
@@ -225,19 +223,16 @@ class Heartbeat:
 
     def _send_status(self) -> None:
         if not self._link.up:
-            return  # the birth tells it all, once there is a connection
+            return  # once there is a connection, the birth contains it all
         self._send(self._topics.status, self._payload("online"))
 
     def _payload(self, state: str) -> bytes:
         document = self.document(state)
         payload = encode(document)
         if len(payload) > LARGEST:
-            devices = document["devices"]
-            counts: dict[str, int] = {}
-            for told in devices.values():
-                counts[told["status"]] = counts.get(told["status"], 0) + 1
-            document["counts"] = counts
-            document["devices"] = {name: told for name, told in devices.items() if told["status"] not in (OK, STARTING)}
+            devices = {name: each for name, each in self._devices().items() if name not in self._jobs}
+            document["counts"] = Counter(str(each["status"]) for each in devices.values())
+            document["devices"] = {name: each for name, each in devices.items() if each["status"] not in (OK, STARTING)}
             payload = encode(document)
         return payload
 
@@ -256,13 +251,26 @@ def will(version: str, session: int, *, dry_run: bool) -> bytes:
     return encode(document | ({"dry_run": True} if dry_run else {}))
 
 
-def under_way(health: Health, wall: float) -> dict[str, Any] | None:
-    """What is said of a poll that has failed calls and calls again; `wall` is epoch minus monotonic seconds."""
-    trying = health.trying
-    if trying is None or trying.next_at is None:
+def failure_of(health: Health, snapshot: Snapshot, wall: float) -> dict[str, object]:
+    """What the heartbeat and introspection both report of a failing device; `wall` is epoch minus monotonic seconds."""
+    opened, since = snapshot.opened_at, health.failing_since
+    return {
+        "consecutive_failures": health.failures,
+        "attempts": snapshot.attempts,
+        "opened_at": None if opened is None else rfc3339(wall + opened),
+        "failing_since": None if since is None else rfc3339(since),
+        "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+        "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
+    }
+
+
+def under_way(health: Health, wall: float) -> dict[str, object] | None:
+    """The report of a poll that retries after failed calls; `wall` is epoch minus monotonic seconds."""
+    poll = health.trying
+    if poll is None or poll.next_at is None:
         return None
     return {
-        "failed_calls": trying.calls,
-        "last_error": f"{trying.error_type}: {trying.error_message}",
-        "next_call_at": rfc3339(wall + trying.next_at),
+        "failed_calls": poll.calls,
+        "last_error": f"{poll.error_type}: {poll.error_message}",
+        "next_call_at": rfc3339(wall + poll.next_at),
     }

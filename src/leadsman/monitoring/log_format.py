@@ -23,14 +23,14 @@ _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
 
 
 class Text(logging.Formatter):
-    """One line an event, with its time; the level in colour where that helps."""
+    """One line for each record, with its time. The level is coloured on a terminal."""
 
     def __init__(self, *, colour: bool) -> None:
         super().__init__()
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Format one record."""
         at = self.formatTime(record, "%Y-%m-%d %H:%M:%S")
         first, *rest = _lines(self, record)
         level = record.levelname
@@ -40,24 +40,25 @@ class Text(logging.Formatter):
 
 
 class Json(logging.Formatter):
-    """One JSON object a line; with what the line is about, such as ``device``, ``event`` and ``error_type``, where it says."""
+    """One JSON object a line. It contains the fields of the record, such as ``event``, ``device`` and
+    ``error_type``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
-        told = {"at": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
+        """Format one record."""
+        document = {"at": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
         first, *rest = _lines(self, record)
-        told |= getattr(record, "fields", {})
-        told["message"] = first
+        document |= getattr(record, "fields", {})
+        document["message"] = first
         if rest:
-            told["detail"] = "\n".join(rest)
-        return json.dumps(told)
+            document["detail"] = "\n".join(rest)
+        return json.dumps(document)
 
 
 class Journal(logging.Formatter):
-    """Lines with their priority, and without the time: the journal knows it."""
+    """Lines with their priority and without the time, which the journal adds."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Format one record."""
         priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
         return "\n".join(priority + line for line in _lines(self, record))
 
@@ -67,11 +68,11 @@ def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]
 
 
 def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
-    """Log to stderr, unless it is closed or the user has set up logging; of libraries, warnings and worse.
+    """Log to stderr, unless it is closed or the user has set up logging. Libraries log warnings and errors only.
 
     Args:
         level: None takes ``$LOG_LEVEL``, else INFO.
-        kind: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else what suits stderr.
+        kind: ``text``, ``json`` or ``journal``; None takes ``$LOG_FORMAT``, else the format that suits stderr.
 
     Raises:
         InvalidValue: there is no such level or format.
@@ -87,15 +88,15 @@ def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
     logger.addHandler(handler)
     logger.setLevel(level)
     logger.propagate = False
-    logging.getLogger().addHandler(
-        handler
-    )  # warnings of libraries in the same format; else one that logs sets up its own
+    logging.getLogger().addHandler(handler)  # libraries log in the same format, and set up none of their own
 
 
 def abandon_unwritable_streams() -> None:
-    """Send to /dev/null what stdout or stderr cannot write, because its reader has gone or its disk is full.
+    """Redirect stdout and stderr to /dev/null if they cannot be written, because their reader has gone or a disk is
+    full.
 
-    Else the interpreter tries to write it at its end, fails, and exits with 120 (`Py_FinalizeEx`), whatever the exit code was.
+    Otherwise the interpreter tries to write at its end, fails, and exits with 120 (`Py_FinalizeEx`) instead of the exit
+    code.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is None or stream.closed:
@@ -109,7 +110,7 @@ def abandon_unwritable_streams() -> None:
 
 
 def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str]) -> logging.Formatter:
-    match kind or _suits(stream, environment):
+    match kind or _format_for(stream, environment):
         case "text":
             return Text(colour=wants_colour(stream, environment))
         case "json":
@@ -119,8 +120,9 @@ def _formatter(kind: str | None, stream: TextIO, environment: Mapping[str, str])
     raise InvalidValue(f"LOG_FORMAT is {kind!r}; {suggestion(str(kind), FORMATS)}")
 
 
-def _suits(stream: TextIO, environment: Mapping[str, str]) -> str:
-    """``journal`` where the stream is the one that systemd connected to it (systemd.exec(5), ``$JOURNAL_STREAM``)."""
+def _format_for(stream: TextIO, environment: Mapping[str, str]) -> str:
+    """``journal`` if systemd connected the stream to the journal (systemd.exec(5), ``$JOURNAL_STREAM``), else
+    ``text``."""
     try:
         status = os.fstat(stream.fileno())
     except (OSError, ValueError):
@@ -129,5 +131,5 @@ def _suits(stream: TextIO, environment: Mapping[str, str]) -> str:
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether colour helps: on a terminal, unless ``NO_COLOR`` is set or the terminal has none."""
+    """Whether to use colour: on a terminal, unless ``NO_COLOR`` is set or the terminal has no colours."""
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb" and stream.isatty()

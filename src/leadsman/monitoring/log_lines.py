@@ -1,16 +1,15 @@
 """Shared parts of log lines: fields for JSON logs, and a limit on the lines about one device."""
 
 import math
-from typing import Any
 
 from leadsman.text import counted
 
 MOST_LINES = 6
-"""Lines in the log about one device in a minute; the next one says how many were left out."""
+"""The most log lines about one device in a minute. The next line counts those that were left out."""
 MINUTE = 60.0
 
 
-def fields(event: str, device: str | None = None, **more: Any) -> dict[str, Any]:
+def fields(event: str, device: str | None = None, **more: object) -> dict[str, object]:
     """The fields of a log line for JSON logs: the ``extra`` argument of a logger call."""
     about = {"event": event, "device": device, **more}
     return {"fields": {name: value for name, value in about.items() if value is not None}}
@@ -23,7 +22,7 @@ class Lines:
         self._minutes: dict[str, tuple[float, int, int]] = {}
 
     def left_out(self, entity: str, at: float) -> int | None:
-        """How many lines about `entity` were left out before this one; None: leave this one out too."""
+        """How many lines about `entity` were left out before this one. None: leave this one out, too."""
         began, lines, left_out = self._minutes.get(entity, (-math.inf, 0, 0))
         if at - began >= MINUTE:
             began, lines = at, 0
@@ -35,5 +34,5 @@ class Lines:
 
 
 def left_out_before(lines: int) -> str:
-    """The end of a line before which so many others were left out."""
+    """The end of a log line that follows lines that were left out."""
     return f" ({counted(lines, 'line')} about it left out before this one)" if lines else ""

@@ -1,8 +1,7 @@
 """Detects handlers that block the event loop, and logs their name and stack while they do.
 
 The loop beats regularly, and a thread watches the beat. A blocking call cannot be interrupted from outside, but it can
-be seen:
-when the beat is overdue, the thread reads the stack of the loop's thread and logs it, at most once a minute.
+be seen: when the beat is overdue, the thread reads the stack of the loop's thread and logs it, at most once a minute.
 """
 
 import asyncio
@@ -16,13 +15,15 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+from leadsman.monitoring.log_lines import fields
 from leadsman.text import counted
 
 BEAT = 0.25
 """Seconds between two beats."""
 STALL = 1.0
-"""Seconds without a beat after which a stall is reported: other polls are late by that much."""
-TELL_AGAIN = 60.0
+"""Seconds without a beat after which a stall is reported. All polls are late by that much."""
+LOG_AGAIN = 60.0
+"""Seconds between two log lines about stalls."""
 _OURS = str(Path(__file__).parent)
 _STANDARD = str(Path(asyncio.__file__).parent.parent)
 
@@ -39,13 +40,13 @@ class StallWatch:
         self._stall = stall
         self._watched = threading.get_ident()
         self._beat_at = time.monotonic()
-        self._told_at = -math.inf
+        self._logged_at = -math.inf
         self._stopped = threading.Event()
         self._handle = loop.call_soon(self._beat)
         threading.Thread(target=self._watch, name="leadsman stalls", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopped.set()
         self._handle.cancel()
 
@@ -60,17 +61,17 @@ class StallWatch:
             now, slept = time.monotonic(), time.monotonic() - woke
             woke = now
             if slept > 2 * BEAT:
-                # The whole process stood still, by SIGSTOP or a suspend: that is nobody's blocking call.
+                # The whole process stood still, because of SIGSTOP or a suspend. No handler blocked it.
                 self._beat_at = max(self._beat_at, now - BEAT)
             elif now - self._beat_at > self._stall and self._beat_at != seen:
                 seen = self._beat_at
-                self._tell(now)
+                self._log(now)
 
-    def _tell(self, now: float) -> None:
+    def _log(self, now: float) -> None:
         self.stalls += 1
-        if now - self._told_at < TELL_AGAIN:
+        if now - self._logged_at < LOG_AGAIN:
             return
-        self._told_at = now
+        self._logged_at = now
         frame = sys._current_frames().get(self._watched)  # noqa: SLF001  # the documented way; it is only spelled so
         if frame is None:
             return
@@ -78,12 +79,16 @@ class StallWatch:
         logger.warning(
             "The event loop has been blocked for %.1f s by %s; %s so far. Declare the handler 'def' without async, or "
             "await asyncio.to_thread(…).\n%s",
-            now - self._beat_at, _who(frame), counted(self.stalls, "time"), stack,
-        )  # fmt: skip
+            now - self._beat_at,
+            _blocking(frame),
+            counted(self.stalls, "time"),
+            stack,
+            extra=fields("loop stalled", stalls=self.stalls, seconds=round(now - self._beat_at, 3)),
+        )
 
 
-def _who(frame: FrameType) -> str:
-    """The handler: the outermost function that leadsman called and that is not its own; else the innermost one."""
+def _blocking(frame: FrameType) -> str:
+    """The name and place of the handler: the outermost function that leadsman called, else the innermost function."""
     chosen, at = frame, frame
     while at.f_back is not None:
         caller = at.f_back.f_code.co_filename

@@ -1,17 +1,14 @@
 """Decides when an outage is reported: when it begins, now and then while it lasts, and when it is over, with its
 length.
 
-An outage begins with the first call that gave no reading, even if it is reported later. One line per failed poll
-floods a log;
-one line per error type hides an outage of a day. So there are four kinds of report: an onset after the first failed
-poll;
-reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after it; one report for each
-new type
-of error, at once; and a recovery. The log and the error topic both use these reports.
+An outage begins with the first call that gave no reading, even if it is reported later. One line per failed poll floods
+a log; one line per error type hides an outage of a day. So there are four kinds of report: an onset after the first
+failed poll; reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after it; one
+report for each new type of error, at once; and a recovery. The log and the error topic both use these reports.
 
 A person who sets up a device waits for its first reading, so the first failed call of a device that was never read is
-logged at
-once. The error topic may wake someone up, so it reports such a device only after its calls have failed for `SHORTEST`.
+logged at once. The error topic may wake someone up, so it reports such a device only after its calls have failed for
+`SHORTEST`.
 """
 
 from typing import NamedTuple
@@ -25,7 +22,7 @@ UNREAD, READ = "unread", "read"
 FIRST_HOUR = 3600.0
 """Seconds during which reminders follow the doubling of failures; after it they come once per this many seconds."""
 SHORTEST = 10.0
-"""Seconds between two notices of the same error: a device that is polled each second is not reminded of after two."""
+"""Seconds between two notices about the same error, so that a device that is polled each second does not cause many."""
 
 
 class Notice(NamedTuple):
@@ -47,22 +44,23 @@ class Notice(NamedTuple):
     seconds: float
     attempts: int
     reason: str = ""
-    """Why the last failed call is not repeated, a key of `leadsman.resilience.verdict.REASONS`; empty where that is not known."""
+    """Why the last failed call is not repeated, a key of `leadsman.resilience.verdict.REASONS`; empty if that is
+    unknown."""
     retry_in: float | None = None
-    """Seconds until the poll under way calls again; None where there is no poll under way."""
+    """Seconds until the poll under way calls again; None if no poll is under way."""
     error: BaseException | None = None
-    """What was raised, in an onset or a reminder. Not kept."""
+    """The error, in an onset or a reminder. It is not kept."""
     new: bool = False
-    """Whether it is the first of its type in this outage."""
+    """Whether the error is the first of its type in this outage."""
 
 
 class Outage(NamedTuple):
-    """What is remembered of an outage between two events. `at` and `told_at` are monotonic seconds."""
+    """The state of an outage between two events. `at` and `reported_at` are monotonic seconds."""
 
     at: float
     """The first call that gave no reading."""
     wall: float
-    told_at: float
+    reported_at: float
     error_type: str
     message: str
     types: frozenset[str]
@@ -95,7 +93,7 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
             if long_failing(event) or (
                 failing_early(event, never_read=never_read) and event.at - outage.at >= SHORTEST
             ):
-                return _told(failed, outage, event, event.error, event.delay)
+                return _reported(failed, outage, event, event.error, event.delay)
             if failed.unread or failed.types or not failing_early(event, never_read=never_read):
                 return failed, None
             first = _notice(event.entity, UNREAD, failed, event.at)
@@ -103,12 +101,12 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
         case PollFailed(), _:
             outage = outage or Outage(event.at, event.wall, event.at, "", "", frozenset())
             failed = _failing(outage, event.error, event.attempts)._replace(failures=outage.failures + 1)
-            after, notice = _told(failed, outage, event, event.error)
+            after, notice = _reported(failed, outage, event, event.error)
             return after._replace(reason=""), notice
         case PollSkipped(), Outage():
             outage = outage._replace(skipped=outage.skipped + 1)
             if outage.types and _hour_passed(outage, event.at):
-                return outage._replace(told_at=event.at), _notice(event.entity, REMINDER, outage, event.at)
+                return outage._replace(reported_at=event.at), _notice(event.entity, REMINDER, outage, event.at)
     return outage, None
 
 
@@ -116,13 +114,13 @@ def _failing(outage: Outage, error: BaseException, attempts: int) -> Outage:
     return outage._replace(error_type=type(error).__name__, message=describe(error), attempts=attempts)
 
 
-def _told(
+def _reported(
     now: Outage, before: Outage, event: AttemptFailed | PollFailed, error: BaseException, retry_in: float | None = None
 ) -> tuple[Outage, Notice | None]:
-    """Whether the outage, which is like this after `event` and was like that before it, is to be told."""
+    """Report the outage if a report is due. `now` and `before` are its states after and before the event."""
     if not _due(now, before, event.at):
         return now, None
-    now = now._replace(told_at=event.at, types=before.types | {now.error_type})
+    now = now._replace(reported_at=event.at, types=before.types | {now.error_type})
     notice = _notice(event.entity, REMINDER if before.types else ONSET, now, event.at)
     return now, notice._replace(
         reason=now.reason, retry_in=retry_in, error=error, new=now.error_type not in before.types
@@ -131,14 +129,14 @@ def _told(
 
 def _due(now: Outage, before: Outage, at: float) -> bool:
     doubled = 0 < before.failures < now.failures and now.failures & (now.failures - 1) == 0
-    rested = at - before.told_at >= SHORTEST
+    apart = at - before.reported_at >= SHORTEST
     return (
-        now.error_type not in before.types or (doubled and rested and at - now.at < FIRST_HOUR) or _hour_passed(now, at)
+        now.error_type not in before.types or (doubled and apart and at - now.at < FIRST_HOUR) or _hour_passed(now, at)
     )
 
 
 def _hour_passed(outage: Outage, now: float) -> bool:
-    return now - outage.at >= FIRST_HOUR and now - outage.told_at >= FIRST_HOUR
+    return now - outage.at >= FIRST_HOUR and now - outage.reported_at >= FIRST_HOUR
 
 
 def _notice(entity: str, kind: str, outage: Outage, now: float) -> Notice:

@@ -53,18 +53,18 @@ class OutageReporter:
         self._outages: dict[str, Outage] = {}
         self._flaky: dict[str, Flaky] = {}
         self._retried: dict[str, int] = {}
-        self._awake: set[str] = set()
-        """Entities of which a success is worth a look."""
+        self._watched: set[str] = set()
+        """Entities whose next success matters: they are in an outage, or some of their last polls needed retries."""
 
     def restore(self, entity: str, outage: Outage) -> None:
         """Continue an outage that began before a restart. It has been reported already."""
         self._outages[entity] = outage
-        self._awake.add(entity)
+        self._watched.add(entity)
 
     def observe(self, event: Event) -> None:
         """Process one event. Observes in `Phase.REPORT`, after the ledger."""
-        if type(event) is ReadingTaken and event.entity not in self._awake:
-            return  # nearly every event there is
+        if type(event) is ReadingTaken and event.entity not in self._watched:
+            return  # the most frequent event
         if isinstance(event, AppFault | StateFailed):
             self._fault(event)
             return
@@ -75,11 +75,11 @@ class OutageReporter:
         after, notice = outages.step(before, event, never_read=health.success_wall is None)
         if after is not None:
             self._outages[entity] = after
-            self._awake.add(entity)
+            self._watched.add(entity)
         elif before is not None:
             del self._outages[entity]
         if notice is not None:
-            self._tell(notice, event.at)
+            self._report(notice, event.at)
         if type(event) is ReadingTaken:
             self._look_for_retries(event, health, before)
 
@@ -88,18 +88,18 @@ class OutageReporter:
         entity = event.entity
         retried = health.retried_polls > self._retried.get(entity, 0)
         self._retried[entity] = health.retried_polls
-        flaky, word = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
+        flaky, change = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
         if flaky is None:
             self._flaky.pop(entity, None)
-            self._awake.discard(entity)
+            self._watched.discard(entity)
         else:
             self._flaky[entity] = flaky
-            self._awake.add(entity)
-        if word is None or flaky is None:
+            self._watched.add(entity)
+        if change is None or flaky is None:
             return
         share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
-        about = fields(word, entity, retries=health.retries)
-        if word == "flaky":
+        about = fields(change, entity, retries=health.retries)
+        if change == "flaky":
             last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
             logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)
         else:
@@ -112,7 +112,7 @@ class OutageReporter:
             Message(self._topics.error, encode(payload | {"message": describe(event.error), "at": rfc3339(event.wall)}))
         )
 
-    def _tell(self, notice: Notice, at: float) -> None:
+    def _report(self, notice: Notice, at: float) -> None:
         place, frames = self._place(notice)
         if place:
             notice = notice._replace(message=f"{notice.message} ({place})")
@@ -147,7 +147,8 @@ class OutageReporter:
         logger.log(level, "%s", "\n".join([line, *frames]), extra=about)
 
     def _place(self, notice: Notice) -> tuple[str | None, list[str]]:
-        """Where in the user's code a bug is, and the frames that led there; nothing for what may happen to a device."""
+        """The place of a bug in the user's code, and the frames that led there; nothing for an error that any device
+        may have."""
         error = notice.error
         expected: tuple[type[BaseException], ...] = (OSError, LeadsmanError, *self._transient(notice.entity))
         repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
@@ -159,7 +160,7 @@ class OutageReporter:
 
 
 def _ended(notice: Notice) -> str:
-    """Why the poll ended, where it is worth a word: one that has no retries to make says nothing."""
+    """Why the poll ended; empty for a poll that has no retries, where it goes without saying."""
     return "" if notice.reason == "count" and notice.attempts <= 1 else REASONS.get(notice.reason, "")
 
 

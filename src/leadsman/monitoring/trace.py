@@ -2,11 +2,9 @@
 ended the outage.
 
 A row is written for each verdict about a failed call, each change of a circuit, each hold and release, each adapter
-that failed
-or was reopened, and the recovery. The rows of one outage carry its id: the device, and the first call that gave no
-reading. The
-latest rows of each device are kept in memory, so that a device that fails each second does not displace the rows of
-others.
+that failed or was reopened, and the recovery. The rows of one outage carry its id: the device, and the first call that
+gave no reading. The latest rows of each device are kept in memory, so that a device that fails each second does not
+displace the rows of others.
 """
 
 import traceback
@@ -32,13 +30,13 @@ from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
 ROWS = 256
-"""Rows in memory of one device."""
+"""Rows of one device in memory."""
 MOST = 4096
-"""Rows in memory of all devices together; beyond it, the device that has most of them loses its oldest."""
+"""Rows of all devices in memory. Above this, the device with the most rows loses its oldest one."""
 DEEPEST = 16
-"""Frames of a traceback, the innermost; an error that is raised again and again gathers them without end."""
+"""Frames of a traceback, the innermost ones. An error that is raised again and again collects them without end."""
 LONGEST_TRACEBACK = 4000
-"""Characters; the end is kept, since that is where it happened."""
+"""Characters. The end is kept, since it shows where the error was raised."""
 
 
 class TraceRow(NamedTuple):
@@ -49,13 +47,14 @@ class TraceRow(NamedTuple):
     handler: str
     """The device; or the adapter, in rows about one."""
     reason: str
-    """``retry``; why there is none (``count``, ``budget``, ``next-poll``, …); ``recovered``, ``circuit open``, ``held``, …"""
+    """``retry``; why there is none (``count``, ``budget``, ``next-poll``, …); ``recovered``, ``circuit open``,
+    ``held``, …"""
     cycle: int | None = None
     """Polls of the outage that failed before this one."""
     attempt: int | None = None
     """The call within the poll, from 1."""
     delay: float | None = None
-    """Seconds until the next attempt; in rows that say ``deferred``, how long the device asked to be left alone."""
+    """Seconds until the next attempt. In a ``deferred`` row, the length of the pause that the device asked for."""
     error_type: str | None = None
     error_message: str | None = None
     traceback: str | None = None
@@ -63,16 +62,16 @@ class TraceRow(NamedTuple):
     breaker: str | None = None
     outage_id: str | None = None
     by: str | None = None
-    """Who asked for it, in rows about what a person did."""
+    """The person, in a row about an action of a person."""
 
 
 class Trace:
-    """Observes, and remembers the latest rows.
+    """Observes events, and keeps the latest rows.
 
     Args:
-        policies: what decides about each device, in words.
-        rows: how many of each device to keep.
-        most: how many to keep of all together.
+        policies: the retry policy of each device, as text.
+        rows: how many rows of each device to keep.
+        most: how many rows of all devices to keep.
     """
 
     def __init__(self, policies: Mapping[str, str], rows: int = ROWS, most: int = MOST) -> None:
@@ -85,12 +84,12 @@ class Trace:
         self._number = 0
 
     def resume(self, outages: Mapping[str, float]) -> None:
-        """Go on with outages that began in an earlier life of the app, by device; epoch seconds."""
+        """Continue outages that began before a restart: the start of each, in epoch seconds, by device."""
         for name, wall in outages.items():
             self._outages[name] = f"{name}/{rfc3339(wall)}"
 
     def observe(self, event: Event) -> None:
-        """Take one event."""
+        """Process one event."""
         match event:
             case ReadingTaken(entity=entity):
                 if entity in self._outages:
@@ -139,8 +138,9 @@ class Trace:
         return iter(sorted((row for rows in self._rows.values() for row in rows), key=attrgetter("number")))
 
     def _moved(self, at: float, name: str, word: str) -> None:
-        """A circuit moved. One that was half open without a call of this device, since another one made the probe for all
-        that share it, and is open again: nothing happened here."""
+        """Add a row about a change of a circuit. If another device made the probe of a shared circuit and failed, the
+        circuit was half open and is open again: nothing happened to this device, so the ``half_open`` row is
+        removed."""
         rows = self._rows.get(name)
         if rows and word == "circuit open" and rows[-1].reason == "circuit half_open":
             rows.pop()

@@ -2,10 +2,8 @@
 fresh.
 
 A running process does not prove that it works: an app may be up for days with a radio that hangs. So the watchdog is
-fed, and
-the health file says ``fresh``, only while at least one device is not stale. An app whose only device is switched off
-is then
-restarted now and then, once per `stale_after`. That is the price for never missing data for days.
+fed, and the health file says ``fresh``, only while at least one device is not stale. An app whose only device is
+switched off is then restarted now and then, once per `stale_after`. That is the price for never missing data for days.
 """
 
 import contextlib
@@ -17,22 +15,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.monitoring.health import OK, QUIET, STARTING, Ledger, is_stale
+from leadsman.monitoring.log_lines import fields
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.mqtt.link import Link
-from leadsman.text import describe
+from leadsman.text import counted, describe
 from leadsman.timing.timers import Timers
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0
-"""Seconds between two writings of the health file, and between two looks for a new ``STATUS=``."""
+"""Seconds between two updates of the health file and of ``STATUS=``."""
 OVERDUE = 3
-"""A health file that is older than so many periods is a process that hangs or is gone."""
+"""If the health file is older than this many periods, the process hangs or has ended."""
 
 logger = logging.getLogger("leadsman")
 
 
 class HealthSummary(NamedTuple):
-    """What a health file says. `at` is the system's monotonic clock, which all its processes share, in seconds."""
+    """The contents of a health file. `at` is in seconds of the system's monotonic clock, which all its processes
+    share."""
 
     at: float
     period: float
@@ -41,7 +41,7 @@ class HealthSummary(NamedTuple):
 
 
 def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Where the health file is: ``$LEADSMAN_HEALTH_FILE``, else in systemd's ``$RUNTIME_DIRECTORY``; else there is none."""
+    """The path of the health file: ``$LEADSMAN_HEALTH_FILE``, else in systemd's ``$RUNTIME_DIRECTORY``; else None."""
     if given := environment.get(HEALTH_FILE):
         return Path(given)
     runtime = environment.get("RUNTIME_DIRECTORY", "").split(":")[0]
@@ -49,21 +49,21 @@ def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def read_health(path: Path, now: float) -> tuple[bool, str]:
-    """Whether the health file at `path` is that of an app in good health, and why not."""
+    """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
     try:
         health = HealthSummary(**json.loads(path.read_bytes()))
         age = now - health.at
     except FileNotFoundError:
-        return False, f"{path} does not exist; is the app running, with {HEALTH_FILE} set to this path?"
+        return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
     except (OSError, ValueError, TypeError) as error:
         return False, f"{path} cannot be read: {describe(error)}"
     if not -1.0 <= age <= OVERDUE * health.period:
-        return False, f"the last sign of life is {abs(age):.0f} s old"
+        return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"
     return health.fresh, health.words
 
 
 class Watchdog:
-    """Gives the signs. An alarm in the heap, where anybody waits for them."""
+    """Notifies the service manager and writes the health file. It is an alarm of `Timers`."""
 
     def __init__(
         self, environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
@@ -80,14 +80,14 @@ class Watchdog:
         self._period = PERIOD if watchdog is None else min(PERIOD, watchdog / 2)
 
     def start(self) -> None:
-        """The app is ready: say so, and go on giving signs."""
+        """The app is ready: notify the manager now, and again in each period."""
         if self._notifier is not None:
-            self._notifier.tell("READY=1")
+            self._notifier.send("READY=1")
         if self._notifier is not None or self._path is not None:
             self.ring(self._timers.origin)
 
     def ring(self, now: float) -> None:
-        """Give one sign."""
+        """Notify the manager and update the health file."""
         self._timers.add(now + self._period, self)
         fresh, words = self.look(now)
         if self._notifier is not None:
@@ -95,13 +95,13 @@ class Watchdog:
             if words != self._words:
                 states.append(f"STATUS={words}")
             if states:
-                self._notifier.tell(*states)
+                self._notifier.send(*states)
         self._words = words
         if self._path is not None:
             self._write(self._path, HealthSummary(now, self._period, fresh, words))
 
     def look(self, now: float) -> tuple[bool, str]:
-        """Whether any data is fresh, and how it all is, in a line."""
+        """Whether any data is fresh, and a summary of the app in one line."""
         ledger = self._ledger
         devices = [name for name, health in ledger.entities.items() if name not in self._jobs and health.polled]
         bad = sorted(name for name in devices if ledger.status(name, now) not in (OK, STARTING))
@@ -110,13 +110,17 @@ class Watchdog:
         )
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
         named = f" (not {', '.join(bad[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
-        count = f"{len(devices) - len(bad)} of {len(devices)} devices ok{named}" if devices else "no devices to poll"
+        count = (
+            f"{len(devices) - len(bad)} of {counted(len(devices), 'device')} ok{named}"
+            if devices
+            else "no devices to poll"
+        )
         return fresh, f"{count}; {link}"
 
     def stop(self) -> None:
-        """The app stops."""
+        """Notify the manager that the app stops, and remove the health file."""
         if self._notifier is not None:
-            self._notifier.tell("STOPPING=1")
+            self._notifier.send("STOPPING=1")
             self._notifier.close()
             self._notifier = None
         if self._path is not None:
@@ -126,14 +130,19 @@ class Watchdog:
     def _write(self, path: Path, health: HealthSummary) -> None:
         beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            # Not through a link that somebody put there: the directory may be one that all may write to.
+            # Do not follow a link that another user made: everybody may be allowed to write to the directory.
             handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
             with os.fdopen(handle, "w") as file:
                 json.dump(health._asdict(), file)
             beside.replace(path)
         except OSError as error:
             if not self._unwritable:
-                logger.warning("the health file cannot be written: %s; set %s", describe(error), HEALTH_FILE)
+                logger.warning(
+                    "The health file cannot be written: %s; set %s to a path that can be written",
+                    describe(error),
+                    HEALTH_FILE,
+                    extra=fields("health file failed", file=str(path), error_type=type(error).__name__),
+                )
             self._unwritable = True
         else:
             self._unwritable = False

@@ -150,7 +150,8 @@ class ResilienceStore:
             while True:
                 wait = deadline - self._environment.clock.monotonic()
                 reading = asyncio.wrap_future(self._worker.submit(self._read))
-                await asyncio.wait({stop, reading}, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                either: set[asyncio.Future[Any]] = {stop, reading}
+                await asyncio.wait(either, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 found: dict[str, Saved] | Exception = (
                     reading.result() if reading.done() else TimeoutError("the disk does not answer")
                 )

@@ -1,1 +1,2 @@
-"""Settings: a pydantic model filled from flags, secrets, the environment, ``.env`` and a file, each value with its origin."""
+"""Settings: a pydantic model filled from flags, secrets, the environment, ``.env`` and a file, each value with its
+origin."""

@@ -1,4 +1,5 @@
-"""Loads settings from entries: merges them by rank, finds unknown keys, validates the values, and keeps their origins."""
+"""Loads settings from entries: merges them by rank, finds unknown keys, validates the values, and keeps their
+origins."""
 
 import json
 from collections.abc import Mapping

@@ -58,7 +58,8 @@ def declared_secret(model: object, path: SettingPath) -> bool:
 
 
 def required_below(model: object, path: SettingPath) -> list[SettingPath]:
-    """The paths to set if the field at `path` is missing: the fields of a section that have no default, or `path` itself."""
+    """The paths to set if the field at `path` is missing: the fields of a section that have no default, or `path`
+    itself."""
     section = at(model, path)
     if not is_model(section):
         return [path]

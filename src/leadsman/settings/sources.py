@@ -24,7 +24,8 @@ LARGEST = 1024 * 1024
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
-"""Variables that Kubernetes sets for each service. A service with the name of the app sets ``HOUSE_PORT=tcp://10.0.0.1:80``."""
+"""Variables that Kubernetes sets for each service. A service with the name of the app sets
+``HOUSE_PORT=tcp://10.0.0.1:80``."""
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
 
@@ -224,7 +225,8 @@ def _from_variables(
 
 
 def _is_link(name: str, value: str) -> bool:
-    """Whether Kubernetes set this variable for a service. The names that it makes never have two underscores in a row."""
+    """Whether Kubernetes set this variable for a service. The names that it makes never have two underscores in a
+    row."""
     if "__" in name:
         return False
     bare = name.endswith("_PORT") and _LINK_ADDRESS.fullmatch(value)
