@@ -6,14 +6,14 @@ its address, and everything that a person wrote passes through `leadsman.text.cl
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import PayloadError
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import Ledger, is_stale
-from leadsman.monitoring.heartbeat import under_way
+from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -35,24 +35,25 @@ if TYPE_CHECKING:
         Introspection,
         MqttSection,
         Registry,
+        RegistryDevice,
         Runtime,
         TraceRow,
     )
     from leadsman.monitoring.trace import Trace
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
-ASKED_FOR = ("trace",)
-"""Sections that come only to whoever names them."""
+ON_REQUEST = ("trace",)
+"""Sections that a request must name."""
 LARGEST = 1024 * 1024 - 1024
-"""Bytes of an answer; the outbox takes no more in one message."""
+"""Bytes of an answer. The outbox does not accept a larger message."""
 KEYS = ("sections", "devices", "after", "since")
-"""Of a request."""
+"""The keys of a request."""
 EXPIRY = 10.0
-"""Seconds after which nobody waits for an answer any more."""
+"""Seconds after which an answer is dropped, since its receiver no longer waits."""
 
 
 class About(NamedTuple):
-    """What the app says of itself."""
+    """The identity of the app."""
 
     name: str
     version: str
@@ -63,20 +64,20 @@ class About(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Where it looks."""
+    """The parts of a running app that the documents describe."""
 
     ledger: Ledger
     link: Link
     runners: Runners
-    slots: Sequence[ManagedAdapter]
+    adapters: Sequence[ManagedAdapter]
     traces: "Sequence[Trace]"
-    """The trace, once there is something in it."""
+    """The trace, once it has rows."""
     state_files: Mapping[str, str]
-    """Files of the app's state that cannot be written at the moment, and why."""
+    """The state files that cannot be written at the moment, and why."""
 
 
 class Service:
-    """Answers introspection of one running app."""
+    """Answers introspection requests of one running app."""
 
     def __init__(
         self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, context: PublisherContext
@@ -91,7 +92,7 @@ class Service:
         self._started = context.environment.timers.origin
 
     def register(self) -> None:
-        """Put the registry there."""
+        """Publish the registry."""
         registry = encode(registry_of(self._about, self._registered))
         self._context.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
 
@@ -113,31 +114,16 @@ class Service:
         return data
 
     def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
-        """The document, or some sections of it, and of some devices."""
+        """The document, with these sections and devices."""
         clock = self._context.environment.clock
         now, wall = clock.monotonic(), clock.wall()
         found: Introspection = {}
         if "app" in sections:
-            found["app"] = app_section(self._about)
-            found["app"]["started_at"] = rfc3339(wall - now + self._started)
-            found["app"]["uptime"] = round(now - self._started, 3)
-            if self._parts.state_files:
-                found["app"]["state_files"] = dict(self._parts.state_files)
+            found["app"] = self._app(now, wall)
         if "mqtt" in sections:
             found["mqtt"] = self._mqtt()
         if "adapters" in sections:
-            found["adapters"] = []
-            for slot in self._parts.slots:
-                is_open, error = slot.state
-                section: AdapterSection = {
-                    "adapter": slot.label,
-                    "open": is_open,
-                    "error": error,
-                    "reopened": slot.reopened,
-                }
-                if health := slot.health:
-                    section["health"] = health
-                found["adapters"].append(section)
+            found["adapters"] = [_adapter(each) for each in self._parts.adapters]
         names = [name for name in self._registered if devices is None or name in devices]
         if "devices" in sections:
             found["devices"] = {name: self._device(name, now, wall) for name in names if name not in self._jobs}
@@ -145,11 +131,19 @@ class Service:
             found["jobs"] = {name: self._device(name, now, wall) for name in names if name in self._jobs}
         return found
 
-    def _trace(self, request: dict[str, Any], devices: Sequence[str] | None) -> "list[TraceRow]":
+    def _app(self, now: float, wall: float) -> "AppSection":
+        section = app_section(self._about)
+        section["started_at"] = rfc3339(wall - now + self._started)
+        section["uptime"] = round(now - self._started, 3)
+        if self._parts.state_files:
+            section["state_files"] = dict(self._parts.state_files)
+        return section
+
+    def _trace(self, request: dict[str, Json], devices: Sequence[str] | None) -> "list[TraceRow]":
         after, since = (_number(request, key) for key in ("after", "since"))
         handlers = None if devices is None else frozenset(devices)
         rows = [row for trace in self._parts.traces for row in trace.rows(handlers, since, int(after))]
-        return [row._asdict() | {"at": rfc3339(row.at)} for row in rows]  # type: ignore[misc]  # tests hold it against its type
+        return [cast("TraceRow", row._asdict() | {"at": rfc3339(row.at)}) for row in rows]
 
     def _mqtt(self) -> "MqttSection":
         link, outbox = self._parts.link, self._parts.link.outbox
@@ -181,19 +175,14 @@ class Service:
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.ledger.entities[name]
         snapshot, next_poll = parts.runners.look(name)
-        opened, deferred = snapshot.opened_at, snapshot.deferred_until
-        found: Any = {
+        deferred = snapshot.deferred_until
+        found: dict[str, object] = {
             "status": parts.ledger.status(name, now),
             "stale": is_stale(health, now),
             "circuit": snapshot.circuit,
-            "consecutive_failures": health.failures,
-            "attempts": snapshot.attempts,
+            **failure_of(health, snapshot, wall - now),
             "retries": snapshot.waits,
             "opens": snapshot.opens,
-            "opened_at": None if opened is None else rfc3339(wall - now + opened),
-            "failing_since": None if health.failing_since is None else rfc3339(health.failing_since),
-            "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
-            "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
@@ -212,11 +201,24 @@ class Service:
         }
         for runner in parts.runners.of(name):
             found |= runner.counters()
-        return found  # type: ignore[no-any-return]  # its words are literals to the schema; tests hold them against it
+        return cast("Runtime", found)  # tests compare it with the schema
+
+
+def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
+    is_open, error = adapter.state
+    section: AdapterSection = {
+        "adapter": adapter.label,
+        "open": is_open,
+        "error": error,
+        "reopened": adapter.reopened,
+    }
+    if health := adapter.health:
+        section["health"] = health
+    return section
 
 
 def app_section(about: About) -> "AppSection":
-    """What is known of an app also when it does not run."""
+    """The facts about an app that do not depend on whether it runs."""
     return {
         "name": about.name,
         "version": clean(about.version),
@@ -227,24 +229,24 @@ def app_section(about: About) -> "AppSection":
 
 
 def registry_of(about: About, everything: Mapping[str, Sequence[Telemetry | Source | Command]]) -> "Registry":
-    """The registry."""
+    """The registry: the devices of an app with their topics."""
     topics = about.topics
-    devices: dict[str, Any] = {}
-    for name, told_of in everything.items():
-        kinds = [kind_of(each) for each in told_of if each.enabled]
+    devices: dict[str, RegistryDevice] = {}
+    for name, registrations in everything.items():
+        kinds = [kind_of(each) for each in registrations if each.enabled]
         if "periodic" in kinds:
             continue
-        words = {
+        paths = {
             "state": topics.state(name),
             "availability": topics.availability(name),
             "error": topics.device_error(name),
         }
         if "telemetry" in kinds:
-            words["get"] = topics.of(name, "get")
+            paths["get"] = topics.of(name, "get")
         if "command" in kinds:
-            words |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+            paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
         if kinds:
-            devices[name] = {"kinds": kinds, "topics": words}
+            devices[name] = cast("RegistryDevice", {"kinds": kinds, "topics": paths})
     return {
         "app": about.name,
         "version": clean(about.version),
@@ -255,7 +257,7 @@ def registry_of(about: About, everything: Mapping[str, Sequence[Telemetry | Sour
     }
 
 
-def _wanted(request: Any, known: Mapping[str, object]) -> tuple[Sequence[str], Sequence[str] | None]:
+def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
     """The sections and devices that a request asks for. Raises `PayloadError`."""
     if request == "":
         return SECTIONS, None
@@ -264,23 +266,23 @@ def _wanted(request: Any, known: Mapping[str, object]) -> tuple[Sequence[str], S
     for key in request:
         if key not in KEYS:
             raise PayloadError(f"{key!r} is unknown; {suggestion(str(key), (*KEYS, 'transaction'))}")
-    sections = _names(request, "sections", (*SECTIONS, *ASKED_FOR))
+    sections = _names(request, "sections", (*SECTIONS, *ON_REQUEST))
     return SECTIONS if sections is None else sections, _names(request, "devices", known)
 
 
-def _number(request: dict[str, Any], key: str) -> float:
+def _number(request: dict[str, Json], key: str) -> float:
     number = request.get(key, 0)
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e12:
-        raise PayloadError(f"{key!r} is a number, 0 or more")
+        raise PayloadError(f"{key!r} must be a number, 0 or more")
     return number
 
 
-def _names(request: dict[str, Any], key: str, known: Any) -> Sequence[str] | None:
+def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequence[str] | None:
     names = request.get(key)
     if names is None:
         return None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise PayloadError(f"{key!r} is a list of names")
+        raise PayloadError(f"{key!r} must be a list of names")
     for name in names:
         if name not in known:
             raise PayloadError(f"there is no {key.removesuffix('s')} {clean(name)!r}; {suggestion(name, known)}")
