@@ -1,8 +1,12 @@
+import ast
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.text import LONGEST, clean, describe, masked
+from leadsman.text import LONGEST, clean, describe, log_fields, masked
 
 
 @given(st.text())
@@ -57,3 +61,22 @@ def test_an_error_whose_text_breaks_is_named_with_what_broke():
 )
 def test_a_url_is_shown_without_its_credentials(url, shown):
     assert masked(url) == shown
+
+
+def test_fields_of_a_log_line_leave_out_what_is_unknown_and_hide_credentials():
+    extra = log_fields("stop", None, url="mqtt://ann:hunter2@host", calls=2)
+
+    assert extra == {"fields": {"event": "stop", "url": "mqtt://***@host", "calls": 2}}
+
+
+def test_every_log_line_has_fields_for_json_logs():
+    lines = [
+        (path.name, call.lineno)
+        for path in Path("src/leadsman").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and re.fullmatch(r"logger\.(debug|info|warning|error|critical|log)", ast.unparse(call.func))
+        and not any(keyword.arg == "extra" for keyword in call.keywords)
+    ]
+
+    assert lines == []

@@ -17,6 +17,7 @@ from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import AdapterSource, Declaration, MakeAdapters, Setup, declared_settings
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy
+from leadsman.text import log_fields
 from leadsman.timing.durations import Duration, positive_seconds
 
 if TYPE_CHECKING:
@@ -309,10 +310,14 @@ class App(Registrar):
 
         self.load()
         if self.dry_run:
-            logger.warning("DRY RUN: twins instead of hardware, topics below %s, nothing retained", self.topics.prefix)
+            logger.warning(
+                "DRY RUN: twins instead of hardware, topics below %s, nothing retained",
+                self.topics.prefix,
+                extra=log_fields("dry run", prefix=self.topics.prefix),
+            )
         self.setup.check_installed()
         if (idle := self.setup.idle_reason) is not None:
-            logger.warning("%s does nothing: %s", self.name, idle)
+            logger.warning("%s does nothing: %s", self.name, idle, extra=log_fields("idle"))
         self._stopping = asyncio.Event()
         try:
             with variables(self.name, environment, dry_run=self.dry_run) as given:

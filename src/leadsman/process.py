@@ -19,7 +19,7 @@ from typing import Any
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.monitoring.log_format import abandon_unwritable_streams, log_to_stderr
 from leadsman.monitoring.loop_stalls import StallWatch
-from leadsman.text import clean, counted
+from leadsman.text import clean, counted, log_fields
 from leadsman.threads import DaemonExecutor
 
 EX_UNAVAILABLE, EX_SOFTWARE, EX_CONFIG, INTERRUPTED = 69, 70, 78, 130
@@ -73,14 +73,18 @@ def run(
             sys.stderr.write("".join(f"{name}: {clean(line)}\n" for line in str(error).splitlines()))
         raise SystemExit(EX_CONFIG) from None
     except Stopped as end:
-        logger.critical("%s ends: %s", name, end)
+        logger.critical("%s ends: %s", name, end, extra=log_fields("stopped by a device"))
         if end.left_behind:
             _leave(EX_UNAVAILABLE)
         raise SystemExit(EX_UNAVAILABLE) from None
     finally:
         abandon_unwritable_streams()
     if alive:
-        logger.warning("%s not end in time; the process ends anyway", counted(alive, "call did", "calls did"))
+        logger.warning(
+            "%s not end in time; the process ends anyway",
+            counted(alive, "call did", "calls did"),
+            extra=log_fields("calls left behind", calls=alive),
+        )
         _leave(0)
 
 
@@ -116,7 +120,7 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
         loop.call_soon_threadsafe(on_asked, number)
 
     def on_asked(number: int) -> None:  # not in the signal handler, which may have interrupted the log itself
-        logger.info("%s stops, asked by %s", name, signal.Signals(number).name, extra={"fields": {"event": "stop"}})
+        logger.info("%s stops, asked by %s", name, signal.Signals(number).name, extra=log_fields("stop"))
         stop()
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -77,6 +77,13 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def log_fields(event: str, device: str | None = None, **more: object) -> dict[str, object]:
+    """The fields of a log line for JSON logs: the ``extra`` argument of a logger call. Text passes through `clean`."""
+    about = {"event": event, "device": device, **more}
+    texts = {name: clean(value) if isinstance(value, str) else value for name, value in about.items()}
+    return {"fields": {name: value for name, value in texts.items() if value is not None}}
+
+
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that a person who wrote `word` may have meant."""
     import difflib  # only a mistake needs it

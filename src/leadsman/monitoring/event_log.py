@@ -28,9 +28,9 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.monitoring.log_lines import Lines, fields, left_out_before
+from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.resilience.verdict import REASONS
-from leadsman.text import clean, counted, describe
+from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.durations import human
 from leadsman.timing.timers import Timers
 
@@ -49,7 +49,7 @@ LONGEST_GAP = 3600.0
 def on_reading(event: Event) -> None:
     """Log a successful poll. It observes only if the log level shows such lines, since it is called at each poll."""
     if type(event) is ReadingTaken:
-        about = fields("read", event.entity, duration=round(event.duration, 6))
+        about = log_fields("read", event.entity, duration=round(event.duration, 6))
         logger.debug("%s: poll succeeded in %.3f s", event.entity, event.duration, extra=about)
 
 
@@ -87,7 +87,7 @@ class Tally:
         self._gap = SHORTEST_GAP if now - self._next_at >= LONGEST_GAP else min(LONGEST_GAP, 2 * self._gap)
         self._next_at = now + self._gap
         self._logged = self._count
-        logger.warning("%s", self._line(self._count, self._last), extra=fields(self._event, count=self._count))
+        logger.warning("%s", self._line(self._count, self._last), extra=log_fields(self._event, count=self._count))
 
 
 class Log:
@@ -131,7 +131,7 @@ class Log:
                 self._link_down_at = None
                 self._link_reasons.clear()
                 logger.info(
-                    "%s: the connection to the broker is stable again", self._name, extra=fields("link settled")
+                    "%s: the connection to the broker is stable again", self._name, extra=log_fields("link settled")
                 )
             case CircuitMoved():
                 self._circuit(event)
@@ -163,7 +163,7 @@ class Log:
             case MessageRefused():
                 self._refusal(event)
             case FieldsLeftOut(entity=entity, fields=names):
-                about = fields("fields left out", entity)
+                about = log_fields("fields left out", entity)
                 logger.warning(
                     "%s: fields left out because they are NaN or infinite: %s",
                     entity,
@@ -171,27 +171,27 @@ class Log:
                     extra=about,
                 )
             case SubscriptionFailed(reason=reason):
-                about = fields("subscription failed", reason=reason)
+                about = log_fields("subscription failed", reason=reason)
                 logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason, extra=about)
             case AdapterReopened(adapter=adapter, how=how):
-                logger.debug("%s was %s", adapter, how, extra=fields(f"adapter {how}", adapter=adapter))
+                logger.debug("%s was %s", adapter, how, extra=log_fields(f"adapter {how}", adapter=adapter))
             case AdapterFailed(adapter=adapter, error=error):
                 wait = human(round(event.retry_in, 1))
-                about = fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
+                about = log_fields("adapter failed", adapter=adapter, error_type=type(error).__name__)
                 logger.warning(
                     "%s cannot be opened: %s; next attempt in %s", adapter, describe(error), wait, extra=about
                 )
             case StateFailed(file=file, error=error):
-                about = fields("state failed", file=file, error_type=type(error).__name__)
+                about = log_fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(
                     "%s cannot be read or written: %s; the app keeps its state in memory only", file, describe(error),
                     extra=about,
                 )  # fmt: skip
             case StateWritten(file=file):
-                logger.info("%s is written again", file, extra=fields("state written", file=file))
+                logger.info("%s is written again", file, extra=log_fields("state written", file=file))
             case AppFault(where=where, error=error):
                 kind = type(error).__name__
-                about = fields("fault", error_type=kind)
+                about = log_fields("fault", error_type=kind)
                 logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
 
     def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
@@ -199,13 +199,15 @@ class Log:
         match event:
             case DeviceHeld():
                 how = f"leadsman release --prefix {self._prefix} --device {entity}"
-                logger.error("%s: held until somebody releases it with: %s", entity, how, extra=fields("held", entity))
+                logger.error(
+                    "%s: held until somebody releases it with: %s", entity, how, extra=log_fields("held", entity)
+                )
             case DeviceReleased(by=by):
                 logger.info(
-                    "%s: released%s", entity, f" by {by}" if by else "", extra=fields("released", entity, by=by)
+                    "%s: released%s", entity, f" by {by}" if by else "", extra=log_fields("released", entity, by=by)
                 )
             case CircuitRequested(action=action, by=by):
-                about = fields("circuit requested", entity, action=action, by=by)
+                about = log_fields("circuit requested", entity, action=action, by=by)
                 logger.info("%s: circuit %s (requested by %s)", entity, _ACTIONS[action], by, extra=about)
 
     def _call(self, event: AttemptFailed | PollDeferred) -> None:
@@ -219,12 +221,12 @@ class Log:
                 event.entity,
                 pause,
                 why,
-                extra=fields("deferred", event.entity),
+                extra=log_fields("deferred", event.entity),
             )
             return
         kind = type(event.error).__name__
         then = REASONS.get(event.reason, event.reason) if event.delay is None else f"again in {event.delay:.1f} s"
-        about = fields("call failed", event.entity, error_type=kind, attempt=event.attempt, reason=event.reason)
+        about = log_fields("call failed", event.entity, error_type=kind, attempt=event.attempt, reason=event.reason)
         logger.debug(
             "%s: call %d failed: %s: %s (%s)",
             event.entity,
@@ -239,12 +241,12 @@ class Log:
         if self._link_clash or self._link_topic is not None:
             return  # not stable yet: `LinkSettled` follows; or the connection broke on a message, which was logged
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
-        about = fields("link up", protocol=event.protocol)
+        about = log_fields("link up", protocol=event.protocol)
         logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
         if event.protocol != "5.0" and not self._old_version_logged:
             self._old_version_logged = True
             hint = "MQTT 3.1.1 has no user properties; Delivery(taken_at='payload') puts the time of a reading into its JSON"
-            logger.info("%s", hint, extra=fields("old protocol", protocol=event.protocol))
+            logger.info("%s", hint, extra=log_fields("old protocol", protocol=event.protocol))
         self._link_down_at = None
         self._link_reasons.clear()
 
@@ -256,7 +258,7 @@ class Log:
         if event.topic is not None:
             return
         if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
-            why, about = clean(event.reason), fields("link down")
+            why, about = clean(event.reason), log_fields("link down")
             logger.warning("No connection to the broker: %s. Readings are kept; trying again.", why, extra=about)
             self._link_reasons.add(event.reason)
 
@@ -272,7 +274,7 @@ class Log:
             clean(event.topic),
             event.reason,
             times,
-            extra=fields("refused", topic=event.topic),
+            extra=log_fields("refused", topic=event.topic),
         )
 
     def _circuit(self, event: CircuitMoved) -> None:
@@ -289,12 +291,12 @@ class Log:
             line = "circuit closed"
         left_out = self._lines.left_out(entity, event.at) if line else None
         if left_out is not None:
-            about = fields(f"circuit {event.state}", entity, failures=event.failures)
+            about = log_fields(f"circuit {event.state}", entity, failures=event.failures)
             logger.log(level, "%s: %s%s", entity, line, left_out_before(left_out), extra=about)
 
     def _command(self, event: CommandDone) -> None:
         if event.error is None:
-            about = fields("command done", event.device)
+            about = log_fields("command done", event.device)
             logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
             return
         error = f"{type(event.error).__name__}: {describe(event.error)}"

@@ -1,4 +1,4 @@
-"""Shared parts of log lines: fields for JSON logs, and a limit on the lines about one device."""
+"""Limits the log lines about one device."""
 
 import math
 
@@ -7,12 +7,6 @@ from leadsman.text import counted
 MOST_LINES = 6
 """The most log lines about one device in a minute. The next line counts those that were left out."""
 MINUTE = 60.0
-
-
-def fields(event: str, device: str | None = None, **more: object) -> dict[str, object]:
-    """The fields of a log line for JSON logs: the ``extra`` argument of a logger call."""
-    about = {"event": event, "device": device, **more}
-    return {"fields": {name: value for name, value in about.items() if value is not None}}
 
 
 class Lines:

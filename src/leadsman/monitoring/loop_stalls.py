@@ -15,8 +15,7 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
-from leadsman.monitoring.log_lines import fields
-from leadsman.text import counted
+from leadsman.text import counted, log_fields
 
 BEAT = 0.25
 """Seconds between two beats."""
@@ -83,7 +82,7 @@ class StallWatch:
             _blocking(frame),
             counted(self.stalls, "time"),
             stack,
-            extra=fields("loop stalled", stalls=self.stalls, seconds=round(now - self._beat_at, 3)),
+            extra=log_fields("loop stalled", stalls=self.stalls, seconds=round(now - self._beat_at, 3)),
         )
 
 

@@ -14,12 +14,12 @@ from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.flakiness import Flaky
 from leadsman.monitoring.health import Health, Ledger
-from leadsman.monitoring.log_lines import Lines, fields, left_out_before
+from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.verdict import REASONS
-from leadsman.text import clean, counted, describe
+from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
@@ -98,7 +98,7 @@ class OutageReporter:
         if change is None or flaky is None:
             return
         share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
-        about = fields(change, entity, retries=health.retries)
+        about = log_fields(change, entity, retries=health.retries)
         if change == "flaky":
             last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
             logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)
@@ -133,7 +133,7 @@ class OutageReporter:
         left_out = self._lines.left_out(notice.entity, at)
         if left_out is None:
             return
-        about = fields(
+        about = log_fields(
             notice.kind,
             notice.entity,
             error_type=notice.type,

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.monitoring.health import OK, QUIET, STARTING, Ledger, is_stale
-from leadsman.monitoring.log_lines import fields
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.mqtt.link import Link
-from leadsman.text import counted, describe
+from leadsman.text import counted, describe, log_fields
 from leadsman.timing.timers import Timers
 
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
@@ -141,7 +140,7 @@ class Watchdog:
                     "The health file cannot be written: %s; set %s to a path that can be written",
                     describe(error),
                     HEALTH_FILE,
-                    extra=fields("health file failed", file=str(path), error_type=type(error).__name__),
+                    extra=log_fields("health file failed", file=str(path), error_type=type(error).__name__),
                 )
             self._unwritable = True
         else:

@@ -16,7 +16,7 @@ from leadsman.errors import PayloadError
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.text import clean, describe, explained
+from leadsman.text import clean, describe, explained, log_fields
 from leadsman.timing.clock import rfc3339
 
 Json = Any
@@ -100,6 +100,7 @@ def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json]) -
             clean(received.topic),
             instead,
             describe(refused),
+            extra=log_fields("answer diverted", topic=received.topic),
         )
         return answer_to(own._replace(correlation=None), topics, answer)
 

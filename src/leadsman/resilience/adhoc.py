@@ -26,7 +26,7 @@ from leadsman.resilience.failure import Failure, sifted
 from leadsman.resilience.verdict import REASONS, GiveUp
 from leadsman.settings.sources import RETRY_PREFIX, retry_path
 from leadsman.tasks import outcome_in_own_task
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 from leadsman.timing.durations import Duration
 
 P = ParamSpec("P")
@@ -69,11 +69,18 @@ class Retrying:
         state, attempt, began = policy.start(), 0, asyncio.get_running_loop().time()
         while True:
             attempt += 1
-            logger.debug("%s: call %d (%s)", name, attempt, family)
+            logger.debug(
+                "%s: call %d (%s)", name, attempt, family, extra=log_fields("call", operation=name, attempt=attempt)
+            )
             value, error = await outcome_in_own_task(lambda: _awaitable(function(*args, **kwargs), name))
             if error is None:
                 if attempt > 1:
-                    logger.info("%s: succeeded at call %d", name, attempt)
+                    logger.info(
+                        "%s: succeeded at call %d",
+                        name,
+                        attempt,
+                        extra=log_fields("call succeeded", operation=name, attempt=attempt),
+                    )
                 return cast("T", value)
             if not isinstance(error, Exception):
                 raise error
@@ -83,9 +90,29 @@ class Retrying:
             failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error)
             state, verdict = policy.step(state, failure, random.random)
             if isinstance(verdict, GiveUp):
-                logger.warning("%s: %s; call %d failed: %s", name, REASONS[verdict.reason], attempt, _shown(error))
+                logger.warning(
+                    "%s: %s; call %d failed: %s",
+                    name,
+                    REASONS[verdict.reason],
+                    attempt,
+                    _shown(error),
+                    extra=log_fields(
+                        "gave up",
+                        operation=name,
+                        attempt=attempt,
+                        reason=verdict.reason,
+                        error_type=type(error).__name__,
+                    ),
+                )
                 raise error
-            logger.warning("%s: call %d failed, again in %.1f s: %s", name, attempt, verdict.delay, _shown(error))
+            logger.warning(
+                "%s: call %d failed, again in %.1f s: %s",
+                name,
+                attempt,
+                verdict.delay,
+                _shown(error),
+                extra=log_fields("call failed", operation=name, attempt=attempt, error_type=type(error).__name__),
+            )
             await asyncio.sleep(verdict.delay)
 
     def _policy(self) -> Policy:
@@ -210,7 +237,12 @@ def _shown(error: Exception) -> str:
 
 
 def _on_strategy_error(strategy: object, error: Exception) -> None:
-    logger.error("%r failed; the default backoff is used instead: %s", strategy, describe(error))
+    logger.error(
+        "%r failed; the default backoff is used instead: %s",
+        strategy,
+        describe(error),
+        extra=log_fields("strategy failed", error_type=type(error).__name__),
+    )
 
 
 def _of_environment() -> Catalogue:

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Generic, Literal, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.text import counted
+from leadsman.text import counted, log_fields
 
 SIZE = 1000
 WARN_AGAIN = 60.0
@@ -92,4 +92,5 @@ class Buffer(Generic[T]):
                 "A buffer of size %d is full; %s dropped so far, because its source reads too slowly",
                 self._size,
                 counted(self.dropped, "item"),
+                extra=log_fields("buffer full", size=self._size, dropped=self.dropped),
             )

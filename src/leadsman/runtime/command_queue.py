@@ -26,7 +26,7 @@ from leadsman.resilience.failure import RetryRequested, sifted
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.tasks import outcome
-from leadsman.text import clean, describe, explained
+from leadsman.text import clean, describe, explained, log_fields
 
 logger = logging.getLogger("leadsman")
 
@@ -68,7 +68,12 @@ class CommandAnswers:
         try:
             context.send(answer_to(command.received, context.topics, answer))
         except PayloadError as refused:
-            logger.warning("The request at %s cannot be answered: %s", clean(command.received.topic), describe(refused))
+            logger.warning(
+                "The request at %s cannot be answered: %s",
+                clean(command.received.topic),
+                describe(refused),
+                extra=log_fields("answer failed", topic=command.received.topic),
+            )
 
     def refuse(self, device: str, command: PendingCommand, error: PayloadError) -> None:
         """Answer a command that is not executed."""

@@ -17,7 +17,7 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.command_queue import CommandAnswers, CommandQueue, PendingCommand
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.runtime.runner import Answer, Runners
-from leadsman.text import clean, explained
+from leadsman.text import clean, explained, log_fields
 
 MOST_WARNED = 100
 """The number of devices whose retained commands are logged, once each: the broker sends them again at every
@@ -107,7 +107,9 @@ class Dispatcher:
         if received.response_topic is None and error is None and transaction is None:
             return
         if error is not None:
-            logger.info("%s: %s", clean(received.topic), error)
+            logger.info(
+                "%s: %s", clean(received.topic), error, extra=log_fields("request refused", topic=received.topic)
+            )
         fields = result.fields if isinstance(result, Reading) else None
         answer = document(fields, error, self._context.environment.clock.wall(), transaction)
         self._context.send(answer_anyway(received, self._context.topics, answer))
@@ -120,4 +122,5 @@ class Dispatcher:
             "%s: a retained message at 'set' or 'get' is ignored, because it would arrive again at every reconnect; "
             "clear the topic, and send without retain",
             clean(device),
+            extra=log_fields("retained request", device),
         )

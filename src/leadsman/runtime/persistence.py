@@ -38,7 +38,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
 
 FILE = "resilience.db"
@@ -138,6 +138,7 @@ class ResilienceStore:
                     name,
                     self._file.path,
                     describe(error),
+                    extra=log_fields("state damaged", name, error_type=type(error).__name__),
                 )
                 self._change(name)  # what makes sense takes its place
         return pending

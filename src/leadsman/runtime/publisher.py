@@ -11,7 +11,7 @@ from leadsman.mqtt.topics import Topics, encode
 from leadsman.publish import LastPublished, PublishRule
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
-from leadsman.text import clean, counted
+from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import rfc3339
 
 Send = Callable[[Message], None]
@@ -90,7 +90,15 @@ class LoggedPublisher(StatePublisher):
         published = self._rule is None or (self._last is not None and self._last.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
         size, names = counted(len(encode(fields)), "byte"), clean(", ".join(fields))
-        logger.debug("%s: %s %s in %s: %s", reading.entity, verb, counted(len(fields), "field"), size, names)
+        logger.debug(
+            "%s: %s %s in %s: %s",
+            reading.entity,
+            verb,
+            counted(len(fields), "field"),
+            size,
+            names,
+            extra=log_fields("publish", reading.entity),
+        )
 
 
 def publisher_of(name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> StatePublisher:

@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 
 ROWS = 10_000
 """Rows of the trace that are kept."""
@@ -163,7 +163,11 @@ class StateFile:
         if self._database is not None:
             if _identity(self.path) == self._identity:
                 return self._database
-            logger.warning("%s was removed or replaced while the app ran; it is written again", self.path)
+            logger.warning(
+                "%s was removed or replaced while the app ran; it is written again",
+                self.path,
+                extra=log_fields("state removed", file=str(self.path)),
+            )
             self.close()
             self._begin_again()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -196,7 +200,11 @@ class StateFile:
         self._kept_aside = True
         self._begin_again()
         logger.warning(
-            "%s is damaged (%s); it is kept as %s, and a new one is begun", self.path, describe(error), aside.name
+            "%s is damaged (%s); it is kept as %s, and a new one is begun",
+            self.path,
+            describe(error),
+            aside.name,
+            extra=log_fields("state damaged", file=str(self.path), error_type=type(error).__name__),
         )
 
     def _begin_again(self) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from leadsman.errors import InvalidType
 from leadsman.reading import JsonObject, plain
 from leadsman.runtime.directory import Report, StateDirectory
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
 from leadsman.timing.timers import Timers
 
@@ -44,7 +44,12 @@ def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Pa
 
 def _log(file: Path, error: Exception | None) -> None:
     if error is not None:
-        logger.warning("%s cannot be written: %s; it is kept in memory only", file, describe(error))
+        logger.warning(
+            "%s cannot be written: %s; it is kept in memory only",
+            file,
+            describe(error),
+            extra=log_fields("store failed", file=str(file), error_type=type(error).__name__),
+        )
 
 
 class Store(MutableMapping[str, Any]):
@@ -126,7 +131,11 @@ class Store(MutableMapping[str, Any]):
         data = _encoded(values)
         removed = self._written != EMPTY and not self._path.exists()
         if removed:
-            logger.warning("%s was removed while the app ran; it is written again", self._path)
+            logger.warning(
+                "%s was removed while the app ran; it is written again",
+                self._path,
+                extra=log_fields("store removed", file=str(self._path)),
+            )
         if removed or data != self._written:
             _write(self._path, data)
             self._written = data
@@ -235,7 +244,13 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
         aside = path.with_suffix(".broken")
         path.replace(aside)
         kept = f"it is kept as {aside.name}, and "
-    logger.warning("%s is damaged (%s); %sthe store starts empty", path, reason, kept)
+    logger.warning(
+        "%s is damaged (%s); %sthe store starts empty",
+        path,
+        reason,
+        kept,
+        extra=log_fields("store damaged", file=str(path)),
+    )
     return {}, EMPTY
 
 

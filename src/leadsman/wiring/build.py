@@ -12,7 +12,7 @@ from leadsman.event_bus import EventBus, Phase
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import Heartbeat, will
-from leadsman.monitoring.log_lines import Lines, fields
+from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.link import ClientIdentity, Link
@@ -22,7 +22,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
-from leadsman.text import clean, counted, describe
+from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339, system_clock
 from leadsman.timing.timers import Timers
 from leadsman.wiring.optional import Core, OptionalParts, Requests
@@ -138,11 +138,11 @@ async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter
     if optional.keeps_state:
         await optional.state_directory.claim(stopping)
     pending = {} if optional.store is None else await optional.store.restore(core.ledger, outages, stopping)
-    logger.info("%s", _opening(plan), extra=fields("start"))
+    logger.info("%s", _opening(plan), extra=log_fields("start"))
     for name, health in core.ledger.entities.items():
         if health.failing_since is not None:
             since, error = rfc3339(health.failing_since), f"{health.error_type}: {health.error_message}"
-            logger.info("%s: still failing since %s: %s", name, since, error, extra=fields("still failing", name))
+            logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))
     if optional.store is not None and optional.store.outages:
         optional.make_trace().resume(optional.store.outages)
     return pending

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
+from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 logger = logging.getLogger("leadsman")
@@ -33,6 +34,7 @@ def _client(broker: Broker) -> Connector:
             "The certificate of %s is not verified, so anyone on the network path can read and "
             "change messages. Give its authority as ca=, and leave out insecure=true.",
             broker,
+            extra=log_fields("certificate not verified"),
         )
     return functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop()))
 

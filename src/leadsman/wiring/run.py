@@ -12,7 +12,7 @@ from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.message import Message
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.runtime.supervision import cancel, close_all, keep_running
-from leadsman.text import counted
+from leadsman.text import counted, log_fields
 from leadsman.wiring.build import Parts, build
 from leadsman.wiring.plan import Plan
 
@@ -111,7 +111,11 @@ async def stop(parts: Parts, running: Running) -> int:
         closing.append(loop.create_task(optional.store.finish()))
     if not await link.flush(_FLUSH):
         one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
-        logger.warning("%s as the process ends", counted(link.outbox.messages, one, many))
+        logger.warning(
+            "%s as the process ends",
+            counted(link.outbox.messages, one, many),
+            extra=log_fields("messages lost", messages=link.outbox.messages),
+        )
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     if parts.fatal:

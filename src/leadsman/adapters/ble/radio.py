@@ -31,6 +31,7 @@ from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.scanner import Scanner
 from leadsman.adapters.extras import check_found
 from leadsman.errors import DeviceError, DeviceTimeout, InvalidType, InvalidValue
+from leadsman.text import log_fields
 from leadsman.timing.durations import Duration, human, positive_seconds
 
 DISCONNECT_TIMEOUT = 3.0
@@ -215,7 +216,12 @@ class BleRadio:
             async with asyncio.timeout(DISCONNECT_TIMEOUT):
                 await connection.disconnect()
         except (TimeoutError, DeviceError) as error:  # it is not there any more, or the service is not
-            logger.debug("%s: disconnecting: %s", address, str(error) or "no answer")
+            logger.debug(
+                "%s: disconnecting: %s",
+                address,
+                str(error) or "no answer",
+                extra=log_fields("disconnecting failed", address=address),
+            )
             self._scanner.forget(address)
 
     def _create_backend(self) -> Backend:

@@ -16,7 +16,7 @@ import icalendar
 import recurring_ical_events
 
 from leadsman.errors import GarbledData
-from leadsman.text import clean, describe
+from leadsman.text import clean, describe, log_fields
 
 MOST = 5000
 """Occurrences of one event within the window; a rule for more is a mistake or an attack."""
@@ -103,7 +103,10 @@ def occurrences(
             if reported is not None and len(reported) < MOST:
                 reported.add(hash(text))
             logger.warning(
-                "An event is skipped, because it cannot be read: %s: %s", type(error).__name__, describe(error)
+                "An event is skipped, because it cannot be read: %s: %s",
+                type(error).__name__,
+                describe(error),
+                extra=log_fields("event skipped", error_type=type(error).__name__),
             )
     if broken and broken == total:
         raise GarbledData(f"none of {total} events can be read")

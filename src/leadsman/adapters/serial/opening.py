@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from leadsman.adapters.extras import check_found, missing
 from leadsman.adapters.serial.rfc2217 import BlockingDevice
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.text import log_fields
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
 """What needs which library, and the extra that installs it."""
@@ -48,7 +49,12 @@ def recommend_by_id(url: str) -> None:
     links = Path("/dev/serial/by-id")
     names = [str(link) for link in links.iterdir() if os.path.realpath(link) == url] if links.is_dir() else []
     name = names[0] if names else f"the name in {links}"
-    logger.warning("%s may name another device after the next start or replug; write %s instead", url, name)
+    logger.warning(
+        "%s may name another device after the next start or replug; write %s instead",
+        url,
+        name,
+        extra=log_fields("port may change", port=url),
+    )
 
 
 def check_library() -> None:
