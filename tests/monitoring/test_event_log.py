@@ -96,7 +96,7 @@ def test_two_clients_with_one_id_are_logged_once_and_when_the_connection_holds_a
 
     first, last = caplog.messages
     assert "another client uses" in first
-    assert last == "house: the connection to the broker holds again"
+    assert last == "house: the connection to the broker is stable again"
 
 
 def test_a_connection_that_breaks_on_a_topic_adds_no_line_to_that_of_the_topic(log, caplog):
@@ -118,9 +118,7 @@ def test_a_topic_that_the_broker_refuses_is_a_line_an_hour_with_the_count(log, c
         log.observe(MessageRefused("house/d/state", "quota exceeded (0x97)", 60.0, float(at), 1000.0 + at))
 
     first, second = caplog.messages
-    assert (
-        first == "The broker refuses messages of house/d/state: quota exceeded (0x97). They are kept, and tried again."
-    )
+    assert first == "The broker refuses messages to house/d/state: quota exceeded (0x97). They are kept and sent again."
     assert "(0x97); 61 times so far." in second
 
 
@@ -129,7 +127,7 @@ def test_a_circuit_is_logged_when_it_opens_and_when_it_closes_not_at_each_probe(
         log.observe(circuit(state, float(at)))
 
     assert caplog.messages == [
-        "d: circuit open after 3 failed polls; it is asked less often until it answers",
+        "d: circuit open after 3 failed polls; the device is polled less often until it answers",
         "d: circuit closed",
     ]
 
@@ -151,8 +149,8 @@ def test_missed_polls_and_failed_commands_are_counted(log, caplog):
     log.observe(CommandDone("lamp", 0.1, None, 4.0, 1004.0))
 
     assert caplog.messages == [
-        "3 polls missed so far, last of d: a device is slower than its schedule, or the process slept",
-        "1 command failed so far, last for lamp: ValueError: odd",
+        "3 polls missed so far, the last one of d: a device is slower than its schedule, or the process slept",
+        "1 command failed so far, the last one for lamp: ValueError: odd",
     ]
 
 
@@ -164,18 +162,18 @@ def test_what_a_person_did_names_the_person_and_a_held_device_says_how_to_releas
     held, released, isolated = caplog.messages
     assert "leadsman release --prefix house --device d" in held
     assert released == "d: released by ann"
-    assert isolated.endswith("asked by bob")
+    assert isolated.endswith("(requested by bob)")
 
 
 @pytest.mark.parametrize(
     ("event", "line"),
     [
-        (FieldsLeftOut("d", ("t", "h"), 1.0, 1001.0), "d: left out, NaN or infinite: t, h"),
+        (FieldsLeftOut("d", ("t", "h"), 1.0, 1001.0), "d: fields left out because they are NaN or infinite: t, h"),
         (
             SubscriptionFailed("a/#", "the broker refused 'a/#'", 1.0, 1001.0),
             "the broker refused 'a/#'; commands cannot",
         ),
-        (AdapterFailed("Port", OSError("busy"), 5.0, 1.0, 1001.0), "Port cannot be opened: busy; tried again in 5s"),
+        (AdapterFailed("Port", OSError("busy"), 5.0, 1.0, 1001.0), "Port cannot be opened: busy; next attempt in 5s"),
         (AppFault("the heartbeat", ZeroDivisionError("x"), 1.0, 1001.0), "the heartbeat: ZeroDivisionError: x"),
     ],
 )
@@ -219,8 +217,8 @@ def test_what_is_dropped_after_the_first_line_is_told_a_minute_later_though_noth
     alarms.pass_until(3600)
 
     assert caplog.messages == [
-        "1 message dropped so far, last of house/d/state: the outbox is full",
-        "501 messages dropped so far, last of house/d/state: the outbox is full",
+        "1 message dropped so far, the last one of house/d/state: the outbox is full",
+        "501 messages dropped so far, the last one of house/d/state: the outbox is full",
     ]
 
 

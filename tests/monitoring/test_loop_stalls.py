@@ -1,7 +1,7 @@
 import sys
 
 from leadsman.monitoring import loop_stalls as stalls
-from leadsman.monitoring.loop_stalls import _who
+from leadsman.monitoring.loop_stalls import _blocking
 
 
 def called_by_leadsman(function):
@@ -17,10 +17,10 @@ def test_the_handler_is_named_not_the_library_that_it_called():
         return library()
 
     def library():
-        return _who(sys._getframe())
+        return _blocking(sys._getframe())
 
     assert "handler (test_loop_stalls.py:" in called_by_leadsman(handler)
 
 
 def test_without_a_handler_the_innermost_function_is_named():
-    assert _who(sys._getframe()).startswith("test_without_a_handler")
+    assert _blocking(sys._getframe()).startswith("test_without_a_handler")
