@@ -9,8 +9,7 @@ Reading changes nothing. The status of a device is the first that applies:
 ``circuit_open``    it failed poll after poll, and is only probed now and then
 ``deferred``        it asked for a pause
 ``stale``           its last reading is too old
-``error``           its last poll failed; or its current poll is failing, and it was never read or has failed for a
-minute
+``error``           its last poll failed; or its current poll fails, and it was never read or has failed for a minute
 ``starting``        it has not been read yet
 ``ok``              its last poll succeeded
 ==================  ====================================================================================================

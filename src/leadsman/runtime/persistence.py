@@ -17,7 +17,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from leadsman.events import (
     AttemptFailed,
