@@ -17,6 +17,7 @@ from leadsman.errors import TransientError
 from leadsman.events import AppFault, AttemptFailed, Event, PollFailed, ReadingTaken, long_failing
 from leadsman.registration.injection import Dependencies
 from leadsman.resilience.environment import Environment
+from leadsman.text import log_fields
 
 FIRST, MOST = 3, 48
 """Failed polls in a row before the first step, and the most between two steps."""
@@ -104,7 +105,8 @@ class AdapterRecovery:
 
 def _warn(failures: int, message: str, *arguments: object) -> None:
     """Log a warning in the first cycle of steps only. After that, the reminders of the outage are enough."""
-    logger.log(logging.WARNING if failures <= MOST else logging.DEBUG, message, *arguments)
+    level = logging.WARNING if failures <= MOST else logging.DEBUG
+    logger.log(level, message, *arguments, extra=log_fields("adapter recovery", failures=failures))
 
 
 _DONE = {"reopen": "closed and opened again", "reset": "reset and opened again"}
