@@ -16,8 +16,8 @@ import inspect
 import logging
 import os
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from leadsman.errors import InvalidType
 from leadsman.resilience.algebra import Policy
@@ -35,10 +35,21 @@ T = TypeVar("T")
 logger = logging.getLogger("leadsman.retry")
 
 
+class Bounds(TypedDict, total=False):
+    """Limits that override those of a family."""
+
+    max_attempts: int | None
+    """The most calls, including the first one."""
+    min_wait: Duration | None
+    """The shortest wait."""
+    max_wait: Duration | None
+    """The longest wait."""
+
+
 class Retrying:
     """A policy, or the name of one, that is applied to calls. `retrying` makes it."""
 
-    def __init__(self, retry: str | Policy, bounds: dict[str, Any]) -> None:
+    def __init__(self, retry: str | Policy, bounds: Bounds) -> None:
         self._retry = retry
         self._bounds = bounds
 
@@ -143,7 +154,7 @@ def retrying(
     """
     if not isinstance(retry, str | Policy):
         raise InvalidType(f"retry is {retry!r}; write a name such as 'api', or a policy; the function comes after it")
-    bounds = {"max_attempts": max_attempts, "min_wait": min_wait, "max_wait": max_wait}
+    bounds: Bounds = {"max_attempts": max_attempts, "min_wait": min_wait, "max_wait": max_wait}
     if isinstance(retry, Policy) and any(bound is not None for bound in bounds.values()):
         raise InvalidType(
             "a policy already defines how often and how soon to retry; max_attempts, min_wait and "
@@ -170,22 +181,22 @@ async def execute_with_retry(
     return await retrying(retry).call(function, *args, **kwargs)
 
 
-def retry_worker_operation(function: None = None, /, **bounds: Any) -> Retrying:
+def retry_worker_operation(function: None = None, /, **bounds: Unpack[Bounds]) -> Retrying:
     """`retrying` with the family ``worker``: work that may be done twice."""
     return _family("worker", function, bounds)
 
 
-def retry_storage_operation(function: None = None, /, **bounds: Any) -> Retrying:
+def retry_storage_operation(function: None = None, /, **bounds: Unpack[Bounds]) -> Retrying:
     """`retrying` with the family ``storage``: files and databases nearby, often and soon."""
     return _family("storage", function, bounds)
 
 
-def retry_scheduler_operation(function: None = None, /, **bounds: Any) -> Retrying:
+def retry_scheduler_operation(function: None = None, /, **bounds: Unpack[Bounds]) -> Retrying:
     """`retrying` with the family ``scheduler``: handing work over to a broker."""
     return _family("scheduler", function, bounds)
 
 
-def retry_api_call(function: None = None, /, **bounds: Any) -> Retrying:
+def retry_api_call(function: None = None, /, **bounds: Unpack[Bounds]) -> Retrying:
     """`retrying` with the family ``api``: calls to services far away."""
     return _family("api", function, bounds)
 
@@ -193,14 +204,14 @@ def retry_api_call(function: None = None, /, **bounds: Any) -> Retrying:
 _ASYNC = "write 'async def'; what blocks goes into one with await asyncio.to_thread(…)"
 
 
-def _family(family: str, function: object, bounds: dict[str, Any]) -> Retrying:
+def _family(family: str, function: object, bounds: Bounds) -> Retrying:
     if function is not None:  # the decorator without brackets
         name = "call" if family == "api" else "operation"
         raise InvalidType(f"write the decorator with brackets: @retry_{family}_{name}()")
     return retrying(family, **bounds)
 
 
-def _check_arguments(function: Callable[..., Any], kwargs: dict[str, Any], retry: str | Policy) -> None:
+def _check_arguments(function: Callable[..., Any], kwargs: Mapping[str, object], retry: str | Policy) -> None:
     """See that bounds which the function does not take are not meant for `retrying`."""
     given = [name for name in ("max_attempts", "min_wait", "max_wait") if name in kwargs]
     if not given:
@@ -247,7 +258,7 @@ def _on_strategy_error(strategy: object, error: Exception) -> None:
 
 def _of_environment() -> Catalogue:
     """The families, for whoever runs no app."""
-    section: dict[str, dict[str, Any]] = {}
+    section: dict[str, dict[str, str]] = {}
     origin = {}
     for name, value in os.environ.items():
         if name.startswith(RETRY_PREFIX):

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, LONGEST, BackoffStrategy, Jittered, as_backoff
@@ -279,7 +279,7 @@ def disabled(circuit: Circuit) -> Circuit:
     return Disabled(circuit.generation + 1, circuit.failures)
 
 
-def to_json(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
+def to_json(circuit: Circuit, now: float) -> tuple[object, ...] | None:
     """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen
     nothing."""
     match circuit:
@@ -296,13 +296,13 @@ def to_json(circuit: Circuit, now: float) -> tuple[Any, ...] | None:
             return ("disabled", circuit.failures)
 
 
-def from_json(value: Any, now: float, away: float) -> Circuit:
+def from_json(value: object, now: float, away: float) -> Circuit:
     """What `to_json` made, `away` seconds later. Raises `ValueError` or `TypeError` for anything else."""
     match value:
         case ["closed", int(failures), int(recent)]:
             return Closed(1, failures, recent)
-        case ["open", int(failures), float(age), int(opens), int(refusals), rest]:
-            until = -math.inf if rest is None else now + float(rest) - away
+        case ["open", int(failures), float(age), int(opens), int(refusals), None | float() as rest]:
+            until = -math.inf if rest is None else now + rest - away
             return Open(1, failures, now - age - away, opens, refusals, until)
         case ["isolated", int(failures), float(age)]:
             return Isolated(1, failures, now - age - away)

@@ -11,7 +11,7 @@ name.
 
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.resilience.algebra import Policy, State, as_policy
@@ -128,7 +128,7 @@ class Catalogue:
     """
 
     def __init__(
-        self, section: Mapping[str, Any] | None = None, origin: Mapping[tuple[str, ...], str] | None = None
+        self, section: Mapping[str, object] | None = None, origin: Mapping[tuple[str, ...], str] | None = None
     ) -> None:
         self.families = dict(FAMILIES)
         self.named: dict[str, Named] = {}
@@ -209,7 +209,7 @@ class Catalogue:
             self.named[named.name] = named
         raise_together(faults)
 
-    def _family(self, name: str, value: Mapping[str, Any]) -> Family:
+    def _family(self, name: str, value: Mapping[str, object]) -> Family:
         family = FAMILIES[name]
         for knob, given in value.items():
             path = ("retry", name, knob)
@@ -271,7 +271,7 @@ def _waits(family: Family) -> Policy:
     return exponential(min(raised or base, high), cap=high).jitter(jitter).clamp(low, high)
 
 
-def check_bounds(bounds: Mapping[str, Any]) -> None:
+def check_bounds(bounds: Mapping[str, object]) -> None:
     """See that bounds of a family make sense by themselves, where its own are not known yet; None is none.
 
     Raises:
@@ -281,7 +281,7 @@ def check_bounds(bounds: Mapping[str, Any]) -> None:
     _changed(FAMILIES["worker"], given, ordered="min_wait" in given and "max_wait" in given)
 
 
-def _changed(family: Family, knobs: Mapping[str, Any], *, ordered: bool = True) -> Family:
+def _changed(family: Family, knobs: Mapping[str, object], *, ordered: bool = True) -> Family:
     for knob, value in knobs.items():
         if knob == "max_attempts":
             if isinstance(value, bool) or not isinstance(value, int):
@@ -301,7 +301,7 @@ def _changed(family: Family, knobs: Mapping[str, Any], *, ordered: bool = True) 
     return family
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """Text of the environment that is a number."""
     if isinstance(value, str):
         for read in (int, float):
@@ -312,10 +312,16 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _jitter(value: Any) -> float | str:
+def _jitter(value: object) -> float | str:
     words: Mapping[str, float | str] = {
-        "true": "equal", "yes": "equal", "false": 0.0, "no": 0.0, "full": "full", "equal": "equal", "decorrelated": "decorrelated",
-    }  # fmt: skip
+        "true": "equal",
+        "yes": "equal",
+        "false": 0.0,
+        "no": 0.0,
+        "full": "full",
+        "equal": "equal",
+        "decorrelated": "decorrelated",
+    }
     if isinstance(value, bool | str):
         found = words.get(str(value).lower())
         if found is None:

@@ -5,8 +5,6 @@ breaker names a circuit that several handlers share, the guard asks that one, an
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from leadsman.events import CircuitMoved
 from leadsman.resilience import breaker
@@ -24,6 +22,7 @@ from leadsman.resilience.breaker import (
 )
 from leadsman.resilience.environment import Caller, Environment, Snapshot
 from leadsman.resilience.sharing import SharedCircuit
+from leadsman.resilience.streak import Document
 
 PASS = Permit(0, 0, probe=False)
 """The permit of a circuit that has never moved."""
@@ -147,9 +146,9 @@ class CircuitGuard:
             if self.isolated and self._caller is not None:
                 self._caller.isolated()
 
-    def to_json(self, now: float) -> dict[str, Any]:
+    def to_json(self, now: float) -> dict[str, object]:
         """The circuit and the deferral as JSON-compatible values; empty if there is nothing to keep."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         circuit = self.state
         if isinstance(circuit, Open):
             circuit = circuit._replace(refusals=self.refusals)
@@ -159,7 +158,7 @@ class CircuitGuard:
             found["deferred"] = self.deferred_until - now
         return found
 
-    def restore(self, document: Mapping[str, Any], now: float, away: float) -> None:
+    def restore(self, document: Document, now: float, away: float) -> None:
         """Go on with what `to_json` returned `away` seconds ago.
 
         Raises:

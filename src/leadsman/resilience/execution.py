@@ -19,8 +19,8 @@ This module, its deadlines and `leadsman.resilience.adhoc` are the only ones of 
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from leadsman.errors import Abandoned
 from leadsman.events import AppFault, AttemptFailed
@@ -36,7 +36,7 @@ from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snap
 from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
 from leadsman.resilience.slow_watch import watched
-from leadsman.resilience.streak import FailureStreak, streak_from_json
+from leadsman.resilience.streak import Document, FailureStreak, streak_from_json
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.tasks import forget_cancellations
 
@@ -136,15 +136,15 @@ class Execution(Generic[T]):
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
-        now, found = self._environment.clock.monotonic(), dict[str, Any]()
+        now, found = self._environment.clock.monotonic(), dict[str, object]()
         if self._streak is not None:
             found["streak"] = self._streak.to_json(now)
             found["pending"] = max(0.0, self.resumes_at - now)
         return found | self.circuit.to_json(now)
 
-    def restore(self, document: Mapping[str, Any], away: float) -> float:
+    def restore(self, document: Document, away: float) -> float:
         """Go on with the state that `to_json` returned `away` seconds ago.
 
         Returns:

@@ -11,8 +11,8 @@ camelCase or in snake_case; durations as text, seconds, or ``{secs, nanos}``; va
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.resilience import algebra
@@ -53,10 +53,15 @@ def duration_of(value: object, path: str) -> Duration:
     return value
 
 
+T = TypeVar("T")
+Tree = Any
+"""What a TOML, YAML or JSON file holds: mappings, lists, text, numbers, True and False."""
+
+
 class _Node:
     """One node that is being read: its fields, with their paths."""
 
-    def __init__(self, name: str, value: Any, path: str, depth: int) -> None:
+    def __init__(self, name: str, value: Tree, path: str, depth: int) -> None:
         self.name, self.value, self.path, self.depth = name, value, path, depth
 
     def fields(self, *names: str) -> "_Node":
@@ -78,15 +83,15 @@ class _Node:
     def inner(self) -> Policy:
         return _policy(self.value["inner"], self.at("inner"), self.depth - 1)
 
-    def options(self, *names: str) -> dict[str, Any]:
+    def options(self, *names: str) -> dict[str, Tree]:
         """Optional fields as they are written."""
         return {name: self.value[name] for name in names if name in self.value}
 
-    def cap(self) -> dict[str, Any]:
+    def cap(self) -> dict[str, Tree]:
         """The cap, where it is written."""
         return {"cap": self.duration("cap")} if "cap" in self.value else {}
 
-    def pair(self, read: Callable[[object, str, int], Any], join: Callable[[Any, Any], Any]) -> Any:
+    def pair(self, read: Callable[[object, str, int], T], join: Callable[[T, T], T]) -> T:
         """A list of two or more, joined from the left."""
         if not isinstance(self.value, list) or len(self.value) < 2:
             raise InvalidType(f"{self.path}: {self.name} takes a list of two or more")
@@ -228,18 +233,15 @@ _PREDICATES: Mapping[str, Callable[[_Node], Predicate]] = {
 
 
 def _policy(value: object, path: str, depth: int) -> Policy:
-    found: Policy = _read("policy", value, path, depth, _POLICIES)
-    return found
+    return _read("policy", value, path, depth, _POLICIES)
 
 
 def _predicate(value: object, path: str, depth: int) -> Predicate:
-    found: Predicate = _read(
-        "predicate", str(value).lower() if isinstance(value, bool) else value, path, depth, _PREDICATES
-    )
-    return found
+    written = str(value).lower() if isinstance(value, bool) else value
+    return _read("predicate", written, path, depth, _PREDICATES)
 
 
-def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, Callable[[_Node], Any]]) -> Any:
+def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, Callable[[_Node], T]]) -> T:
     if depth <= 0:
         raise InvalidValue(f"{path}: nested deeper than {DEEPEST} nodes")
     if isinstance(value, str):
@@ -260,13 +262,13 @@ def _read(kind: str, value: object, path: str, depth: int, known: Mapping[str, C
         raise type(error)(f"{here}: {error}") from None
 
 
-def _alone(node: _Node, made: Any) -> Any:
+def _alone(node: _Node, made: T) -> T:
     if node.value not in (None, {}):
         raise InvalidType(f"{node.path}: it takes nothing; write the name alone")
     return made
 
 
-def _fields(value: Mapping[Any, Any], path: str, known: Any) -> dict[str, Any]:
+def _fields(value: Mapping[object, Tree], path: str, known: Collection[str]) -> dict[str, Tree]:
     fields = {_camel(str(key)): each for key, each in value.items()}
     for key in fields:
         if key not in known:
@@ -274,7 +276,7 @@ def _fields(value: Mapping[Any, Any], path: str, known: Any) -> dict[str, Any]:
     return fields
 
 
-def _literal(value: Any, path: str) -> Any:
+def _literal(value: Tree, path: str) -> Tree:
     if isinstance(value, Mapping):
         kinds = {"text": str, "integer": int, "boolean": bool}
         (kind, inside), *more = value.items() or [("", None)]

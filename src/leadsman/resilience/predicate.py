@@ -72,9 +72,9 @@ class Comparison(Predicate):
     __slots__ = ("how", "name", "value")
     name: str
     how: str
-    value: Any
+    value: object
 
-    def __init__(self, name: str, how: str, value: Any = None) -> None:
+    def __init__(self, name: str, how: str, value: object = None) -> None:
         self._hold(name=_known(name), how=how, value=_checked(name, how, value))
 
     def answer(self, failure: Failure) -> bool | None:
@@ -223,41 +223,47 @@ def predicate(value: object) -> Predicate:
     raise InvalidType(f"{value!r} is not a predicate; write prop('errno') == 19, is_a(OSError), True or False")
 
 
-def _equal(found: Any, value: Any) -> bool | None:
+Test = Callable[[Any, Any], bool | None]
+"""Holds a property against a value, whose type `_checked` has seen to; None where the two cannot be compared."""
+
+
+def _equal(found: object, value: object) -> bool | None:
     if isinstance(found, bool) or isinstance(value, bool):
         return found is value
     if isinstance(found, str) == isinstance(value, str):
         return bool(found == value)
-    number = _number(found), _number(value)
-    return None if None in number else number[0] == number[1]
+    left, right = _number(found), _number(value)
+    return None if left is None or right is None else left == right
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
     try:
-        return None if isinstance(value, bool) else float(value)
+        return float(value)
     except ValueError:
         return None
 
 
-def _ordered(compare: Callable[[float, float], bool]) -> Callable[[Any, Any], bool | None]:
-    def ask(found: Any, value: Any) -> bool | None:
+def _ordered(compare: Callable[[float, float], bool]) -> Test:
+    def ask(found: object, value: object) -> bool | None:
         left, right = _number(found), _number(value)
         return None if left is None or right is None else compare(left, right)
 
     return ask
 
 
-def _unequal(found: Any, value: Any) -> bool | None:
+def _unequal(found: object, value: object) -> bool | None:
     same = _equal(found, value)
     return None if same is None else not same
 
 
-def _among(found: Any, values: Any) -> bool | None:
+def _among(found: object, values: Iterable[object]) -> bool | None:
     answers = [_equal(found, value) for value in values]
     return True if True in answers else None if None in answers else False
 
 
-TESTS: Mapping[str, Callable[[Any, Any], bool | None]] = {
+TESTS: Mapping[str, Test] = {
     "eq": _equal,
     "neq": _unequal,
     "gt": _ordered(lambda left, right: left > right),
@@ -286,21 +292,14 @@ def _known(name: object) -> str:
     return name
 
 
-def _checked(name: str, how: str, value: Any) -> Any:
+def _checked(name: str, how: str, value: object) -> object:
     if how == "in":
-        values: Iterable[Any] = value if isinstance(value, list | tuple | set | frozenset) else ()
+        values: Iterable[object] = value if isinstance(value, list | tuple | set | frozenset) else ()
         if not (checked := tuple(_checked(name, "eq", each) for each in values)):
             raise InvalidValue(f"in of {name!r} has no values, so nothing would match")
         return checked
-    if how in _TEXT and not isinstance(value, str):
-        raise InvalidType(f"{how} of {name!r} takes text, not {value!r}")
-    if how == "regex":
-        _compiled(name, value)
-    if how == "matches" and _regular(name, value):
-        raise InvalidValue(
-            f"matches of {name!r} takes a glob such as '*timeout*', and {value!r} looks like a regular expression; "
-            "write regex, in files propRegex"
-        )
+    if how in _TEXT:
+        _check_text(name, how, value)
     if how in ("eq", "neq", *_ORDER):
         if not isinstance(value, str | int | float):
             raise InvalidType(f"{name!r} is compared with {value!r}; write text, a number, True or False")
@@ -309,6 +308,18 @@ def _checked(name: str, how: str, value: Any) -> Any:
         if isinstance(value, float) and value != value:
             raise InvalidValue(f"{name!r} is compared with NaN, which equals nothing")
     return value
+
+
+def _check_text(name: str, how: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise InvalidType(f"{how} of {name!r} takes text, not {value!r}")
+    if how == "regex":
+        _compiled(name, value)
+    if how == "matches" and _regular(name, value):
+        raise InvalidValue(
+            f"matches of {name!r} takes a glob such as '*timeout*', and {value!r} looks like a regular expression; "
+            "write regex, in files propRegex"
+        )
 
 
 def _regular(name: str, pattern: str) -> bool:

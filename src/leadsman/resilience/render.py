@@ -11,7 +11,7 @@ own, and a user's own classes by their names.
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from leadsman.resilience import algebra
 from leadsman.resilience import policy as leaves
@@ -29,8 +29,12 @@ from leadsman.resilience.notation import COMPARED
 from leadsman.resilience.predicate import Both, Comparison, Constant, Either, IsA, Not, Predicate
 from leadsman.timing.durations import human, seconds
 
+T = TypeVar("T")
 Tree = Any
 """What a YAML file would hold: mappings, lists, text and numbers."""
+Node = Any
+"""A policy of the class that a writer is for. `_POLICIES` finds the writer by the name of the class."""
+Writer = Callable[[Node], Tree]
 _PLAIN = re.compile(
     r"(?!(?:true|false|yes|no|on|off|null)$)[A-Za-z][\w.<>-]*|(?:[0-9]+(?:ms|[dhms]))+", re.ASCII | re.IGNORECASE
 )
@@ -93,18 +97,18 @@ def _duration(amount: float) -> str | float:
     return text if seconds(text) == amount else amount
 
 
-def _flat(pair: Any) -> list[Any]:
+def _flat(pair: Node) -> list[Node]:
     """What was joined from the left, in order."""
     left = _flat(pair.left) if type(pair.left) is type(pair) else [pair.left]
     return [*left, pair.right]
 
 
-def _unless(default: Any, name: str, value: Any) -> dict[str, Any]:
+def _unless(default: T, name: str, value: T) -> dict[str, T]:
     """A field, unless it has its default."""
     return {} if value == default else {name: value}
 
 
-def _waits(policy: Any) -> Tree:
+def _waits(policy: leaves.Waits) -> Tree:
     strategy = policy.strategy
     if not isinstance(strategy, Jittered):
         return {"strategy": qualified(type(strategy))}
@@ -117,8 +121,7 @@ def _waits(policy: Any) -> Tree:
 
 
 def _leaf(strategy: Jittered, scope: dict[str, str]) -> Tree:
-    cap = _unless(60.0, "cap", strategy.cap)
-    cap = {name: _duration(value) for name, value in cap.items()}
+    cap = {name: _duration(value) for name, value in _unless(60.0, "cap", strategy.cap).items()}
     match strategy:
         case ExponentialBackoff(base=base, factor=factor):
             return {"exponential": {"baseDelay": _duration(base)} | _unless(2.0, "factor", factor) | cap | scope}
@@ -136,14 +139,14 @@ def _leaf(strategy: Jittered, scope: dict[str, str]) -> Tree:
             return {"strategy": qualified(type(strategy))}
 
 
-def _jitter(policy: Any) -> Tree:
+def _jitter(policy: algebra.Jitter) -> Tree:
     fraction = policy.fraction if policy.mode in ("symmetric", "add") else 0.2
     own = widest(policy.inner, policy.fraction, policy.mode) != policy.ceiling
     fields = _unless(0.2, "factor", fraction) | _unless("symmetric", "mode", policy.mode)
     return {"jitter": fields | ({"cap": _duration(policy.ceiling)} if own else {}) | {"inner": tree_of(policy.inner)}}
 
 
-def _choice(policy: Any) -> Tree:
+def _choice(policy: Node) -> Tree:
     """The named policies of a file, in the order in which they are asked."""
     return [
         {"name": each.name}
@@ -154,17 +157,17 @@ def _choice(policy: Any) -> Tree:
     ]
 
 
-def _bounded(name: str, field: str, write: Callable[[Any], Any], default: str) -> Callable[[Any], Tree]:
+def _bounded(name: str, field: str, write: Callable[[float], object], default: str) -> Writer:
     return lambda policy: {
         name: {field: write(policy.limit), "inner": tree_of(policy.inner)} | _unless(default, "scope", policy.scope)
     }
 
 
-def _joined(name: str) -> Callable[[Any], Tree]:
+def _joined(name: str) -> Writer:
     return lambda policy: {name: [tree_of(each) for each in _flat(policy)]}
 
 
-_POLICIES: Mapping[str, Callable[[Any], Tree]] = {
+_POLICIES: Mapping[str, Writer] = {
     leaves.Immediate.__name__: lambda _: "immediate",
     leaves.Never.__name__: lambda _: "never",
     leaves.Waits.__name__: _waits,

@@ -8,6 +8,9 @@ from leadsman.resilience.algebra import Policy, State
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.scope import States
 
+Document = Mapping[str, Any]
+"""What was JSON for a while, and may hold anything."""
+
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -30,7 +33,7 @@ class FailureStreak(NamedTuple):
     others: States = ()
     """The states of policies that temporarily override the handler's own. They are lost at a restart."""
 
-    def to_json(self, now: float) -> dict[str, Any]:
+    def to_json(self, now: float) -> dict[str, object]:
         """The streak as JSON-compatible values, with its age in place of a time on a clock that ends with the app."""
         return {
             "policy": _text_of(self.policy),
@@ -42,7 +45,7 @@ class FailureStreak(NamedTuple):
         }
 
 
-def streak_from_json(document: Mapping[str, Any], policy: Policy, now: float, away: float) -> FailureStreak:
+def streak_from_json(document: Document, policy: Policy, now: float, away: float) -> FailureStreak:
     """The streak of which `FailureStreak.to_json` was made `away` seconds ago. If the handler's policy is another one
     now, its state is that of a new outage.
 
