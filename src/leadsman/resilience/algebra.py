@@ -1,7 +1,6 @@
 """Policies that limit, change and combine other policies: the nodes of a policy, without its leaves.
 
-`leadsman.resilience.policy` has the leaves, and explains the language and its laws. All nodes are in one module, since
-the methods of `Policy` name every one of them.
+`leadsman.resilience.policy` has the leaves and explains the language. The methods of `Policy` name every class here.
 """
 
 import math
@@ -19,7 +18,6 @@ from leadsman.value import Value
 
 State = Any
 """None, a number, or a nested tuple of them: what a policy remembers."""
-
 _COUNT, _TIME, _BUDGET, _FILTERED = (GiveUp(why) for why in ("count", "time", "budget", "filtered"))
 
 
@@ -111,7 +109,7 @@ class _Wrapper(Policy):
 
 
 class _Box(_Wrapper):
-    """A policy that ends the retries of the one inside once a limit is reached in its scope."""
+    """Ends the retries of the policy inside once a limit is reached in its scope."""
 
     __slots__ = ("inner", "limit", "scope")
     limit: float
@@ -136,8 +134,7 @@ class CountBox(_Box):
             inner, verdict = self.inner.step(inner, failure, draw)
             return (state[0], inner), verdict
         key = failure.key(self.scope)
-        if began != key:
-            granted = 0
+        granted = granted if began == key else 0
         if granted >= self.limit:
             return ((key, granted), inner), _COUNT
         inner, verdict = self.inner.step(inner, failure, draw)
@@ -188,8 +185,7 @@ class Budget(_Box):
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         (began, slept), inner = state
         key = failure.key(self.scope)
-        if began != key:
-            slept = 0.0
+        slept = slept if began == key else 0.0
         if failure.resumed and self.scope == "outage" and failure.elapsed >= self.limit:
             return state, _BUDGET
         after, verdict = self.inner.step(inner, failure, draw)
@@ -258,8 +254,7 @@ class AddDelay(_Shape):
 class Jitter(_Wrapper):
     """Spreads waits by chance, as a mode of `leadsman.resilience.jitter` says, up to `ceiling` seconds.
 
-    `exponential` and its like keep their cap; ``periodic(10)`` is spread from 8 to 12 s. State: the inner one;
-    ``decorrelated`` has the last wait before it."""
+    `exponential` keeps its cap; ``periodic(10)`` is spread from 8 to 12 s. ``decorrelated`` remembers the last wait."""
 
     __slots__ = ("ceiling", "fraction", "inner", "mode")
     fraction: float

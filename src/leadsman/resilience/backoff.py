@@ -44,7 +44,7 @@ def jittered(wait: float, jitter: float, cap: float, draw: float) -> float:
 
 
 class Jittered(Value, ABC):
-    """What our strategies share: `wait` decides, `delay` rolls the dice."""
+    """The base class of our strategies: `wait` decides, and `delay` adds the jitter."""
 
     __slots__ = ()
     jitter: float
@@ -56,10 +56,10 @@ class Jittered(Value, ABC):
     @property
     @abstractmethod
     def cap(self) -> float:
-        """No delay is longer, in seconds."""
+        """The longest delay, in seconds."""
 
     def delay(self, attempt: int, draw: float | None = None) -> float:
-        """Seconds to wait before retry `attempt`; `draw` in [0, 1) replaces the dice in tests and simulations."""
+        """Seconds to wait before retry `attempt`; `draw` in [0, 1) replaces the random number in tests."""
         return jittered(self.wait(attempt), self.jitter, self.cap, random.random() if draw is None else draw)
 
 
@@ -100,7 +100,7 @@ class ExponentialBackoff(Jittered):
         return self.max_delay
 
     def wait(self, attempt: int) -> float:
-        # Compared as logarithms, so that factor^attempt is never computed where it would overflow (attempt 1025 for 2.0).
+        # Logarithms are compared, as factor^attempt would overflow, at attempt 1025 for 2.0.
         if (attempt - 1) * math.log(self.factor) >= math.log(self.max_delay) - math.log(self.base):
             return min(self.base, self.max_delay) if self.factor == 1 else self.max_delay
         return min(self.base * self.factor ** (attempt - 1), self.max_delay)
@@ -129,7 +129,7 @@ class LinearBackoff(Jittered):
 
 
 class FixedBackoff(Jittered):
-    """`delay` seconds every time. `max_delay`, where given, bounds the jitter; else it may add its 20 %.
+    """`delay` seconds every time. Jitter may exceed `delay`, but not `max_delay`, if that is given.
 
     Args and raises: as `ExponentialBackoff`.
     """
@@ -142,7 +142,8 @@ class FixedBackoff(Jittered):
     def __init__(self, delay: Duration = 5.0, max_delay: Duration | None = None, *, jitter: float = 0.2) -> None:
         if seconds(delay, "delay") == 0:
             raise InvalidValue(
-                f"delay is {delay!r}; it must be greater than zero; for retries at once write policy=immediate().max_retries(3)"
+                f"delay is {delay!r}; it must be greater than zero; "
+                "for retries at once write policy=immediate().max_retries(3)"
             )
         self._hold(
             seconds=_wait(delay, "delay"),
@@ -158,12 +159,12 @@ class FixedBackoff(Jittered):
         return min(self.seconds, self.cap)
 
     def __repr__(self) -> str:
-        """Under the names of its parameters; a field `delay` would hide the method."""
+        """The names of the parameters; a field `delay` would hide the method."""
         return f"FixedBackoff(delay={self.seconds!r}, max_delay={self.max_delay!r}, jitter={self.jitter!r})"
 
 
 class FibonacciBackoff(Jittered):
-    """`first`, `second`, and then the sum of the two before, up to `max_delay`: 1, 2, 3, 5, 8, … seconds.
+    """`first`, `second`, and then the sum of the last two waits, up to `max_delay`: 1, 2, 3, 5, 8, … seconds.
 
     Args and raises: as `ExponentialBackoff`.
     """
@@ -190,7 +191,7 @@ class FibonacciBackoff(Jittered):
 
     def wait(self, attempt: int) -> float:
         wait, following = self.first, self.second
-        for _ in range(attempt - 1):  # grows at least like 1.6^n, so the cap ends it, whatever the attempt
+        for _ in range(attempt - 1):  # it grows at least like 1.6^n, so the cap ends the loop
             if wait >= self.max_delay and following >= wait:
                 break
             wait, following = following, wait + following
@@ -198,11 +199,11 @@ class FibonacciBackoff(Jittered):
 
 
 class SequenceBackoff(Jittered):
-    """These waits one after the other, and then the last one again and again.
+    """These waits one after the other; then the last one is repeated.
 
     Args:
-        delays: seconds or text, one or more; 0 is at once.
-        jitter: the fraction by which a wait may differ, 0 to 1; never above the longest of them.
+        delays: seconds or text, one or more; 0 retries at once.
+        jitter: the fraction by which a wait may differ, 0 to 1. No wait exceeds the longest of `delays`.
     """
 
     __slots__ = ("delays", "jitter")
@@ -226,7 +227,7 @@ class SequenceBackoff(Jittered):
 
 
 def as_backoff(strategy: object, what: str = "backoff") -> BackoffStrategy:
-    """See at registration that something is a strategy, not at the first failure in production.
+    """Check at registration that an object is a strategy, not at the first failure in production.
 
     Raises:
         InvalidType: a class, text, or an object without a ``delay(attempt)`` method.
@@ -235,7 +236,8 @@ def as_backoff(strategy: object, what: str = "backoff") -> BackoffStrategy:
         raise InvalidType(f"{what} is the class {strategy.__name__}; write {strategy.__name__}() with brackets")
     if not callable(getattr(strategy, "delay", None)):
         raise InvalidType(
-            f"{what} is {strategy!r}; write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
+            f"{what} is {strategy!r}; "
+            "write ExponentialBackoff(), LinearBackoff(), FixedBackoff() or an object with delay(attempt)"
         )
     return strategy  # type: ignore[return-value]  # it has the one method there is
 

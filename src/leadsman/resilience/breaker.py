@@ -37,7 +37,7 @@ OnStrategyError = Callable[[object, Exception], None]
 """Called with a user's strategy that raised, and with its error."""
 
 LARGEST_WINDOW = 1000
-"""Cycles; an outcome is a bit of what is remembered per handler."""
+"""Cycles. Each outcome is a bit of the state of a handler."""
 
 
 class CircuitBreaker(Value):
@@ -102,9 +102,9 @@ class CircuitBreaker(Value):
         )
 
     def open_for(self, opens: int, on_strategy_error: OnStrategyError = ignore_error) -> float:
-        """Seconds that the circuit stays open for the `opens`-th time since the last success; minus infinity where
-        polls are counted, or none is skipped. A strategy that breaks is told to `on_strategy_error`, and replaced by
-        the default one."""
+        """Seconds that the circuit stays open for the `opens`-th time since the last success. Minus infinity if polls
+        are counted instead, or if none is skipped. If a strategy raises, `on_strategy_error` is called, and the default
+        strategy is used."""
         if self.recovery is None or self.recovery == 0:
             return -math.inf
         if isinstance(self.recovery, float):
@@ -228,12 +228,12 @@ def admit(rule: CircuitBreaker, circuit: Circuit, now: float, lease: float) -> t
             half_open = HalfOpen(circuit.generation + 1, circuit.failures, circuit.since, circuit.opens)
             return admit(rule, half_open, now, lease)
         case HalfOpen():
-            held = tuple(permit for permit in circuit.out if permit[1] > now)
-            if len(held) >= rule.probes:
+            out = tuple(permit for permit in circuit.out if permit[1] > now)
+            if len(out) >= rule.probes:
                 return circuit, None
             number = circuit.issued
             return (
-                circuit._replace(out=(*held, (number, now + lease)), issued=number + 1),
+                circuit._replace(out=(*out, (number, now + lease)), issued=number + 1),
                 Permit(circuit.generation, number, probe=True),
             )
 
@@ -246,8 +246,8 @@ def settle(
     now: float,
     on_strategy_error: OnStrategyError = ignore_error,
 ) -> Circuit:
-    """Report how an admitted cycle ended. A permit of an older generation, or one handed back before, changes nothing.
-    `on_strategy_error` is told when the strategy of `recovery` breaks."""
+    """The circuit after an admitted cycle ended. A permit of an older generation, or one that was returned before,
+    changes nothing. If the strategy of `recovery` raises, `on_strategy_error` is called."""
     if permit.generation != circuit.generation:
         return circuit
     match circuit, outcome:
@@ -270,7 +270,7 @@ def isolated(circuit: Circuit, now: float) -> Circuit:
 
 
 def closed(circuit: Circuit) -> Circuit:
-    """As after a success."""
+    """The circuit as after a success."""
     return Closed(circuit.generation + 1)
 
 
@@ -280,14 +280,13 @@ def disabled(circuit: Circuit) -> Circuit:
 
 
 def to_json(circuit: Circuit, now: float) -> tuple[object, ...] | None:
-    """A circuit as JSON can carry it, with ages and rests in place of points in time; None for one that has seen
-    nothing."""
+    """The circuit as JSON-compatible values, with durations in place of points in time; None if nothing failed."""
     match circuit:
         case Closed(failures=failures, recent=recent):
             return ("closed", failures, recent) if failures or recent else None
         case Open():
-            rest = circuit.until - now if math.isfinite(circuit.until) else None
-            return ("open", circuit.failures, now - circuit.since, circuit.opens, circuit.refusals, rest)
+            remaining = circuit.until - now if math.isfinite(circuit.until) else None
+            return ("open", circuit.failures, now - circuit.since, circuit.opens, circuit.refusals, remaining)
         case HalfOpen():  # its probes end with the process
             return ("open", circuit.failures, now - circuit.since, circuit.opens, 0, None)
         case Isolated():
@@ -297,12 +296,12 @@ def to_json(circuit: Circuit, now: float) -> tuple[object, ...] | None:
 
 
 def from_json(value: object, now: float, away: float) -> Circuit:
-    """What `to_json` made, `away` seconds later. Raises `ValueError` or `TypeError` for anything else."""
+    """The circuit of which `to_json` made `value`, `away` seconds later. Raises `ValueError` for any other value."""
     match value:
         case ["closed", int(failures), int(recent)]:
             return Closed(1, failures, recent)
-        case ["open", int(failures), float(age), int(opens), int(refusals), None | float() as rest]:
-            until = -math.inf if rest is None else now + rest - away
+        case ["open", int(failures), float(age), int(opens), int(refusals), None | float() as remaining]:
+            until = -math.inf if remaining is None else now + remaining - away
             return Open(1, failures, now - age - away, opens, refusals, until)
         case ["isolated", int(failures), float(age)]:
             return Isolated(1, failures, now - age - away)
@@ -319,7 +318,7 @@ def _counted(rule: CircuitBreaker, circuit: Closed, *, failed: bool) -> Closed:
 
 
 def refusals_of(rule: CircuitBreaker) -> int:
-    """How many polls a circuit turns away that has just opened."""
+    """How many polls a circuit turns away after it has opened."""
     return 1 if rule.recovery is None else 0
 
 
@@ -335,7 +334,7 @@ def _settle_probe(
     now: float,
     on_strategy_error: OnStrategyError,
 ) -> Circuit:
-    out = tuple(held for held in circuit.out if held[0] != permit.number)
+    out = tuple(probe for probe in circuit.out if probe[0] != permit.number)
     match outcome:
         case Outcome.ABANDONED:
             return circuit._replace(out=out)

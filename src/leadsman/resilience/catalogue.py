@@ -117,10 +117,11 @@ class Choice(Policy):
 
 
 class Catalogue:
-    """What can be asked for by name.
+    """The policies that have a name, and the families.
 
     Args:
-        section: ``retry`` of the settings: families with their knobs, and ``policy``, a list or a mapping of named policies.
+        section: ``retry`` of the settings: families with their knobs, and ``policy``, the named policies, as a list
+            or a mapping.
         origin: where a value of it is from, by its path, as the end of a message.
 
     Raises:

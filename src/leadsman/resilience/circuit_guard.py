@@ -21,6 +21,7 @@ from leadsman.resilience.breaker import (
     Permit,
 )
 from leadsman.resilience.environment import Caller, Environment, Snapshot
+from leadsman.resilience.failure import RetryRequested, matches
 from leadsman.resilience.sharing import SharedCircuit
 from leadsman.resilience.streak import Document
 
@@ -108,6 +109,13 @@ class CircuitGuard:
         circuit, permit = breaker.admit(self._rule or _COUNTING, self.state, now, lease)
         self.moved(circuit)
         return permit
+
+    def outcome_of(self, error: BaseException) -> Outcome:
+        """How a cycle that ended with this error counts."""
+        if not isinstance(error, Exception) or isinstance(error, RetryRequested):
+            return Outcome.ABANDONED
+        ignored = self._rule is not None and matches(error, self._rule.ignore)
+        return Outcome.ABANDONED if ignored else Outcome.FAILED
 
     def settle(self, permit: Permit, outcome: Outcome, on_strategy_error: OnStrategyError) -> None:
         """Report how an admitted cycle ended. `on_strategy_error` is called if the strategy of `recovery` raises."""

@@ -35,8 +35,11 @@ class Environment(NamedTuple):
     events: EventBus
     overrides: PolicyOverride = []  # noqa: RUF012  # this one stays empty
     stopping: asyncio.Event = asyncio.Event()  # this one is never set
-    """Set when the app stops. A cancellation after it is the app's; one before it came out of the handler's own
-    code."""
+    """Set when the app stops. A cancellation after that is the app's; one before it came from the handler's code."""
+
+    def overriding(self, name: str) -> tuple[Policy, ...]:
+        """The policies that temporarily override a handler's own; the first one is asked first."""
+        return tuple(policy for names, policy in reversed(self.overrides) if names is None or name in names)
 
 
 class Abandons(Protocol):
@@ -68,7 +71,7 @@ class Snapshot(NamedTuple):
     """Failed cycles in a row, as the breaker counts them."""
     opened_at: float | None
     open_until: float | None
-    """Where the circuit goes by time: no probe before it."""
+    """If the circuit is open for a time: its end. No probe is made before it."""
     opens: int
     """Openings since the last success."""
     refusals: int
@@ -78,7 +81,7 @@ class Snapshot(NamedTuple):
     waits: int
     """Retries since the last success; the backoff counts by this number."""
     deferred_until: float | None
-    """The device asked for a pause until then."""
+    """When the pause ends that the device asked for."""
 
 
 NO_GUARDS = Snapshot("closed", 0, None, None, 0, 0, 0, 0, None)

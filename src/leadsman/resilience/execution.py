@@ -12,8 +12,6 @@ deferral is in effect, and the call under way was not slow. A success then chang
 
 Whatever ends one of these conditions sets `_fast_path` to False: a failure, a slow call, a request of a person about
 the circuit, a restored state. Only `succeed` sets it to True again. With shared guards it is never True.
-
-This module, its deadlines and `leadsman.resilience.adhoc` are the only ones of the package that await calls.
 """
 
 import asyncio
@@ -28,14 +26,14 @@ from leadsman.resilience import scope
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
 from leadsman.resilience.breaker import CLOSED, Outcome, Permit
-from leadsman.resilience.bus_lock import BusLock, in_turn
+from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.circuit_guard import PASS, CircuitGuard
-from leadsman.resilience.deadline import GRACE, Deadline
+from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, decide, given_up
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
-from leadsman.resilience.failure import Failure, RetryRequested, matches, sifted
+from leadsman.resilience.failure import Failure, RetryRequested, sifted
+from leadsman.resilience.guards import SlowWatch, guarded
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
-from leadsman.resilience.slow_watch import watched
 from leadsman.resilience.streak import Document, FailureStreak, streak_from_json
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.tasks import forget_cancellations
@@ -98,8 +96,7 @@ class Execution(Generic[T]):
         self.resumes_at = -math.inf
         """When the next retry is due, monotonic seconds."""
         self.horizon = math.inf
-        """When the next poll is due, monotonic seconds. A retry at or after it is dropped. It is moved later if that
-        poll was missed because a call of this cycle was still running."""
+        """When the next poll is due, monotonic seconds. It is moved later if that poll was missed meanwhile."""
         self.gave_up = ""
         """Why the last failed cycle was not retried further."""
         self._guards = guards
@@ -112,18 +109,9 @@ class Execution(Generic[T]):
         self._slow = False
         self._fast_path = shared is NO_SHARED_GUARDS
         self._reported: tuple[str, ...] = ()
-        self._call = self._guarded(call)
-
-    def _guarded(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """The call inside its guards, the innermost first."""
-        rule = self._guards.breaker
-        if self._guards.timeout is not None:
-            call = Deadline(call, self._guards.timeout, self._environment, self).call
-        if self._bus_lock is not None:
-            call = in_turn(call, self._bus_lock, self)
-        if rule is not None and rule.slow is not None:
-            call = watched(call, rule.slow, self._environment.clock.monotonic, self._note_slow)
-        return call
+        slow = None if guards.breaker is None else guards.breaker.slow
+        watch = None if slow is None else SlowWatch(slow, self._note_slow)
+        self._call = guarded(call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, watch=watch)
 
     def _note_slow(self) -> None:
         self._slow, self._fast_path = True, False
@@ -138,11 +126,10 @@ class Execution(Generic[T]):
 
     def to_json(self) -> dict[str, object]:
         """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
-        now, found = self._environment.clock.monotonic(), dict[str, object]()
-        if self._streak is not None:
-            found["streak"] = self._streak.to_json(now)
-            found["pending"] = max(0.0, self.resumes_at - now)
-        return found | self.circuit.to_json(now)
+        now, streak = self._environment.clock.monotonic(), self._streak
+        if streak is None:
+            return self.circuit.to_json(now)
+        return {"streak": streak.to_json(now), "pending": max(0.0, self.resumes_at - now)} | self.circuit.to_json(now)
 
     def restore(self, document: Document, away: float) -> float:
         """Go on with the state that `to_json` returned `away` seconds ago.
@@ -245,7 +232,7 @@ class Execution(Generic[T]):
                     self.succeed()
                     return result
         except BaseException as final:
-            self._settle(self._outcome(final))
+            self._settle(self.circuit.outcome_of(final))
             raise
 
     def _judge(self, error: Exception, streak: FailureStreak, policies: tuple[Policy, ...]) -> Verdict:
@@ -274,9 +261,7 @@ class Execution(Generic[T]):
             return Decision(streak, GiveUp("isolated"))
         if self._permit is not None and self._permit.probe:
             return given_up(streak, failure, "probe")
-        overrides = reversed(self._environment.overrides)
-        overriding = (policy for names, policy in overrides if names is None or self.name in names)
-        asked, tokens = (*policies, *overriding), self._shared.tokens
+        asked, tokens = (*policies, *self._environment.overriding(self.name)), self._shared.tokens
         return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
 
     def wait(self, attempt: int) -> float:
@@ -302,12 +287,6 @@ class Execution(Generic[T]):
             slow, self._slow = self._slow, False
             self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
             self._fast_path = self.circuit.state is CLOSED and self._shared is NO_SHARED_GUARDS
-
-    def _outcome(self, error: BaseException) -> Outcome:
-        rule = self._guards.breaker
-        if not isinstance(error, Exception) or isinstance(error, RetryRequested):
-            return Outcome.ABANDONED
-        return Outcome.ABANDONED if rule is not None and matches(error, rule.ignore) else Outcome.FAILED
 
     def _settle(self, outcome: Outcome) -> None:
         """Report the outcome of the cycle, once."""

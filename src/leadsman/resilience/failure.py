@@ -20,7 +20,7 @@ Scope = Literal["cycle", "outage"]
 PROPERTIES: Mapping[str, str] = {
     "handler": "name of the device",
     "adapter": "names and classes of the adapters that the handler asks for",
-    "family": "of operations, for a call made under one",
+    "family": "the family of operations under which a call is made",
     "verb": "poll, or adhoc",
     "error-type": "qualified name of the error's class, such as builtins.TimeoutError",
     "error-bases": "qualified names of that class and all above it",
@@ -32,11 +32,10 @@ PROPERTIES: Mapping[str, str] = {
     "interval": "of the handler, in seconds",
     "breaker": "closed, open or half_open",
 }
-"""What may be asked, besides names that begin with ``x-``: those are whatever an exception's ``retry_properties``
-say."""
+"""The properties, besides names that begin with ``x-``, which an exception defines in ``retry_properties``."""
 
 NUMBERS = frozenset({"errno", "status-code", "gatt-code", "attempts", "interval"})
-"""Properties that are numbers: text is no answer to them."""
+"""Properties that are numbers. They are not compared with text."""
 
 
 class RetryRequested(LeadsmanError):
@@ -101,7 +100,7 @@ class Failure(NamedTuple):
 
     error: Exception
     facts: Mapping[str, Property] = {}
-    """What the runner knows, by name of the property."""
+    """The properties that the runner knows, by name."""
     cycle: int = 0
     """Polls of this outage that failed before this one."""
     elapsed: float = 0.0
@@ -114,7 +113,7 @@ class Failure(NamedTuple):
 
     @property
     def request(self) -> RetryRequested | None:
-        """The handler's own wish, if it raised one."""
+        """The request that the handler raised, if it raised one."""
         return self.error if isinstance(self.error, RetryRequested) else None
 
     def key(self, scope: Scope) -> int:
@@ -122,7 +121,7 @@ class Failure(NamedTuple):
         return self.cycle if scope == "cycle" else 0
 
     def get(self, name: str) -> Property | None:
-        """A property, or None where the failure has none of that name."""
+        """A property, or None if the failure has none of that name."""
         known = _READ.get(name)
         found: Any
         if name == "attempts":
@@ -134,7 +133,7 @@ class Failure(NamedTuple):
         if found is None:
             carried = getattr(self.error, "retry_properties", None)
             found = carried.get(name) if isinstance(carried, Mapping) else None
-        return found if isinstance(found, _PLAIN) else None  # a union would be made anew at each call
+        return found if isinstance(found, _PLAIN) else None  # a union would be created at each call
 
 
 def qualified(kind: type) -> str:
@@ -143,7 +142,7 @@ def qualified(kind: type) -> str:
 
 
 def _bases(error: BaseException) -> tuple[str, ...]:
-    """The classes of an error by name; of a group, those that all its leaves have in common."""
+    """The names of the classes of an error. A group has those that all its leaves have in common."""
     if isinstance(error, BaseExceptionGroup):
         first, *others = (_bases(leaf) for leaf in error.exceptions)
         return tuple(name for name in first if all(name in other for other in others))
@@ -151,7 +150,7 @@ def _bases(error: BaseException) -> tuple[str, ...]:
 
 
 def _status(error: Exception) -> object:
-    """As httpx and requests, aiohttp, and urllib carry it."""
+    """The HTTP status that an error of httpx, requests, aiohttp or urllib carries."""
     response = getattr(error, "response", None)
     for holder, name in ((response, "status_code"), (error, "status"), (error, "status_code"), (error, "code")):
         found = getattr(holder, name, None)
@@ -170,7 +169,7 @@ _READ: Mapping[str, Callable[[Exception], object]] = {
 
 
 def matches(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
-    """Whether an error is of one of `kinds`; an exception group is when all its leaves are."""
+    """Whether an error is of one of `kinds`. An exception group is if all its leaves are."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(kinds)[1] is None
     return isinstance(error, kinds)

@@ -20,7 +20,7 @@ from leadsman.resilience.failure import Failure
 from leadsman.resilience.verdict import GiveUp, Verdict
 
 IN_HANDLER: ContextVar[bool] = ContextVar("leadsman_in_handler", default=False)
-"""Whether the code that runs was called by a poll, or by a source."""
+"""Whether a poll or a source called the code that runs."""
 
 
 def handler_context() -> Context:
@@ -32,16 +32,16 @@ def handler_context() -> Context:
 
 
 States = tuple[tuple[Policy, State], ...]
-"""What policies remember, the latest to be asked first."""
+"""The states of policies; the policy that was asked last comes first."""
 MOST_STATES = 8
-"""More policies than these are not remembered in one outage; one that is made with other numbers each time is new each
+"""The states that are kept in one outage. A policy that is made with other numbers each time would add one each
 time."""
 _MARK = "__leadsman_policies__"
 
 
 @contextmanager
 def block(policy: Policy) -> Iterator[None]:
-    """Within it, a failure is governed by `policy`: an error that leaves it takes the policy along."""
+    """Within the block, `policy` decides about failures: it is attached to an error that leaves the block."""
     try:
         yield
     except BaseException as error:
@@ -50,7 +50,7 @@ def block(policy: Policy) -> Iterator[None]:
 
 
 def taken(error: BaseException) -> tuple[Policy, ...]:
-    """Take the policies off an error, the innermost one first: the same error may be raised again elsewhere.
+    """Detach the policies from an error, the innermost one first. The same error may be raised again elsewhere.
 
     An exception group has those that all its errors have. A timeout has those of the cancellation that it came of.
     """
@@ -66,14 +66,14 @@ def taken(error: BaseException) -> tuple[Policy, ...]:
 def step(
     policies: Iterable[Policy], own: Policy, state: State, states: States, failure: Failure, draw: Draw
 ) -> tuple[State, States, Verdict]:
-    """Ask policies one after the other until one of them answers other than ``filtered``; a handler's own comes last.
+    """Ask policies one after the other, until the answer is not ``filtered``. The handler's own policy comes last.
 
     Args:
-        policies: those that govern for a while.
-        own: the handler's.
-        state: what `own` remembers.
-        states: what `policies` remember.
-        failure: what happened.
+        policies: the policies that override the handler's own.
+        own: the handler's own policy.
+        state: the state of `own`.
+        states: the states of `policies`.
+        failure: the failed call.
         draw: as `Policy.step` takes it.
 
     Returns:

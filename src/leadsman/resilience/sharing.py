@@ -16,11 +16,11 @@ from leadsman.resilience.breaker import CLOSED, Circuit, CircuitBreaker, Closed,
 
 
 class RetryTokenBucket:
-    """A budget of retries for all handlers of one adapter: a retry takes a token, a first call that succeeds brings one
-    back.
+    """A budget of retries for all handlers of one adapter. A retry takes a token; a first call that succeeds returns
+    one back.
 
     Args:
-        capacity: tokens at the start, and at the most.
+        capacity: the number of tokens at the start, and the most there can be.
     """
 
     __slots__ = ("capacity", "left")
@@ -30,14 +30,14 @@ class RetryTokenBucket:
         self.left = capacity
 
     def take(self) -> bool:
-        """Take one, if there is any."""
+        """Take a token. False if none is left."""
         if self.left == 0:
             return False
         self.left -= 1
         return True
 
     def give_back(self) -> None:
-        """Bring one back, unless all are there."""
+        """Return a token, up to the capacity."""
         self.left = min(self.capacity, self.left + 1)
 
 
@@ -45,11 +45,11 @@ class Member(Protocol):
     """A handler that shares a circuit."""
 
     def moved(self, circuit: Circuit) -> None:
-        """The circuit that all share is now this one."""
+        """The shared circuit is now this one."""
         ...
 
     def is_polled(self, now: float) -> bool:
-        """Whether its polls reach the device at the moment, but for the circuit."""
+        """Whether its polls would reach the device now if the circuit were closed."""
         ...
 
 
@@ -71,7 +71,7 @@ class SharedCircuit:
         return circuit.refusals if isinstance(circuit, Open) and id(member) not in self._refused else 0
 
     def admit(self, member: Member, now: float, lease: float) -> Permit | None:
-        """Ask for leave to run a cycle; see `leadsman.resilience.breaker.admit`."""
+        """Ask for permission to run a cycle; see `leadsman.resilience.breaker.admit`."""
         circuit = self.circuit
         if isinstance(circuit, Open) and now >= circuit.until:
             if self.refusals(member):
@@ -97,7 +97,7 @@ class SharedCircuit:
         self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, on_strategy_error))
 
     def move(self, circuit: Circuit) -> None:
-        """Make it this circuit for all members."""
+        """Set the circuit of all members."""
         if circuit is self.circuit:
             return
         if not isinstance(circuit, Closed):
@@ -106,7 +106,7 @@ class SharedCircuit:
         self._become(circuit)
 
     def restore(self, member: Member, circuit: Circuit) -> None:
-        """Begin with what a member remembered of the circuit before a restart."""
+        """Go on with the circuit that a member remembers from before a restart."""
         if isinstance(circuit, Open) and not circuit.refusals:
             self._refused.add(id(member))
             circuit = circuit._replace(refusals=breaker.refusals_of(self.rule))

@@ -7,7 +7,7 @@ response topic if the sender names one. What the handler returns is published as
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError
@@ -19,10 +19,9 @@ from leadsman.mqtt.topics import encode
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.command import Command
 from leadsman.registration.injection import bound
-from leadsman.resilience.bus_lock import in_turn
-from leadsman.resilience.deadline import Deadline
 from leadsman.resilience.environment import NO_GUARDS, Snapshot
 from leadsman.resilience.failure import RetryRequested, sifted
+from leadsman.resilience.guards import guarded
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.publisher import PublisherContext, StatePublisher
 from leadsman.tasks import outcome
@@ -119,12 +118,8 @@ class CommandQueue:
         self._began = 0.0
         self._plain = PlainCall(command.handler, command.needs, resources) if command.plain else None
         self._bus_lock = resources.bus_lock(command.group)
-        call: Callable[[], Awaitable[Reading | None]] = self._execute
-        if command.timeout is not None:
-            call = Deadline(call, command.timeout, context.environment, self).call
-        if self._bus_lock is not None:
-            call = in_turn(call, self._bus_lock, self)
-        self._call = call
+        environment = context.environment
+        self._call = guarded(self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock)
 
     @property
     def name(self) -> str:

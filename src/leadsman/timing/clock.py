@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Clock(NamedTuple):
-    """Where the shell reads the time. The cores never do: they are handed `now`."""
+    """Reads the time. Pure modules do not use it: they take `now` as an argument."""
 
     monotonic: Callable[[], float]
     """Seconds from an arbitrary start; never goes back. Everything in memory is timed by it."""
@@ -19,8 +19,7 @@ class Clock(NamedTuple):
     """Seconds from an arbitrary start; never goes back, and goes on while the host sleeps, where the host can tell."""
 
     def offset(self) -> float:
-        """What the wall clock is set to: `wall` less `uptime`. It changes by as much as the wall clock is set, and only
-        then."""
+        """`wall` less `uptime`. It changes only if the wall clock is set, and by as much as that."""
         return self.wall() - self.uptime()
 
 

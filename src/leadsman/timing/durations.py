@@ -17,8 +17,8 @@ def seconds(value: Duration, what: str = "a duration") -> float:
     """Turn a duration into seconds.
 
     Args:
-        value: a number of seconds; text of numbers with the units ``d h m s ms``, each at most once and in this order, with
-            or without spaces between them; or a `timedelta`. Never negative.
+        value: a number of seconds; text of numbers with the units ``d h m s ms``, each at most once and in this order,
+            with or without spaces between them; or a `timedelta`. Never negative.
         what: the name used in an error message.
 
     Raises:
@@ -57,14 +57,14 @@ def _parsed(text: str, what: str) -> float:
 
 def human(amount: float) -> str:
     """Write seconds the way `seconds` reads them, to the millisecond: 5400 → ``"1h30m"``, 6.3 → ``"6.3s"``."""
-    rest = round(amount * 1000)
-    if 0 < rest < 1000:
-        return f"{rest}ms"
+    remaining = round(amount * 1000)
+    if 0 < remaining < 1000:
+        return f"{remaining}ms"
     parts = []
     for unit, size in _UNITS[:3]:
-        count, rest = divmod(rest, round(size * 1000))
+        count, remaining = divmod(remaining, round(size * 1000))
         if count:
             parts.append(f"{count}{unit}")
-    if rest:
-        parts.append(f"{rest / 1000:.3f}".rstrip("0").rstrip(".") + "s")
+    if remaining:
+        parts.append(f"{remaining / 1000:.3f}".rstrip("0").rstrip(".") + "s")
     return "".join(parts) or "0s"

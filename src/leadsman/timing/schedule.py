@@ -105,7 +105,8 @@ class Cron(Value):
             raise InvalidType(f"schedule is {expression!r}; write a cron expression such as '0 */2 * * *'")
         if len(expression.split()) != 5:
             raise InvalidValue(
-                f"schedule is {expression!r}; write five fields: minute hour day-of-month month day-of-week, '0 */2 * * *'"
+                f"schedule is {expression!r}; "
+                "write five fields: minute hour day-of-month month day-of-week, such as '0 */2 * * *'"
             )
         self._hold(expression=" ".join(expression.split()).upper(), zone=zone, at_start=at_start)
         if next(_slots(self.expression, datetime(2024, 1, 1, tzinfo=zone_of(zone))), None) is None:
@@ -113,7 +114,7 @@ class Cron(Value):
 
     def after(self, wall: float) -> float:
         """The first slot after `wall`, both in epoch seconds; infinity when there is none."""
-        # A job at a fixed time is looked for in local time: in the hour that autumn repeats, the first answers lie in the past.
+        # Jobs at a fixed time are found in local time. In the hour that autumn repeats, the first ones are in the past.
         slots = _slots(self.expression, datetime.fromtimestamp(wall, zone_of(self.zone)))
         return next((at for at in map(datetime.timestamp, slots) if at > wall), math.inf)
 

@@ -1,0 +1,54 @@
+"""The guards of a call, composed once: each takes a call and gives a call.
+
+::
+
+    slow watch ─ bus lock ─ deadline ─ call
+
+The lock is waited for before the deadline begins, so the time in the queue is not part of the timeout. The watch is
+outside of both, so that time counts as time of the call.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from leadsman.resilience.bus_lock import BusLock, in_turn
+from leadsman.resilience.deadline import Deadline
+from leadsman.resilience.environment import Abandons, Environment
+from leadsman.resilience.slow_watch import watched
+
+T = TypeVar("T")
+
+
+class SlowWatch(NamedTuple):
+    """Calls `on_slow` after a call that took longer than `limit` seconds."""
+
+    limit: float
+    on_slow: Callable[[], None]
+
+
+def guarded(
+    call: Callable[[], Awaitable[T]],
+    caller: Abandons,
+    environment: Environment,
+    *,
+    timeout: float | None,
+    bus_lock: BusLock | None,
+    watch: SlowWatch | None = None,
+) -> Callable[[], Awaitable[T]]:
+    """The call inside its guards. A guard that is None is left out, and costs nothing.
+
+    Args:
+        call: a coroutine function without arguments.
+        caller: holds the lock, and is informed of a call that does not end. It then gives the lock back.
+        environment: timers and clock.
+        timeout: seconds for the call, once it has the lock.
+        bus_lock: the lock of the bus that the call shares with others.
+        watch: notices slow calls.
+    """
+    if timeout is not None:
+        call = Deadline(call, timeout, environment, caller).call
+    if bus_lock is not None:
+        call = in_turn(call, bus_lock, caller)
+    if watch is not None:
+        call = watched(call, watch.limit, environment.clock.monotonic, watch.on_slow)
+    return call
