@@ -183,13 +183,13 @@ class ManagedAdapter:
 
 def adapter_names(needs: Iterable[tuple[str, object]]) -> tuple[str, ...]:
     """The names and the classes of the adapters among what a handler needs."""
-    adapters = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
+    adapters = [dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)]
     return tuple(name for adapter in adapters for name in (adapter.name, adapter.kind) if name is not None)
 
 
 def declared_errors(needs: Iterable[tuple[str, object]]) -> tuple[type[Exception], ...]:
     """The errors that the adapters among what a handler needs declare as worth a retry."""
-    adapters = [offer for _, offer in needs if isinstance(offer, ManagedAdapter)]
+    adapters = [dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)]
     return tuple(kind for adapter in adapters for kind in adapter.transient_errors)
 
 

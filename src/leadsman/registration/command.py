@@ -61,20 +61,22 @@ class Command(NamedTuple):
     enabled: bool
 
 
-def register_command(name: object, handler: Handler, options: CommandOptions, offers: Sequence[Dependency]) -> Command:
+def register_command(
+    name: object, handler: Handler, options: CommandOptions, available: Sequence[Dependency]
+) -> Command:
     """Check one registration.
 
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    return labelled("command", name, lambda device: _register(device, handler, options, offers))
+    return labelled("command", name, lambda device: _register(device, handler, options, available))
 
 
-def _register(name: str, handler: Handler, options: CommandOptions, offers: Sequence[Dependency]) -> Command:
+def _register(name: str, handler: Handler, options: CommandOptions, available: Sequence[Dependency]) -> Command:
     check_options(options, CommandOptions)
     plain = not is_async(handler)
     check_result(handler)
-    needs, payload = needs_and_payload(handler, offers)
+    needs, payload = needs_and_payload(handler, available)
     queue, when_full = options.get("queue", QUEUE), options.get("when_full", "reject")
     if isinstance(queue, bool) or not isinstance(queue, int):
         raise InvalidType(f"queue is {queue!r}; write a whole number such as {QUEUE}")

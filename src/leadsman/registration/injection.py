@@ -68,7 +68,7 @@ class Provided:
         return self.value
 
 
-def settings_offers(model: "type[BaseModel] | None") -> tuple[Provided, ...]:
+def settings_dependencies(model: "type[BaseModel] | None") -> tuple[Provided, ...]:
     """The settings objects that handlers can ask for: the whole model, and each section whose type occurs once."""
     if model is None:
         return ()
@@ -77,11 +77,11 @@ def settings_offers(model: "type[BaseModel] | None") -> tuple[Provided, ...]:
     return tuple(Provided(kind) for kind in (model, *(kind for kind in kinds if kinds.count(kind) == 1)))
 
 
-def fill(offers: Iterable[Provided], settings: "BaseModel") -> None:
-    """Put the loaded settings and their sections into what `settings_offers` returned."""
+def fill(available: Iterable[Provided], settings: "BaseModel") -> None:
+    """Put the loaded settings and their sections into what `settings_dependencies` returned."""
     parts = (settings, *(getattr(settings, name) for name in type(settings).model_fields))
-    for offer in offers:
-        offer.value = next(part for part in parts if offer.fits(type(part)))
+    for dependency in available:
+        dependency.value = next(part for part in parts if dependency.fits(type(part)))
 
 
 class ContextBase:
@@ -91,7 +91,7 @@ class ContextBase:
     __slots__ = ()
 
 
-class ContextOffer(Provided):
+class ContextDependency(Provided):
     """The `Context` of one registration, made when the app runs."""
 
     __slots__ = ()
@@ -181,17 +181,19 @@ def _result(handler: Handler) -> object:
         return None
 
 
-def needs_of(handler: Handler, offers: Sequence[Dependency]) -> Dependencies:
-    """Match a handler's parameters with what the app offers.
+def needs_of(handler: Handler, available: Sequence[Dependency]) -> Dependencies:
+    """Match a handler's parameters with what is available.
 
     Raises:
         InvalidType: a parameter without an annotation, or one that nothing can fill.
         InvalidValue: no adapter, or several, of the annotated type and name.
     """
-    return tuple((name, _offer_for(handler, name, wanted, offers)) for name, wanted in _parameters(handler))
+    return tuple((name, _dependency_for(handler, name, wanted, available)) for name, wanted in _parameters(handler))
 
 
-def needs_and_payload(handler: Handler, offers: Sequence[Dependency]) -> tuple[Dependencies, PayloadParameter | None]:
+def needs_and_payload(
+    handler: Handler, available: Sequence[Dependency]
+) -> tuple[Dependencies, PayloadParameter | None]:
     """As `needs_of`, for a handler with one parameter that nothing fills; None when it has no such parameter.
 
     Raises:
@@ -200,10 +202,10 @@ def needs_and_payload(handler: Handler, offers: Sequence[Dependency]) -> tuple[D
     needs: list[tuple[str, Dependency]] = []
     payload = None
     for name, wanted in _parameters(handler):
-        if payload is None and not _is_offered(wanted, offers):
+        if payload is None and not _is_available(wanted, available):
             payload = PayloadParameter(name, wanted)
         else:
-            needs.append((name, _offer_for(handler, name, wanted, offers)))
+            needs.append((name, _dependency_for(handler, name, wanted, available)))
     return tuple(needs), payload
 
 
@@ -269,27 +271,27 @@ def _split(wanted: object) -> tuple[object, str | None]:
     return wanted, None
 
 
-def _is_offered(wanted: object, offers: Sequence[Dependency]) -> bool:
+def _is_available(wanted: object, available: Sequence[Dependency]) -> bool:
     kind, _ = _split(wanted)
-    return isinstance(kind, type) and any(offer.fits(kind) for offer in offers)
+    return isinstance(kind, type) and any(dependency.fits(kind) for dependency in available)
 
 
-def _offer_for(handler: Handler, parameter: str, wanted: object, offers: Sequence[Dependency]) -> Dependency:
+def _dependency_for(handler: Handler, parameter: str, wanted: object, available: Sequence[Dependency]) -> Dependency:
     wanted, name = _split(wanted)
     where = f"the parameter {parameter!r} of {name_of(handler)}"
     if not isinstance(wanted, type):
         raise InvalidType(f"{where} is annotated {wanted!r}, which is not a class; write the adapter's class")
-    found = [offer for offer in offers if offer.fits(wanted) and name in (None, offer.name)]
+    found = [dependency for dependency in available if dependency.fits(wanted) and name in (None, dependency.name)]
     if len(found) == 1:
         return found[0]
     type_name = wanted.__name__
     if not found:
-        known = ", ".join(sorted({offer.label for offer in offers})) or "none"
+        known = ", ".join(sorted({dependency.label for dependency in available})) or "none"
         wish = f"{type_name} named {name!r}" if name else type_name
         raise InvalidValue(
             f"{where} asks for {wish}, and there is: {known}; add an adapter to App(adapters=…), or a class to App(settings=…)"
         )
-    names = [offer.name for offer in found if offer.name]
+    names = [dependency.name for dependency in found if dependency.name]
     raise InvalidValue(
         f"{where} asks for {type_name}, and there are {len(found)}; "
         + (f"write Annotated[{type_name}, {names[0]!r}]" if names else "name them: App(adapters={'one': …, 'two': …})")
@@ -305,9 +307,9 @@ def bound(handler: Handler, needs: Dependencies, given: Mapping[str, object] = _
     if not needs and not given:
         return handler
     if len(needs) == 1 and not given:
-        ((name, offer),) = needs
-        return lambda: handler(**{name: offer.get()})
-    return lambda: handler(**{name: offer.get() for name, offer in needs}, **given)
+        ((name, dependency),) = needs
+        return lambda: handler(**{name: dependency.get()})
+    return lambda: handler(**{name: dependency.get() for name, dependency in needs}, **given)
 
 
 def closed_coroutine(result: object) -> bool:

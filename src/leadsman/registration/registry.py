@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.registration.injection import ContextOffer, Dependency, Handler, Provided, name_of, place_of
+from leadsman.registration.injection import ContextDependency, Dependency, Handler, Provided, name_of, place_of
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
@@ -40,14 +40,14 @@ class Registry:
         return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
 
     def add(
-        self, registration: Registration, settings: object, offers: Sequence[Dependency], decide: Decide | None
+        self, registration: Registration, settings: object, available: Sequence[Dependency], decide: Decide | None
     ) -> None:
         """Register a handler under each of its names.
 
         Args:
             registration: one call of a decorator.
             settings: those of the app, for names that come from them; None where there are none, or none yet.
-            offers: what the handler may ask for, beside its context.
+            available: what the handler may ask for, beside its context.
             decide: puts policies in place; None while the settings are not loaded.
 
         Raises:
@@ -60,7 +60,7 @@ class Registry:
                 self.without_devices.append(name_of(registration.handler))
         try:
             for name, device in devices_of(names):
-                self._add(registration, name, device, offers, decide)
+                self._add(registration, name, device, available, decide)
         except ConfigurationError as error:
             where = place_of(registration.handler)
             if decide is None or not where:  # before, the line of the decorator is in the traceback
@@ -78,30 +78,30 @@ class Registry:
         kind, handler = registration.kind, registration.handler
         options: Any = {**registration.options, **device.options_of(kind)}
         own = [] if device.settings is None else [Provided(type(device.settings), device.settings)]
-        offers = [*own, *given, ContextOffer()]  # each name has a context of its own
+        available = [*own, *given, ContextDependency()]  # each name has a context of its own
         if kind == "command":
-            self._add_command(name, handler, options, offers)
+            self._add_command(name, handler, options, available)
         elif kind == "source":
-            self._add_source(name, handler, options, offers)
+            self._add_source(name, handler, options, available)
         else:
-            self._add_telemetry(register(name, handler, options, offers, job=kind == "periodic"), kind, decide)
+            self._add_telemetry(register(name, handler, options, available, job=kind == "periodic"), kind, decide)
 
     def _add_command(
-        self, name: object, handler: Handler, options: "CommandOptions", offers: Sequence[Dependency]
+        self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
     ) -> None:
         from leadsman.registration.command import register_command  # only apps with commands pay for it
 
-        command = register_command(name, handler, options, offers)
+        command = register_command(name, handler, options, available)
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
         self.commands[command.name] = command
 
     def _add_source(
-        self, name: object, handler: Handler, options: "SourceOptions", offers: Sequence[Dependency]
+        self, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
     ) -> None:
         from leadsman.registration.source import register_source  # only apps with sources pay for it
 
-        source = register_source(name, handler, options, offers)
+        source = register_source(name, handler, options, available)
         self._check_shared(source.guards)
         _check_free(source.name, "source", self.telemetries, self.sources)
         self.sources[source.name] = source

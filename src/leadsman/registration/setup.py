@@ -10,7 +10,7 @@ from leadsman.adapters.managed import check_installed, managed_adapters, replace
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import Topics, check_client_id, check_prefix
-from leadsman.registration.injection import Dependency, fill, settings_offers
+from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Registration
@@ -94,7 +94,7 @@ class Setup:
         self.overrides: PolicyOverride = [] if overrides is None else overrides
         self._broker = declaration.broker
         self._make_adapters = adapters if callable(adapters) else None
-        self._offers = settings_offers(declaration.model)
+        self._settings_dependencies = settings_dependencies(declaration.model)
         self._loaded: Loaded | None = None
         self._policies = list(policies)
         self._record = Record()
@@ -154,7 +154,7 @@ class Setup:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
         self._check(loaded)
         if loaded.settings is not None:
-            fill(self._offers, loaded.settings)
+            fill(self._settings_dependencies, loaded.settings)
         if self._make_adapters is not None:
             self.adapters = managed_adapters(ask_user("adapters", self._make_adapters, loaded.settings))
         waiting, self._waiting = self._waiting, []
@@ -257,11 +257,11 @@ class Setup:
         self._record.add(registration)
 
     def _expand(self, registration: Registration) -> None:
-        offers: list[Dependency] = [*self.adapters, *self._offers]
+        available: list[Dependency] = [*self.adapters, *self._settings_dependencies]
         if self._loaded is None:
-            self.registry.add(registration, None, offers, None)
+            self.registry.add(registration, None, available, None)
         else:
-            self.registry.add(registration, self._loaded.settings, offers, self._decide)
+            self.registry.add(registration, self._loaded.settings, available, self._decide)
 
     def _decide(self, telemetry: Telemetry) -> Telemetry:
         """The telemetry with the policy that it names, or that the settings choose for it."""

@@ -59,16 +59,16 @@ class Source(NamedTuple):
     enabled: bool
 
 
-def register_source(name: object, handler: Handler, options: SourceOptions, offers: Sequence[Dependency]) -> Source:
+def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     """Check one registration.
 
     Raises:
         InvalidType, InvalidValue: the message begins with the device's name.
     """
-    return labelled("source", name, lambda device: _register(device, handler, options, offers))
+    return labelled("source", name, lambda device: _register(device, handler, options, available))
 
 
-def _register(name: str, handler: Handler, options: SourceOptions, offers: Sequence[Dependency]) -> Source:
+def _register(name: str, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
     check_options(options, SourceOptions)
     check_generator(handler)
     check_result(handler)
@@ -77,7 +77,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, offers: Seque
     return Source(
         name=name,
         handler=handler,
-        needs=needs_of(handler, offers),
+        needs=needs_of(handler, available),
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
         publish=publish_of(options),
         delivery=delivery_of(options),

@@ -136,7 +136,7 @@ class Telemetry(NamedTuple):
 
 
 def register(
-    name: object, handler: Handler, options: TelemetryOptions, offers: Sequence[Dependency], *, job: bool = False
+    name: object, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], *, job: bool = False
 ) -> Telemetry:
     """Check one registration.
 
@@ -144,16 +144,16 @@ def register(
         InvalidType, InvalidValue: the message begins with the device's name.
     """
     kind = "periodic" if job else "telemetry"
-    return labelled(kind, name, lambda device: _register(device, handler, options, offers, job))
+    return labelled(kind, name, lambda device: _register(device, handler, options, available, job))
 
 
 def _register(
-    name: str, handler: Handler, options: TelemetryOptions, offers: Sequence[Dependency], job: bool
+    name: str, handler: Handler, options: TelemetryOptions, available: Sequence[Dependency], job: bool
 ) -> Telemetry:
     check_options(options, TelemetryOptions, JOBLESS if job else frozenset())
     plain = not is_async(handler)
     check_result(handler)
-    needs = needs_of(handler, offers)
+    needs = needs_of(handler, available)
     interval, cron = _when(options)
     timeout = _timeout(options, interval)
     return Telemetry(

@@ -24,7 +24,7 @@ class SharedResources:
 
     def worker(self, needs: Dependencies) -> Worker:
         """One thread per adapter, and one for the plain handlers without any."""
-        slot = next((offer for _, offer in needs if isinstance(offer, ManagedAdapter)), None)
+        slot = next((dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)), None)
         worker = self._workers.get(id(slot))
         if worker is None:
             worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
@@ -42,9 +42,9 @@ class SharedResources:
         shared = tokens = None
         if rule is not None and rule.shared is not None:
             shared = self._shared.setdefault(rule.shared, SharedCircuit(rule))
-        for _, offer in needs:
-            if isinstance(offer, ManagedAdapter) and (capacity := offer.retry_tokens) is not None:
-                tokens = self._tokens.setdefault(id(offer), RetryTokenBucket(capacity))
+        for _, dependency in needs:
+            if isinstance(dependency, ManagedAdapter) and (capacity := dependency.retry_tokens) is not None:
+                tokens = self._tokens.setdefault(id(dependency), RetryTokenBucket(capacity))
         return NO_SHARED_GUARDS if shared is None and tokens is None else SharedGuards(shared, tokens)
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ class PlainCall:
         self._handler = handler
         self._needs = needs
         self._worker = resources.worker(needs)
-        self._shares = any(isinstance(offer, ManagedAdapter) for _, offer in needs)
+        self._shares = any(isinstance(dependency, ManagedAdapter) for _, dependency in needs)
         self._loop = asyncio.get_running_loop()
         self._blocked: Future[object] | None = None
 

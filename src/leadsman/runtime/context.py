@@ -10,7 +10,7 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import RESERVED, check_prefix, encode
 from leadsman.reading import plain
-from leadsman.registration.injection import ContextBase, ContextOffer, Dependencies
+from leadsman.registration.injection import ContextBase, ContextDependency, Dependencies
 from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
@@ -125,9 +125,9 @@ class Contexts:
 
     def give(self, needs: Dependencies, name: str, attempts: Callable[[], int]) -> None:
         """Make the context of a handler that asks for one."""
-        for _, offer in needs:
-            if isinstance(offer, ContextOffer):
-                offer.value = Context(name, attempts, self._publisher_context, self._stores)
+        for _, dependency in needs:
+            if isinstance(dependency, ContextDependency):
+                dependency.value = Context(name, attempts, self._publisher_context, self._stores)
 
     async def finish(self) -> None:
         """Write what is left."""

@@ -22,7 +22,7 @@ from leadsman.events import (
 from leadsman.monitoring.health import Ledger
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
-from leadsman.registration.injection import ContextOffer
+from leadsman.registration.injection import ContextDependency
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
@@ -107,7 +107,9 @@ class OptionalParts:
 
     def _contexts(self) -> "Contexts | None":
         asking = [
-            each for each in self._core.plan.handlers if any(isinstance(offer, ContextOffer) for _, offer in each.needs)
+            each
+            for each in self._core.plan.handlers
+            if any(isinstance(dependency, ContextDependency) for _, dependency in each.needs)
         ]
         if not asking:
             return None

@@ -1,0 +1,74 @@
+"""The connection and the variables of an app, and the harmless ones of a dry run."""
+
+import asyncio
+import os
+from pathlib import Path
+
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.message import Message
+from leadsman.testing import MemoryBroker, VirtualLoop
+from leadsman.wiring.outside import connector, variables
+
+BROKER = Broker.from_url("mqtt://localhost")
+
+
+class Listener:
+    def acknowledged(self, packet_id, code): ...
+    def lost(self, reason, code=0): ...
+    def received(self, message): ...
+
+
+def retained_after(dry_run):
+    """What a broker keeps of one retained message."""
+    broker, loop = MemoryBroker(), VirtualLoop()
+
+    async def publish():
+        connect = connector(BROKER, broker.connect, dry_run=dry_run)
+        connection = await connect(Connect("me", "5.0", None, b""), Listener())
+        connection.publish(Message("a/b", b"1", retain=True))
+        await asyncio.sleep(1)
+        await connection.close()
+
+    try:
+        loop.run_until_complete(publish())
+    finally:
+        loop.close()
+    return list(broker.retained)
+
+
+def test_a_dry_run_retains_nothing():
+    assert retained_after(dry_run=False) == ["a/b"]
+    assert retained_after(dry_run=True) == []
+
+
+def test_a_connection_that_is_given_is_used_as_it_is():
+    connect = MemoryBroker().connect
+
+    assert connector(BROKER, connect, dry_run=False) == connect
+
+
+def test_certificates_that_are_not_verified_are_warned_of(caplog):
+    async def make(url):
+        return connector(Broker.from_url(url), None, dry_run=False)
+
+    asyncio.run(make("mqtts://localhost"))
+    assert caplog.text == ""
+    asyncio.run(make("mqtts://localhost?insecure=1"))
+    assert "not verified" in caplog.text
+
+
+def test_an_app_sees_the_variables_of_its_process_or_those_that_it_is_given():
+    with variables("app", None, dry_run=False) as found:
+        assert found is os.environ
+    with variables("app", {"A": "b"}, dry_run=True) as found:
+        assert found == {"A": "b"}
+
+
+def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end():
+    with variables("app", None, dry_run=True) as found:
+        directory = Path(found["STATE_DIRECTORY"])
+        (directory / "state").write_text("x")
+
+    assert list(found) == ["STATE_DIRECTORY"]
+    assert not directory.exists()
