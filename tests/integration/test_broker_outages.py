@@ -576,9 +576,7 @@ def test_an_error_is_told_also_when_the_broker_was_away_at_its_onset(harness):
 def test_a_broker_that_says_who_took_the_connection_over_is_believed_at_once(harness, caplog):
     app, counters = running_app(harness, devices=1)
     app.run("30s")
-    for connection in list(app.broker._clients.values()):
-        connection.end("session taken over", will=False, code=0x8E)
-    app.broker._clients.clear()
+    app.broker.cut("session taken over", 0x8E)
 
     app.run("90.5s")
 
@@ -592,13 +590,8 @@ def test_a_broker_that_says_who_took_the_connection_over_is_believed_at_once(har
 def test_a_broker_that_says_why_it_closes_is_believed(harness, caplog, code):
     app, counters = running_app(harness)
 
-    def close():
-        for connection in app.broker._clients.values():
-            connection.end("shutting down", will=True, code=code)
-        app.broker._clients.clear()
-
     for second in range(10, 30, 2):
-        app.at(second + 0.0001, close)
+        app.at(second + 0.0001, lambda: app.broker.cut("shutting down", code))
 
     app.run("60.5s")
 

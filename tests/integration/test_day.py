@@ -79,7 +79,7 @@ def test_half_a_day_of_everything_at_once_loses_no_answer_and_leaves_nothing_beh
         if dice.random() < 0.3:
             topic = dice.choice(["app/a/set", "app/a/get", "app/up_feed/get", "app/introspect", "app/nobody/set"])
             payload = dice.choice([b'{"degrees": 20}', *GARBAGE])
-            up = bool(running.broker._clients)
+            up = running.broker.connected
             running.broker.send(topic, payload, response_topic="app/answers")
             sent += up
         if dice.random() < 0.002:

@@ -211,7 +211,6 @@ def test_stop_ends_the_app_in_order_and_says_which_device_it_was(harness):
         app.run("3m")
 
     assert json.loads(app.broker.retained["app/status"].payload)["state"] == "offline"
-    app._serving = None
 
 
 def test_a_fallback_may_give_a_reading_in_place_of_the_failed_one(harness):

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import socket
 import subprocess
 import threading
@@ -170,7 +169,7 @@ def test_a_password_that_is_mended_at_the_broker_is_used_within_seconds(listen, 
         app = start_app(COUNTER, f"mqtt://ann:new@127.0.0.1:{broker.port}")
         wait_for_log(app, "check MQTT__USERNAME and MQTT__PASSWORD")
         set_password("new")
-        os.kill(broker._process.pid, signal.SIGHUP)
+        broker.reload()
 
         wait_for_log(app, "connected to the broker", timeout=12)
 

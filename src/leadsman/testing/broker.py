@@ -122,10 +122,15 @@ class MemoryBroker:
         for answer in unanswered:
             answer()
 
-    def cut(self) -> None:
-        """Close all connections. The broker itself keeps running."""
+    @property
+    def connected(self) -> bool:
+        """Whether any client is connected."""
+        return bool(self._clients)
+
+    def cut(self, reason: str = "connection reset", code: int = 0) -> None:
+        """Close all connections, with the reason code of a DISCONNECT. The broker itself keeps running."""
         for connection in list(self._clients.values()):
-            connection.end("connection reset", will=True)
+            connection.end(reason, will=True, code=code)
         self._clients.clear()
 
     def send(

@@ -119,10 +119,12 @@ class Harness:
 
     def run(self, duration: Duration) -> None:
         """Let virtual time pass, and let calls end that began at its last moment. If the app has ended with an
-        error, this raises it."""
+        error, this raises it, once."""
         self.loop.run_until_complete(_passed(seconds(duration)))
-        if self._serving is not None and self._serving.done():
-            self._serving.result()
+        serving = self._serving
+        if serving is not None and serving.done():
+            self._serving = None if serving.exception() is not None else serving
+            serving.result()
 
     def at(self, when: Duration, action: Callable[[], object]) -> None:
         """Call `action` at `when` seconds after the start of the app."""

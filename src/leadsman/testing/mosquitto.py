@@ -100,6 +100,10 @@ class Mosquitto:
         """Stop it as a crash does."""
         self._end(signal.SIGKILL)
 
+    def reload(self) -> None:
+        """Make it read its password file and access list again."""
+        self._signal(signal.SIGHUP)
+
     def freeze(self) -> None:
         """Make it hang, with its connections open."""
         self._signal(signal.SIGSTOP)

@@ -74,7 +74,8 @@ def test_what_the_boiler_does_not_have_is_a_permanent_error_and_the_next_read_is
 def test_a_boiler_that_is_off_is_a_timeout_and_read_again_when_it_is_on(protocol):
     async def scenario(optolink, boiler, port):
         assert await optolink.read(0x6300, 1) == b"\x32"
-        boiler.silent, boiler._ready = True, False
+        boiler.restart()
+        boiler.silent = True
         with pytest.raises(DeviceTimeout):
             await optolink.read(0x6300, 1)
         with pytest.raises(DeviceTimeout):
