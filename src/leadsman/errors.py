@@ -127,7 +127,7 @@ class SubscriptionRefused(BrokerError):
 
 
 class TlsRefused(BrokerError):
-    """One side does not accept the certificate of the other, or a file for TLS cannot be read. A person has to mend it."""
+    """One side does not accept the certificate of the other, or a file for TLS cannot be read. A person must fix it."""
 
 
 class ConnackMissing(BrokerError):

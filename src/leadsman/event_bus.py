@@ -13,7 +13,7 @@ from leadsman.events import Event
 from leadsman.timing.clock import Clock
 
 Observer = Callable[[Event], None]
-"""Takes an event. It must be quick and must not raise; one that raises is logged, and the others still get the event."""
+"""Takes an event. It must be quick and must not raise. If it raises, that is logged, and the others still get it."""
 
 
 class Phase(IntEnum):

@@ -1,7 +1,7 @@
 """What happened, as plain records. `leadsman.event_bus` carries them to their observers.
 
-All carry `at` (monotonic seconds) and `wall` (epoch seconds). Whoever emits an event leaves both out, and the bus stamps
-it. Only `ReadingTaken` brings the time of its reading, and it is published with that.
+All carry `at` (monotonic seconds) and `wall` (epoch seconds). Whoever emits an event leaves both out, and the bus
+stamps it. Only `ReadingTaken` brings the time of its reading, and it is published with that.
 """
 
 from typing import NamedTuple
@@ -22,8 +22,8 @@ class ReadingTaken(NamedTuple):
 class AttemptFailed(NamedTuple):
     """One call failed. `delay` seconds until the retry; None: no retry, because of `reason`.
 
-    `cycle` counts the failed polls of the outage before this one; `since` is the first failure of the outage in monotonic,
-    `outage` in epoch seconds; `circuit` is the breaker's state.
+    `cycle` counts the failed polls of the outage before this one; `since` is the first failure of the outage in
+    monotonic, `outage` in epoch seconds; `circuit` is the breaker's state.
     """
 
     entity: str

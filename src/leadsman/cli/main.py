@@ -190,7 +190,8 @@ COMMANDS = (
         "demo",
         commands.demo,
         "watch real readings arrive at a real broker, while things fail on purpose",
-        "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what the broker has.\n"
+        "Publishes the sensors of this machine and a simulated serial meter to a broker, "
+        "and shows what the broker has.\n"
         "On purpose, the meter sends garbage and disappears, and the broker is killed: watch the circuit, the outbox\n"
         "and the heartbeat. Ctrl-C ends the demo.",
         "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7",

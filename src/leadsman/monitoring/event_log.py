@@ -184,9 +184,11 @@ class Log:
             case StateFailed(file=file, error=error):
                 about = log_fields("state failed", file=file, error_type=type(error).__name__)
                 logger.warning(
-                    "%s cannot be read or written: %s; the app keeps its state in memory only", file, describe(error),
+                    "%s cannot be read or written: %s; the app keeps its state in memory only",
+                    file,
+                    describe(error),
                     extra=about,
-                )  # fmt: skip
+                )
             case StateWritten(file=file):
                 logger.info("%s is written again", file, extra=log_fields("state written", file=file))
             case AppFault(where=where, error=error):
@@ -245,7 +247,10 @@ class Log:
         logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
         if event.protocol != "5.0" and not self._old_version_logged:
             self._old_version_logged = True
-            hint = "MQTT 3.1.1 has no user properties; Delivery(taken_at='payload') puts the time of a reading into its JSON"
+            hint = (
+                "MQTT 3.1.1 has no user properties; "
+                "Delivery(taken_at='payload') puts the time of a reading into its JSON"
+            )
             logger.info("%s", hint, extra=log_fields("old protocol", protocol=event.protocol))
         self._link_down_at = None
         self._link_reasons.clear()

@@ -153,9 +153,15 @@ def fold(health: Health, event: Event) -> Health:
 def _well_again(health: Health) -> Health:
     retried = health.trying is not None
     return health._replace(
-        failures=0, failing_wall=None, error_type=None, error_message=None, trying=None, deferred_until=None,
-        deferred_reason=None, retried_polls=health.retried_polls + retried,
-    )  # fmt: skip
+        failures=0,
+        failing_wall=None,
+        error_type=None,
+        error_message=None,
+        trying=None,
+        deferred_until=None,
+        deferred_reason=None,
+        retried_polls=health.retried_polls + retried,
+    )
 
 
 def _call_failed(health: Health, event: AttemptFailed) -> Health:

@@ -109,8 +109,8 @@ def _validator(annotation: Any, parameter: str) -> Validate:
     except PydanticUserError:
         name = getattr(annotation, "__name__", repr(annotation))
         raise InvalidType(
-            f"the parameter {parameter!r} asks for {name}, which is neither an adapter of the app nor a type of a payload; "
-            "add it to App(adapters=…), or annotate a pydantic model, int, float, bool, str or Literal"
+            f"the parameter {parameter!r} asks for {name}, which is neither an adapter of the app nor a type of a "
+            "payload; add it to App(adapters=…), or annotate a pydantic model, int, float, bool, str or Literal"
         ) from None
 
     def validate(value: Json) -> object:

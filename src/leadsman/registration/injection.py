@@ -216,7 +216,7 @@ def name_of(handler: object) -> str:
 
 
 def place_of(handler: object) -> str:
-    """The file and the line of a handler and its decorators, such as ``house.py line 12``; empty where there is none."""
+    """The file and the line of a handler and its decorators, such as ``house.py line 12``; or an empty text."""
     code = getattr(_function(handler), "__code__", None) if callable(handler) else None
     return "" if code is None else f"{os.path.basename(code.co_filename)} line {code.co_firstlineno}"
 
@@ -243,7 +243,8 @@ def _parameters(handler: Handler) -> tuple[tuple[str, object], ...]:
             raise InvalidType(f"the parameter {name!r} of {name_of(handler)} is positional-only; drop the '/'")
         if name not in hints:
             raise InvalidType(
-                f"the parameter {name!r} of {name_of(handler)} has no type; write the adapter's, such as {name}: SerialPort"
+                f"the parameter {name!r} of {name_of(handler)} has no type; "
+                f"write the adapter's, such as {name}: SerialPort"
             )
         wanted.append((name, hints[name]))
     return tuple(wanted)
@@ -289,7 +290,8 @@ def _dependency_for(handler: Handler, parameter: str, wanted: object, available:
         known = ", ".join(sorted({dependency.label for dependency in available})) or "none"
         wish = f"{type_name} named {name!r}" if name else type_name
         raise InvalidValue(
-            f"{where} asks for {wish}, and there is: {known}; add an adapter to App(adapters=…), or a class to App(settings=…)"
+            f"{where} asks for {wish}, and there is: {known}; "
+            "add an adapter to App(adapters=…), or a class to App(settings=…)"
         )
     names = [dependency.name for dependency in found if dependency.name]
     raise InvalidValue(

@@ -22,7 +22,8 @@ Decide = Callable[[Telemetry], Telemetry]
 
 
 class Registry:
-    """Registrations by kind and name. Every device has a name of its own; a command may have that of the device it is for."""
+    """Registrations by kind and name. Every device has a name of its own; a command may have that of the device it is
+    for."""
 
     def __init__(self) -> None:
         self.telemetries: dict[str, Telemetry] = {}
@@ -51,7 +52,8 @@ class Registry:
             decide: puts policies in place; None while the settings are not loaded.
 
         Raises:
-            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it says where the handler is.
+            ConfigurationError: an option or a name is wrong. Once the settings are loaded, it says where the handler
+                is.
         """
         names = registration.names
         if callable(names):

@@ -13,18 +13,15 @@ Leaves decide how long to wait. Other policies wrap them, to limit, change or co
     exponential("2s").only_when(prop("errno") != 19).budget("5m")  not when the device is gone; 5 min of waits in all
 
 **Scope.** Each policy that counts does so over a ``"cycle"``, which is a poll with its retries, or over an
-``"outage"``, which
-ends with a success. Waits grow over the outage, and `TimeBox` and `Budget` count over it; `CountBox` and `AndThen`
-start again
-at each poll. So ``exponential("2s").max_retries(3)`` waits 2, 4, 8 | 16, 32, 60 | 60 …, as the option ``retry=3`` does.
+``"outage"``, which ends with a success. Waits grow over the outage, and `TimeBox` and `Budget` count over it;
+`CountBox` and `AndThen` start again at each poll. So ``exponential("2s").max_retries(3)`` waits 2, 4, 8 | 16, 32, 60 |
+60 …, as the option ``retry=3`` does.
 
-**Requests** (`RetryRequested`) pass through: counts, filters and shapes do not change them. Only `TimeBox` and
-`Budget` can
-refuse them.
+**Requests** (`RetryRequested`) pass through: counts, filters and shapes do not change them. Only `TimeBox` and `Budget`
+can refuse them.
 
 **Laws**, where nothing is random: ``|`` and ``&`` are commutative, associative and idempotent; ``never()`` is the unit
-of
-``|`` and of ``>>`` and absorbs ``&``; ``immediate()`` is the unit of ``&``; ``>>`` is associative;
+of ``|`` and of ``>>`` and absorbs ``&``; ``immediate()`` is the unit of ``&``; ``>>`` is associative;
 ``p.max_retries(3).max_retries(2)`` is ``p.max_retries(2)``, and ``p.max_retries(0)`` is ``never()``.
 
 Pure: `draw` gives uniform numbers in [0, 1), and a step with the same arguments has the same result.

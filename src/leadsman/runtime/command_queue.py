@@ -127,7 +127,8 @@ class CommandQueue:
         return self.command.name
 
     def put(self, command: PendingCommand) -> None:
-        """Execute a command now, or after those that wait. If too many wait, it is refused, or the oldest of them is."""
+        """Execute a command now, or after those that wait. If too many wait, it is refused, or the oldest of them
+        is."""
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._run(command))
             return

@@ -19,7 +19,8 @@ LOOK_AGAIN = 0.5
 """Seconds between two looks."""
 
 Report = Callable[[Path, Exception | None], None]
-"""Called with a file or directory and its error at the first failure, and with None when it is written again. From any thread."""
+"""Called with a file or directory and its error at the first failure, and with None when it is written again. From any
+thread."""
 
 
 class StateDirectory:

@@ -144,7 +144,8 @@ class ResilienceStore:
         return pending
 
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
-        """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its thread."""
+        """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its
+        thread."""
         deadline = self._environment.clock.monotonic() + PATIENCE
         stop = asyncio.ensure_future(stopping.wait())
         try:

@@ -122,7 +122,8 @@ class PollRunner:
         environment.timers.add(self.schedule.start(offset, environment), self)
 
     def ring(self, now: float) -> None:
-        """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is open."""
+        """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is
+        open."""
         environment, execution = self._context.environment, self.execution
         is_due, missed, following = self.schedule.advance(now, environment)
         if missed:
@@ -158,8 +159,8 @@ class PollRunner:
         """Poll now, or wait for the poll under way. The schedule stays as it is.
 
         Raises:
-            PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs, or
-                `MOST_REQUESTS` others wait already.
+            PollRefused: asked again within the handler's `throttle`, the circuit is open, an earlier call still hangs,
+                or `MOST_REQUESTS` others wait already.
         """
         requests = self._requests = self._requests or PollRequests()
         if self.task is None:

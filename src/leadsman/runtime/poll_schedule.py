@@ -65,7 +65,8 @@ class CronSchedule:
         return origin if at_start else self._next_check(origin, wall, origin)
 
     def advance(self, now: float, environment: Environment) -> tuple[bool, int, float]:
-        """See `IntervalSchedule`. A poll is not due each time the alarm rings: it also rings to check the wall clock."""
+        """See `IntervalSchedule`. A poll is not due each time the alarm rings: it also rings to check the wall
+        clock."""
         wall = environment.clock.wall()
         self._wait, is_due, missed = look(self._cron, self._wait, wall, now)
         return is_due, missed, self._next_check(now, wall, environment.timers.origin)

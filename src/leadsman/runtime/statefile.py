@@ -130,8 +130,8 @@ class StateFile:
             return database.execute(query).fetchall()
 
     def _is_settled(self) -> bool:
-        """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless the file is opened
-        as immutable."""
+        """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless the file is
+        opened as immutable."""
         return not os.access(self.path.parent, os.W_OK) and not Path(f"{self.path}-wal").exists()
 
     def _commit(self) -> None:
@@ -177,7 +177,8 @@ class StateFile:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
             database.executescript(
-                "CREATE TABLE IF NOT EXISTS handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL);"
+                "CREATE TABLE IF NOT EXISTS handler"
+                " (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL);"
                 "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
                 " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL);"
             )

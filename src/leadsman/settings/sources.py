@@ -162,7 +162,8 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
         return
     if environment not in environments:
         raise SettingsError(
-            f"{ENVIRONMENT} is {environment!r}; {path} has no [env.{clean(environment)}]; {suggestion(environment, environments)}"
+            f"{ENVIRONMENT} is {environment!r}; {path} has no [env.{clean(environment)}]; "
+            f"{suggestion(environment, environments)}"
         )
     for key, value in environments[environment].items():
         yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)

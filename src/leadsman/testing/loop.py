@@ -31,7 +31,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._wall_offset = wall
         self._patience = patience
         super().__init__(_JumpingSelector(self))
-        # A nanosecond, the resolution of the real clock, is lost in the float after 97 days, and timers would never be due.
+        # A nanosecond, the resolution of the real clock, is lost in the float after 97 days, and timers would never be
+        # due.
         self._clock_resolution = 1e-6
         self.set_default_executor(workers.DaemonExecutor())
 

@@ -29,7 +29,8 @@ except ImportError as error:
     raise missing("calendars", "caldav", "caldav") from error
 
 DavObject = Any
-"""An object of caldav or of its HTTP client. Its annotations promise a result or a coroutine, whichever client is used."""
+"""An object of caldav or of its HTTP client. Its annotations promise a result or a coroutine, whichever client is
+used."""
 MOST_BYTES = 16 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one."""
 LONGEST_PAUSE = 86400.0
