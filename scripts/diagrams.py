@@ -31,7 +31,7 @@ MODULES = (
     ("reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
     ("mqtt/outbox.py", "keeps it until it is acknowledged"),
-    ("mqtt/link.py", "sends it"),
+    ("mqtt/send_window.py", "sends it, again if necessary"),
     ("mqtt/client.py", "speaks MQTT"),
 )
 
