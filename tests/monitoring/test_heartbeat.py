@@ -48,7 +48,7 @@ class Watched:
         asked = SimpleNamespace(opened_at=None, opens=0, attempts=1)
         self.heartbeat = Heartbeat(
             Topics("house"),
-            "1.0",
+            {"version": "1.0"},
             30.0,
             self.ledger,
             self.link,

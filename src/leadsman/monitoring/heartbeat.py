@@ -8,7 +8,7 @@ older than that of the last ``online`` is a will that came too late.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.monitoring.health import DEFERRED, OK, STARTING, WELL, Health, Ledger, is_deferred, is_offline, is_stale
@@ -34,20 +34,19 @@ class Heartbeat:
 
     Args:
         topics: the topics of the app.
-        version: the version of the app.
+        constants: fields of every document: the version, and ``dry_run`` in a dry run.
         interval: seconds between heartbeats if nothing changes.
         ledger: the health records of the devices.
         link: sends the messages, and is described in them.
         clock: the clocks.
         jobs: the entities that are side jobs, which have no topics.
         look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
-        dry_run: whether the documents say ``"dry_run": true``.
     """
 
     def __init__(
         self,
         topics: Topics,
-        version: str,
+        constants: Mapping[str, object],
         interval: float,
         ledger: Ledger,
         link: Link,
@@ -55,17 +54,15 @@ class Heartbeat:
         *,
         look: Callable[[str], tuple[Snapshot, float | None]],
         jobs: frozenset[str] = frozenset(),
-        dry_run: bool = False,
     ) -> None:
         self._topics = topics
-        self._version = version
+        self._constants = constants
         self._interval = interval
         self._ledger = ledger
         self._link = link
         self._clock = clock
         self._look = look
         self._jobs = jobs
-        self._mark = {"dry_run": True} if dry_run else {}
         self._started = clock.monotonic()
         self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
         self._offline = {entity for entity, health in ledger.entities.items() if is_offline(health, self._started)}
@@ -145,8 +142,7 @@ class Heartbeat:
             "session": link.number,
             "health": "ok" if well and not trouble else "degraded",
             "uptime_s": round(now - self._started, 1),
-            "version": self._version,
-            **self._mark,
+            **self._constants,
             "mqtt": {
                 "protocol": link.session.protocol,
                 "connects": link.connects,

@@ -62,14 +62,13 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     pending = await _restored(core, optional, outages)
     heartbeat = Heartbeat(
         plan.topics,
-        plan.version,
+        {"version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
         plan.heartbeat,
         core.ledger,
         core.link,
         core.environment.clock,
         look=optional.runners.look,
         jobs=plan.jobs,
-        dry_run=plan.dry_run,
     )
     requests = Requests(core, optional, heartbeat.state_files)
     requests.listen()
