@@ -106,7 +106,7 @@ async def door() -> dict:
     assert leadsman("circuit", "--device", "door", "--action", "isolate").stdout == "door: isolated\n"
     assert leadsman("circuit", "--device", "door", "--action", "close").stdout == "door: closed\n"
     misspelt = leadsman("release", "--device", "dor", check=False)
-    assert misspelt.stderr == "leadsman: there is no device 'dor' that is polled; did you mean 'door'?\n"
+    assert misspelt.stderr == "leadsman: there is no device 'dor' that is read; did you mean 'door'?\n"
     assert app.end()[0] == 0
 
 
