@@ -3,12 +3,11 @@
 `leadsman.resilience.policy` has the leaves and explains the language. The methods of `Policy` name every class here.
 """
 
-import math
 from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw
-from leadsman.resilience.failure import Failure, Scope, as_scope
+from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.jitter import MODES
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
@@ -130,7 +129,7 @@ class CountBox(_Box):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         (began, granted), inner = state
-        if failure.request is not None:
+        if isinstance(failure.error, RetryRequested):
             inner, verdict = self.inner.step(inner, failure, draw)
             return (state[0], inner), verdict
         key = failure.key(self.scope)
@@ -203,7 +202,7 @@ class _Shape(_Wrapper):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         state, verdict = self.inner.step(state, failure, draw)
-        if type(verdict) is Retry and failure.request is None:
+        if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
             return state, Retry(self._shaped(verdict.delay))
         return state, verdict
 
@@ -275,7 +274,7 @@ class Jitter(_Wrapper):
         remembers = self.mode == "decorrelated"
         before, inner = state if remembers else (0.0, state)
         inner, verdict = self.inner.step(inner, failure, draw)
-        if type(verdict) is Retry and failure.request is None:
+        if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
             before = MODES[self.mode].spread(verdict.delay, self.fraction, self.ceiling, before, draw())
             verdict = Retry(before)
         return (before, inner) if remembers else inner, verdict
@@ -303,7 +302,7 @@ class FilteredOn(_Wrapper):
         self._hold(condition=predicate(condition), inner=as_policy(inner))
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        if failure.request is None and self.condition.answer(failure) is not True:
+        if not isinstance(failure.error, RetryRequested) and self.condition.answer(failure) is not True:
             return state, _FILTERED
         return self.inner.step(state, failure, draw)
 
@@ -370,7 +369,9 @@ class Union(_Both):
     __slots__ = ()
 
     def _chosen(self, one: Verdict, other: Verdict) -> Verdict:
-        return other if _delay(other) <= _delay(one) else one
+        if type(one) is Retry and type(other) is Retry:
+            return one if one.delay <= other.delay else other
+        return one if type(one) is Retry else other
 
 
 class Intersect(_Both):
@@ -379,11 +380,9 @@ class Intersect(_Both):
     __slots__ = ()
 
     def _chosen(self, one: Verdict, other: Verdict) -> Verdict:
-        return one if _delay(one) >= _delay(other) else other
-
-
-def _delay(verdict: Verdict) -> float:
-    return verdict.delay if type(verdict) is Retry else math.inf
+        if type(one) is Retry and type(other) is Retry:
+            return one if one.delay >= other.delay else other
+        return other if type(one) is Retry else one
 
 
 def as_policy(value: object) -> Policy:

@@ -170,8 +170,8 @@ class Execution(Generic[T]):
         """Ask for permission to run a cycle. After True, `run` must follow."""
         if self._fast_path:
             self._permit = PASS
-        else:
-            self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
+            return True
+        self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
         return self._permit is not None
 
     async def run(self, horizon: float = math.inf) -> T:

@@ -46,7 +46,7 @@ from leadsman.resilience.backoff import (
     as_backoff,
     wait_of,
 )
-from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, Scope, as_scope
+from leadsman.resilience.failure import SHORTEST_REQUEST, Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 from leadsman.timing.durations import Duration
 
@@ -94,7 +94,7 @@ class Immediate(_Leaf):
     __slots__ = ()
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        return state, _AT_ONCE if failure.request is None else _requested(failure, 0.0)
+        return state, _requested(failure, 0.0) if isinstance(failure.error, RetryRequested) else _AT_ONCE
 
 
 class Never(_Leaf):
@@ -122,7 +122,7 @@ class Waits(Policy):
         return (0, 0)
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
-        request = failure.request
+        request = failure.error if isinstance(failure.error, RetryRequested) else None
         if request is not None and request.delay is not None:
             return state, Retry(request.delay)
         key = failure.key(self.scope)
