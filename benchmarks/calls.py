@@ -16,11 +16,11 @@ from hyx.retry import retry
 from leadsman import CircuitBreaker
 from leadsman.event_bus import EventBus
 from leadsman.resilience.environment import Environment, GuardSpec
-from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.from_options import from_options
 from leadsman.resilience.policy import exponential, immediate, periodic
 from leadsman.resilience.predicate import prop
+from leadsman.resilience.retry_loop import Execution
 from leadsman.timing.clock import system_clock
 from leadsman.timing.timers import Timers
 

@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from leadsman.mqtt import session
+from leadsman.mqtt import connection_state
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import Circuit, CircuitBreaker, Closed, Disabled, HalfOpen, Isolated, Open, Outcome
 
@@ -21,12 +21,12 @@ TARGET = ROOT / "docs" / "pictures"
 WIDTH = 640
 INK, LINE, FILL, PAPER = "#1b2631", "#5b8db8", "#d6e4f0", "#fbfcfd"
 
-Step = Callable[[session.ConnectionState], tuple[session.ConnectionState, float]]
+Step = Callable[[connection_state.ConnectionState], tuple[connection_state.ConnectionState, float]]
 
 MODULES = (
     ("timing/timers.py", "rings what is due"),
     ("runtime/poll_runner.py", "starts the poll, sets the next one"),
-    ("resilience/execution.py", "timeout, shared bus, retry, circuit"),
+    ("resilience/retry_loop.py", "timeout, shared bus, retry, circuit"),
     ("runtime/calls.py", "a thread for a plain def"),
     ("reading.py", "the result becomes fields"),
     ("runtime/publisher.py", "the publish rule decides"),
@@ -84,24 +84,24 @@ def circuit() -> str:
 
 def version_moves() -> Iterator[tuple[str, str, str]]:
     """How the connection moves between the versions of MQTT: the state, what happens, and the state after it."""
-    first = session.ConnectionState()
-    refused = session.refused(first, session.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
+    first = connection_state.ConnectionState()
+    refused = connection_state.refused(first, connection_state.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
     silent, times = first, 0
-    while silent.protocol == session.V5:
-        silent, times = session.failed(silent, 0.0, 0.0, no_connack=True)[0], times + 1
+    while silent.protocol == connection_state.V5:
+        silent, times = connection_state.failed(silent, 0.0, 0.0, no_connack=True)[0], times + 1
     yield _version(first), "version refused", _version(refused)
     yield _version(first), f"no CONNACK {times} times", _version(silent)
-    both = session.refused(refused, session.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
+    both = connection_state.refused(refused, connection_state.UNSUPPORTED_VERSION, 0.0, 0.0)[0]
     yield _version(refused), "version refused", _version(both)
     for before in (first, refused):
-        there = session.connected(before, 0.0)
+        there = connection_state.connected(before, 0.0)
         yield _version(before), "CONNACK", _version(there)
-        yield _version(there), "cut", _version(session.failed(there, session.SETTLED + 1, 0.0)[0])
-    old = session.connected(refused, 0.0)
-    yield _version(old), "cut after a day", _version(session.failed(old, session.DAY + 1, 0.0)[0])
+        yield _version(there), "cut", _version(connection_state.failed(there, connection_state.SETTLED + 1, 0.0)[0])
+    old = connection_state.connected(refused, 0.0)
+    yield _version(old), "cut after a day", _version(connection_state.failed(old, connection_state.DAY + 1, 0.0)[0])
 
 
-def _version(state: session.ConnectionState) -> str:
+def _version(state: connection_state.ConnectionState) -> str:
     return f"{'tries' if state.connected_at is None else 'uses'} {state.protocol}"
 
 
@@ -112,14 +112,17 @@ def versions() -> str:
 
 def connection() -> str:
     """How long the link waits before it connects again: unreachable for the first minute and after it, and refused."""
-    early = session.failed(session.ConnectionState(), 0.0, 1.0)
-    late = session.ConnectionState(outage_since=0.0)
+    early = connection_state.failed(connection_state.ConnectionState(), 0.0, 1.0)
+    late = connection_state.ConnectionState(outage_since=0.0)
     rows = (
         ("unreachable: the first minute", [early[1]] * 7),
-        ("unreachable: after it", _series(lambda state: session.failed(state, 2 * session.FIRST_MINUTE, 1.0), late)),
+        (
+            "unreachable: after it",
+            _series(lambda state: connection_state.failed(state, 2 * connection_state.FIRST_MINUTE, 1.0), late),
+        ),
         (
             "refused: password, certificate",
-            _series(lambda state: session.misconfigured(state, 1.0), session.ConnectionState()),
+            _series(lambda state: connection_state.misconfigured(state, 1.0), connection_state.ConnectionState()),
         ),
     )
     parts, y = [], 100
@@ -141,7 +144,7 @@ def connection() -> str:
     return _picture("Waits before the next connection", y - 35, parts)
 
 
-def _series(step: Step, state: session.ConnectionState) -> list[float]:
+def _series(step: Step, state: connection_state.ConnectionState) -> list[float]:
     waits = []
     for _ in range(7):
         state, wait = step(state)

@@ -17,8 +17,8 @@ from leadsman.events import (
 )
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
+from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.session import ConnectionState
 from leadsman.mqtt.topics import Topics
 from leadsman.timing.clock import Clock
 

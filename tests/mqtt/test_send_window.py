@@ -6,10 +6,10 @@ from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import MessageDropped, MessageRefused
 from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import PAUSE, PUBACK_TIMEOUT, WINDOW, SendWindow
-from leadsman.mqtt.session import SESSION_TAKEN_OVER
 from leadsman.mqtt.suspects import QUIET
 from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import Clock

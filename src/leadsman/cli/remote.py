@@ -11,8 +11,8 @@ from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, Received
+from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.session import UNSUPPORTED_VERSION, V5, V311
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:

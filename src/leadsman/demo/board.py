@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.requests import Json
 from leadsman.text import counted
 from leadsman.timing.durations import human
 

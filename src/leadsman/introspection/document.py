@@ -11,7 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.mqtt.requests import Json
+from leadsman.mqtt.answers import Json
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
 """The status of a device: the first that applies; see `leadsman.monitoring.health`."""

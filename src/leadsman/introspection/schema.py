@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from leadsman.introspection import document
-from leadsman.mqtt.requests import Json
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source

@@ -14,10 +14,10 @@ from leadsman.errors import PayloadError
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import Ledger, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
+from leadsman.mqtt.answers import Json, answered
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.requests import Json, answered
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source

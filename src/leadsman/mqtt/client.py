@@ -33,9 +33,9 @@ from leadsman.errors import BrokerError, ConnackMissing, SubscriptionRefused
 from leadsman.mqtt import diagnosis
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
+from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.session import V5
 from leadsman.timing.clock import Clock, rfc3339
 
 CONNECT_TIMEOUT = 5.0

@@ -8,13 +8,13 @@ from typing import NamedTuple
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkSettled, LinkUp
-from leadsman.mqtt import session
+from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
+from leadsman.mqtt.connection_state import V5, ConnectionState
 from leadsman.mqtt.diagnosis import client_id_in_use
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import Broken, SendWindow
-from leadsman.mqtt.session import V5, ConnectionState
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
@@ -86,7 +86,7 @@ class Link:
                     self._end(self._window.connection)
                 raise
             self._error = None if end.topic is not None else end.reason
-            in_use = session.client_id_in_use(self.session)
+            in_use = connection_state.client_id_in_use(self.session)
             self._events.emit(LinkDown(end.reason, end.wait, in_use, end.topic))
             await asyncio.sleep(end.wait)
 
@@ -128,13 +128,13 @@ class Link:
         subscribing = self.subscriptions.broke()
         broken = self._end(connection, code)
         now, draw = self._clock.monotonic(), random.random()
-        if code == session.SESSION_TAKEN_OVER:
-            self.session, wait = session.taken_over(self.session, now, draw)
+        if code == connection_state.SESSION_TAKEN_OVER:
+            self.session, wait = connection_state.taken_over(self.session, now, draw)
         elif broken.in_flight or subscribing or code:
             useful = self.outbox.delivered > delivered and not subscribing
-            self.session, wait = session.interrupted(self.session, now, draw, useful=useful)
+            self.session, wait = connection_state.interrupted(self.session, now, draw, useful=useful)
         else:
-            self.session, wait = session.failed(self.session, now, draw)
+            self.session, wait = connection_state.failed(self.session, now, draw)
         return self._explained(clean(reason), code, wait, broken)
 
     async def _connected(self) -> Connection | _End:
@@ -148,19 +148,19 @@ class Link:
             try:
                 connection = await self._connect(packet, self)
             except ConnectionRefused as error:
-                self.session, wait = session.refused(self.session, error.code, now(), draw())
+                self.session, wait = connection_state.refused(self.session, error.code, now(), draw())
                 return _End(self._reason(error), wait)
             except TlsRefused as error:
-                self.session, wait = session.misconfigured(self.session, draw())
+                self.session, wait = connection_state.misconfigured(self.session, draw())
                 return _End(self._reason(error), wait)
             except BrokerError as error:
                 no_connack = isinstance(error, ConnackMissing)
-                self.session, wait = session.failed(self.session, now(), draw(), no_connack=no_connack)
+                self.session, wait = connection_state.failed(self.session, now(), draw(), no_connack=no_connack)
                 return _End(self._reason(error), wait)
-            self.session = session.connected(self.session, now())
-            if not session.doubtful(self.session):
+            self.session = connection_state.connected(self.session, now())
+            if not connection_state.doubtful(self.session):
                 return connection
-            self.session = session.doubted(self.session)
+            self.session = connection_state.doubted(self.session)
             await connection.close()
 
     def _reason(self, error: BrokerError) -> str:
@@ -170,8 +170,8 @@ class Link:
 
     def _explained(self, reason: str, code: int, wait: float, broken: Broken) -> _End:
         """Why the connection ended, as far as it is known."""
-        if session.client_id_in_use(self.session):
-            certain = code == session.SESSION_TAKEN_OVER
+        if connection_state.client_id_in_use(self.session):
+            certain = code == connection_state.SESSION_TAKEN_OVER
             return _End(client_id_in_use(self._identity.client_id, certain=certain), wait)
         if broken.fault is not None:
             return _End(broken.fault, wait, broken.topic)
@@ -179,8 +179,8 @@ class Link:
 
     def _begin(self, connection: Connection) -> None:
         self.connects += 1
-        if session.client_id_in_use(self.session):
-            self._settling = self._loop.call_later(session.SETTLED, self._settled)
+        if connection_state.client_id_in_use(self.session):
+            self._settling = self._loop.call_later(connection_state.SETTLED, self._settled)
         else:
             self._error = None
         self._window.connection = connection

@@ -14,11 +14,11 @@ from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import MessageDropped, MessageRefused
 from leadsman.mqtt.connection import Connection
+from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retiming import is_off, retimed
-from leadsman.mqtt.session import NO_MESSAGE, SETTLED
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
 from leadsman.timing.clock import Clock
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
-from leadsman.mqtt.requests import Json, is_finite
+from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
 from leadsman.registration.options import check_options, enabled_of, group_of, labelled
 from leadsman.text import clean, describe

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
+from leadsman.mqtt.answers import Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.requests import Json, answer_to, document
 from leadsman.mqtt.topics import encode
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.command import Command

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 
 from leadsman.errors import PayloadError, PollRefused
+from leadsman.mqtt.answers import Json, answer_anyway, decode, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD
-from leadsman.mqtt.requests import Json, answer_anyway, decode, document
 from leadsman.reading import Reading
 from leadsman.registration.command import Command, validated
 from leadsman.runtime.calls import SharedResources

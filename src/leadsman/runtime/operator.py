@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from leadsman.errors import PayloadError
 from leadsman.events import CircuitRequested
+from leadsman.mqtt.answers import Json, answered
 from leadsman.mqtt.connection import Received
-from leadsman.mqtt.requests import Json, answered
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Reader
 from leadsman.text import clean, suggestion

@@ -33,7 +33,7 @@ from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
-from leadsman.mqtt.requests import Json
+from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader

@@ -28,8 +28,8 @@ from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment, Snapshot
-from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property, RetryRequested
+from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Snapshot
-from leadsman.resilience.execution import Execution
+from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher
 
 Answer = Callable[[Reading | BaseException | None], None]

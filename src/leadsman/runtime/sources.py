@@ -17,8 +17,8 @@ from leadsman.resilience import scope
 from leadsman.resilience.backoff import LONGEST
 from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
-from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import Property
+from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.tasks import Outcome, begin, end

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
+from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.requests import Json
-from leadsman.mqtt.session import V5
 from leadsman.mqtt.topics import topic_matches
 
 CONNECT_TIMEOUT = 5.0

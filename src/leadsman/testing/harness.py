@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from leadsman.app import App
-from leadsman.mqtt.requests import Json
+from leadsman.mqtt.answers import Json
 from leadsman.registration.setup import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.sources import Where

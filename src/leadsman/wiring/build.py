@@ -25,7 +25,7 @@ from leadsman.runtime.publisher import PublisherContext
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339, system_clock
 from leadsman.timing.timers import Timers
-from leadsman.wiring.optional import Core, OptionalParts, Requests
+from leadsman.wiring.optional import Core, OptionalParts, RequestListeners
 from leadsman.wiring.plan import Plan
 
 logger = logging.getLogger("leadsman")
@@ -70,7 +70,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         look=optional.runners.look,
         jobs=plan.jobs,
     )
-    requests = Requests(core, optional, heartbeat.state_files)
+    requests = RequestListeners(core, optional, heartbeat.state_files)
     requests.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
     events.subscribe(core.ledger, Phase.LEDGER)

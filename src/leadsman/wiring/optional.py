@@ -189,7 +189,7 @@ class OptionalParts:
             self.make_trace().observe(event)
 
 
-class Requests:
+class RequestListeners:
     """What answers requests from outside. Its parts are made with the first request.
 
     Args:

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import PayloadError
-from leadsman.mqtt.connection import Received
-from leadsman.mqtt.requests import (
+from leadsman.mqtt.answers import (
     LARGEST_CORRELATION,
     MOST_BYTES,
     MOST_DEPTH,
@@ -16,6 +15,7 @@ from leadsman.mqtt.requests import (
     decode,
     document,
 )
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics, encode
 
 TOPICS = Topics("house")

@@ -9,9 +9,9 @@ from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.events import AppFault, AttemptFailed
 from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.execution import Execution
 from leadsman.resilience.failure import RetryRequested
 from leadsman.resilience.policy import exponential, immediate, never, periodic, strategy
+from leadsman.resilience.retry_loop import Execution
 from leadsman.resilience.sharing import RetryTokenBucket, SharedCircuit, SharedGuards
 
 GONE = OSError("gone")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.mqtt.session import (
+from leadsman.mqtt.connection_state import (
     DAY,
     V5,
     V311,
