@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 import threading
@@ -153,6 +154,11 @@ async def door() -> dict:
     assert broker.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
 
 
+def heed_ctrl_c():
+    """A shell that starts the tests in the background has all their programs ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_the_trace_is_followed_into_the_next_life_of_the_app_until_somebody_interrupts(mosquitto, listen, start_app):
     broker = listen(mosquitto.port)
     code = """
@@ -166,14 +172,19 @@ async def door() -> dict:
     command = [sys.executable, "-m", "leadsman", "trace", "--follow", "--prefix", "sys"]
     environment = {**os.environ, "MQTT__URL": mosquitto.url}
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,
     ) as followed:
         time.sleep(5)
         app.process.kill()
         app.process.wait()
         start_app(code.replace("stuck", "stuck anew"), mosquitto.url)
         time.sleep(8)  # a question that nobody heard is given up after five
-        followed.send_signal(2)
+        followed.send_signal(signal.SIGINT)
         out, err = followed.communicate(timeout=20)
 
     lines = out.splitlines()
