@@ -252,9 +252,7 @@ class App(Registrar):
         It is called when closing, resetting and reopening an adapter did not help. It may cut the power of a USB
         port, or restart a service."""
         if not is_async(hook):
-            raise InvalidType(
-                f"the last resort {name_of(hook)} is not an 'async def'; write one that takes adapter and failures"
-            )
+            raise InvalidType(f"{name_of(hook)} is not an 'async def'; write one that takes adapter and failures")
         self._last_resort = hook
         return hook
 
@@ -310,11 +308,8 @@ class App(Registrar):
 
         self.load()
         if self.dry_run:
-            logger.warning(
-                "DRY RUN: twins instead of hardware, topics below %s, nothing retained",
-                self.topics.prefix,
-                extra=log_fields("dry run", prefix=self.topics.prefix),
-            )
+            what = "DRY RUN: twins instead of hardware, topics below %s, nothing retained"
+            logger.warning(what, self.topics.prefix, extra=log_fields("dry run", prefix=self.topics.prefix))
         self.setup.check_installed()
         if (idle := self.setup.idle_reason) is not None:
             logger.warning("%s does nothing: %s", self.name, idle, extra=log_fields("idle"))
