@@ -39,7 +39,12 @@ def test_a_failed_poll_makes_it_an_error_that_tells_why_and_since_when():
     health = after(failed(5.0), failed(6.0, ValueError("odd")))
 
     assert status(health, 7.0) == "error"
-    assert (health.failures, health.failing_wall, health.error_type, health.error_message) == (
+    assert (
+        health.trouble.failures,
+        health.trouble.failing_wall,
+        health.trouble.error_type,
+        health.trouble.error_message,
+    ) == (
         2,
         1005.0,
         "ValueError",
@@ -51,7 +56,7 @@ def test_a_reading_ends_the_error():
     health = after(failed(5.0), taken(6.0))
 
     assert status(health, 7.0) == "ok"
-    assert health.error_message is None
+    assert health.trouble.error_message is None
 
 
 def test_staleness_is_seen_by_the_clock_alone():
@@ -71,14 +76,14 @@ def test_an_open_circuit_wins_over_everything_also_while_it_is_probed(state):
 def test_missed_polls_are_counted():
     health = after(PollMissed("d", 3, 1.0, 1.0), PollMissed("d", 1, 2.0, 2.0))
 
-    assert health.missed == 4
+    assert health.counters.missed == 4
 
 
 def test_passwords_in_an_error_do_not_reach_the_record():
     health = after(failed(1.0, OSError("cannot reach mqtt://ann:hunter2@host\nForged")))
 
-    assert "hunter2" not in health.error_message
-    assert "\n" not in health.error_message
+    assert "hunter2" not in health.trouble.error_message
+    assert "\n" not in health.trouble.error_message
 
 
 events = st.lists(

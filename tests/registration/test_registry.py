@@ -117,3 +117,15 @@ def test_a_configuration_error_of_the_users_function_stays_as_it_is():
 
     with pytest.raises(InvalidValue, match="^write a port$"):
         ask_user("adapters", adapters, None)
+
+
+def test_the_devices_of_a_loop_share_their_guards():
+    registry = Registry()
+    for name in ("a", "b", "c"):
+        registry.add(Registration("telemetry", name, read, {"interval": 60, "retry": 3}), None, [], None)
+    registry.add(Registration("telemetry", "d", read, {"interval": 60, "retry": 4}), None, [], None)
+
+    guards = [telemetry.guards for telemetry in registry.telemetries.values()]
+
+    assert guards[0] is guards[1] is guards[2]
+    assert guards[2] != guards[3]

@@ -186,18 +186,18 @@ class Service:
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
-            "deferred_reason": None if deferred is None else health.deferred_reason,
+            "deferred_reason": None if deferred is None else health.trouble.deferred_reason,
             "poll_under_way": under_way(health, wall - now),
             "counters": {
                 "polls": health.polls,
-                "failed_polls": health.failed_polls,
-                "retried_polls": health.retried_polls,
-                "calls": health.successes + health.failed_calls,
-                "failed_calls": health.failed_calls,
-                "retries": health.retries,
+                "failed_polls": health.counters.failed_polls,
+                "retried_polls": health.counters.retried_polls,
+                "calls": health.successes + health.counters.failed_calls,
+                "failed_calls": health.counters.failed_calls,
+                "retries": health.counters.retries,
             },
             "held": health.held,
-            "missed_polls": health.missed,
+            "missed_polls": health.counters.missed,
         }
         for runner in parts.runners.of(name):
             found |= runner.counters()

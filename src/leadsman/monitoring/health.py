@@ -60,6 +60,39 @@ class Trying(NamedTuple):
     """The time of the next call, monotonic seconds; None if there is none."""
 
 
+class Trouble(NamedTuple):
+    """What is wrong with an entity. All entities without trouble share one value, since there may be thousands."""
+
+    failures: int = 0
+    """Failed polls in a row."""
+    failing_wall: float | None = None
+    """The first call since the last success that gave no reading: an outage begins with it."""
+    error_type: str | None = None
+    error_message: str | None = None
+    trying: Trying | None = None
+    deferred_until: float | None = None
+    """Polls before this time are skipped, because the device asked for a pause. Kept until the next outcome. Monotonic
+    seconds."""
+    deferred_reason: str | None = None
+
+
+class Counters(NamedTuple):
+    """What was counted since the start, besides successes. All entities that never failed share one value."""
+
+    missed: int = 0
+    failed_polls: int = 0
+    """Polls that failed."""
+    failed_calls: int = 0
+    """Calls that failed."""
+    retries: int = 0
+    """Calls repeated after a failure."""
+    retried_polls: int = 0
+    """Polls that succeeded after at least one failed call."""
+
+
+NO_TROUBLE, NO_COUNTERS = Trouble(), Counters()
+
+
 class Health(NamedTuple):
     """The health record of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds.
 
@@ -75,110 +108,94 @@ class Health(NamedTuple):
     """Polls that succeeded since the start."""
     stale_after: float = math.inf
     """Seconds without a successful poll until the entity is stale."""
-    failures: int = 0
-    """Failed polls in a row."""
-    failing_wall: float | None = None
-    """The first call since the last success that gave no reading: an outage begins with it."""
-    error_type: str | None = None
-    error_message: str | None = None
-    trying: Trying | None = None
-    deferred_until: float | None = None
-    """Polls before this time are skipped, because the device asked for a pause. Kept until the next outcome. Monotonic
-    seconds."""
-    deferred_reason: str | None = None
+    trouble: Trouble = NO_TROUBLE
     circuit: str = "closed"
-    missed: int = 0
     held: bool = False
     """Whether the handler is held: not polled until it is released."""
     polled: bool = True
     """False for an entity that only takes commands: it has no readings."""
-    failed_polls: int = 0
-    """Polls that failed since the start."""
-    failed_calls: int = 0
-    """Calls that failed since the start."""
-    retries: int = 0
-    """Calls repeated after a failure, since the start."""
-    retried_polls: int = 0
-    """Polls since the start that succeeded after at least one failed call."""
+    counters: Counters = NO_COUNTERS
 
     @property
     def polls(self) -> int:
         """Polls that ended since the start."""
-        return self.successes + self.failed_polls
+        return self.successes + self.counters.failed_polls
 
     @property
     def failing_since(self) -> float | None:
         """When the outage began, epoch seconds; None without an outage."""
-        return None if self.error_type is None else self.failing_wall
+        return None if self.trouble.error_type is None else self.trouble.failing_wall
 
 
 def fold(health: Health, event: Event) -> Health:
     """The record after `event`, which must be about this entity."""
     match event:
         case ReadingTaken():
-            if health.failing_wall is not None or health.deferred_until is not None:
+            if health.trouble is not NO_TROUBLE:
                 health = _well_again(health)
             # The most frequent event: building the tuple costs a third of `_replace`.
             return Health(event.at, event.wall, event.duration, health.successes + 1, *health[4:])
         case AttemptFailed():
             return _call_failed(health, event)
         case PollFailed():
-            return health._replace(
-                failures=health.failures + 1,
-                failed_polls=health.failed_polls + 1,
-                failed_calls=health.failed_calls + (health.trying is None),  # one that hung never raised
-                failing_wall=event.wall if health.failing_wall is None else health.failing_wall,
-                error_type=type(event.error).__name__,
-                error_message=describe(event.error),
-                trying=None,
-                deferred_until=None,
-                deferred_reason=None,
-            )
+            return _poll_failed(health, event)
         case PollDeferred(at=at, seconds=pause, reason=reason):
             until = at + pause if pause > 0 else None
-            return health._replace(trying=None, deferred_until=until, deferred_reason=reason)
+            return _troubled(health, trying=None, deferred_until=until, deferred_reason=reason)
         case DeviceReleased() | CircuitRequested(action="close"):
-            return health._replace(
-                held=health.held and not isinstance(event, DeviceReleased), deferred_until=None, deferred_reason=None
-            )
+            held = health.held and not isinstance(event, DeviceReleased)
+            return _troubled(health, deferred_until=None, deferred_reason=None)._replace(held=held)
         case DeviceHeld():
             return health._replace(held=True)
         case CircuitMoved():
             return health._replace(circuit=event.state)
         case PollMissed():
-            return health._replace(missed=health.missed + event.polls)
+            return health._replace(counters=health.counters._replace(missed=health.counters.missed + event.polls))
     return health
 
 
+def _troubled(health: Health, **changes: Any) -> Health:
+    """The record with changes to what is wrong; names as the fields of `Trouble`."""
+    trouble = health.trouble._replace(**changes)
+    return health._replace(trouble=NO_TROUBLE if trouble == NO_TROUBLE else trouble)
+
+
 def _well_again(health: Health) -> Health:
-    retried = health.trying is not None
-    return health._replace(
-        failures=0,
-        failing_wall=None,
-        error_type=None,
-        error_message=None,
-        trying=None,
-        deferred_until=None,
-        deferred_reason=None,
-        retried_polls=health.retried_polls + retried,
+    retried, counters = health.trouble.trying is not None, health.counters
+    if retried:
+        counters = counters._replace(retried_polls=counters.retried_polls + 1)
+    return health._replace(trouble=NO_TROUBLE, counters=counters)
+
+
+def _poll_failed(health: Health, event: PollFailed) -> Health:
+    before, counters = health.trouble, health.counters
+    hung = before.trying is None  # no call of it raised
+    counters = counters._replace(
+        failed_polls=counters.failed_polls + 1, failed_calls=counters.failed_calls + (1 if hung else 0)
     )
+    trouble = Trouble(
+        failures=before.failures + 1,
+        failing_wall=event.wall if before.failing_wall is None else before.failing_wall,
+        error_type=type(event.error).__name__,
+        error_message=describe(event.error),
+    )
+    return health._replace(trouble=trouble, counters=counters)
 
 
 def _call_failed(health: Health, event: AttemptFailed) -> Health:
-    health = health._replace(failing_wall=event.outage if health.failing_wall is None else health.failing_wall)
+    if health.trouble.failing_wall is None:
+        health = _troubled(health, failing_wall=event.outage)
     if event.requested:
         return _deferred(health, event)
     kind, message = type(event.error).__name__, describe(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
-        health = health._replace(error_type=kind, error_message=message)
-    return health._replace(
-        trying=Trying(event.attempt, kind, message, next_at),
-        failed_calls=health.failed_calls + 1,
-        retries=health.retries + (event.delay is not None),
-        deferred_until=None,
-        deferred_reason=None,
+        health = _troubled(health, error_type=kind, error_message=message)
+    trying, counters = Trying(event.attempt, kind, message, next_at), health.counters
+    counters = counters._replace(
+        failed_calls=counters.failed_calls + 1, retries=counters.retries + (event.delay is not None)
     )
+    return _troubled(health, trying=trying, deferred_until=None, deferred_reason=None)._replace(counters=counters)
 
 
 def _deferred(health: Health, event: AttemptFailed) -> Health:
@@ -188,7 +205,7 @@ def _deferred(health: Health, event: AttemptFailed) -> Health:
     until = event.at + event.delay
     if event.delay < LONG and until <= health.fresh_at + health.stale_after:
         return health
-    return health._replace(deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
+    return _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
 
 
 def is_stale(health: Health, now: float) -> bool:
@@ -199,7 +216,7 @@ def is_stale(health: Health, now: float) -> bool:
 
 def is_deferred(health: Health, now: float) -> bool:
     """Whether the device asked for a pause, and the poll after it is not overdue: it may take `stale_after`."""
-    return health.deferred_until is not None and now <= health.deferred_until + health.stale_after
+    return health.trouble.deferred_until is not None and now <= health.trouble.deferred_until + health.stale_after
 
 
 def status(health: Health, now: float) -> str:
@@ -211,11 +228,11 @@ def status(health: Health, now: float) -> str:
             return ISOLATED
         if health.circuit in BLOCKING:
             return CIRCUIT_OPEN
-    if health.deferred_until is not None and is_deferred(health, now):
+    if health.trouble.deferred_until is not None and is_deferred(health, now):
         return DEFERRED
     if is_stale(health, now):
         return STALE
-    if health.error_type is not None:
+    if health.trouble.error_type is not None:
         return ERROR
     return STARTING if health.success_wall is None and health.polled else OK
 
@@ -260,6 +277,6 @@ class Ledger:
         """When time alone makes the next entity stale or ends a deferral; infinity if it never does."""
         times = [health.fresh_at + health.stale_after for health in self.entities.values() if not is_stale(health, now)]
         for health in self.entities.values():
-            if health.deferred_until is not None and is_deferred(health, now):
-                times.append(health.deferred_until + health.stale_after)
+            if health.trouble.deferred_until is not None and is_deferred(health, now):
+                times.append(health.trouble.deferred_until + health.stale_after)
         return min(times, default=math.inf)

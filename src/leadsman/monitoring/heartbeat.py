@@ -166,14 +166,14 @@ class Heartbeat:
         report: dict[str, object] = {"status": status}
         if is_stale(health, now):
             report["stale"] = True
-        if health.missed:
-            report["missed_polls"] = health.missed
+        if health.counters.missed:
+            report["missed_polls"] = health.counters.missed
         wall = self._clock.wall() - now
         if (poll := under_way(health, wall)) is not None:
             report["poll_under_way"] = poll
-        if health.deferred_until is not None and is_deferred(health, now):
-            report["deferred_until"] = rfc3339(wall + health.deferred_until)
-            report["deferred_reason"] = health.deferred_reason
+        if health.trouble.deferred_until is not None and is_deferred(health, now):
+            report["deferred_until"] = rfc3339(wall + health.trouble.deferred_until)
+            report["deferred_reason"] = health.trouble.deferred_reason
         if status not in (OK, STARTING):
             report |= self._trouble(entity, health, wall)
         return report
@@ -182,9 +182,9 @@ class Heartbeat:
         snapshot, next_poll = self._look(entity)
         report = failure_of(health, snapshot, wall) | {
             "circuit": health.circuit,
-            "retries": health.retries,
+            "retries": health.counters.retries,
             "polls": health.polls,
-            "failed_polls": health.failed_polls,
+            "failed_polls": health.counters.failed_polls,
             "next_poll_at": None if next_poll is None else rfc3339(next_poll),
         }
         if snapshot.opened_at is None:
@@ -251,18 +251,20 @@ def failure_of(health: Health, snapshot: Snapshot, wall: float) -> dict[str, obj
     """What the heartbeat and introspection both report of a failing device; `wall` is epoch minus monotonic seconds."""
     opened, since = snapshot.opened_at, health.failing_since
     return {
-        "consecutive_failures": health.failures,
+        "consecutive_failures": health.trouble.failures,
         "attempts": snapshot.attempts,
         "opened_at": None if opened is None else rfc3339(wall + opened),
         "failing_since": None if since is None else rfc3339(since),
-        "last_error": None if health.error_type is None else f"{health.error_type}: {health.error_message}",
+        "last_error": None
+        if health.trouble.error_type is None
+        else f"{health.trouble.error_type}: {health.trouble.error_message}",
         "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
     }
 
 
 def under_way(health: Health, wall: float) -> dict[str, object] | None:
     """The report of a poll that retries after failed calls; `wall` is epoch minus monotonic seconds."""
-    poll = health.trying
+    poll = health.trouble.trying
     if poll is None or poll.next_at is None:
         return None
     return {

@@ -86,8 +86,8 @@ class OutageReporter:
     def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
         """Check whether too many polls of a device succeed only after retries."""
         entity = event.entity
-        retried = health.retried_polls > self._retried.get(entity, 0)
-        self._retried[entity] = health.retried_polls
+        retried = health.counters.retried_polls > self._retried.get(entity, 0)
+        self._retried[entity] = health.counters.retried_polls
         flaky, change = flakiness.step(self._flaky.get(entity), health.polls, event.at, retried=retried)
         if flaky is None:
             self._flaky.pop(entity, None)
@@ -98,7 +98,7 @@ class OutageReporter:
         if change is None or flaky is None:
             return
         share = f"{len(flaky.numbers)} of its last {flakiness.WINDOW} polls needed retries"
-        about = log_fields(change, entity, retries=health.retries)
+        about = log_fields(change, entity, retries=health.counters.retries)
         if change == "flaky":
             last = "" if outage is None else f", the last one after {outage.error_type}: {outage.message}"
             logger.warning("%s: flaky: %s%s", entity, share, last, extra=about)

@@ -32,6 +32,8 @@ class Registry:
         """The sources, by device name."""
         self.commands: dict[str, Command] = {}
         """The commands, by device name."""
+        self._guards: GuardSpec | None = None
+        """Those of the telemetry that was registered last."""
         self.without_devices: list[str] = []
         """Handlers whose names come from the settings, which name none."""
 
@@ -112,6 +114,9 @@ class Registry:
         self._check_shared(telemetry.guards)
         telemetry = telemetry if decide is None else decide(telemetry)
         _check_free(telemetry.name, kind, self.telemetries, self.sources, self.commands if telemetry.job else {})
+        if telemetry.guards == self._guards:  # the devices of a loop share one value
+            telemetry = telemetry._replace(guards=self._guards)
+        self._guards = telemetry.guards
         self.telemetries[telemetry.name] = telemetry
 
     def _check_shared(self, guards: "GuardSpec") -> None:

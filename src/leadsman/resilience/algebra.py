@@ -8,7 +8,7 @@ from typing import Any
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.resilience.backoff import LONGEST, BackoffStrategy, Draw
 from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
-from leadsman.resilience.jitter import MODES
+from leadsman.resilience.jitter import MODES, decorrelated
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
@@ -132,7 +132,7 @@ class CountBox(_Box):
         if isinstance(failure.error, RetryRequested):
             inner, verdict = self.inner.step(inner, failure, draw)
             return (state[0], inner), verdict
-        key = failure.key(self.scope)
+        key = failure.cycle if self.scope == "cycle" else 0
         granted = granted if began == key else 0
         if granted >= self.limit:
             return ((key, granted), inner), _COUNT
@@ -156,7 +156,7 @@ class TimeBox(_Box):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         (began, since), inner = state
-        key = failure.key(self.scope)
+        key = failure.cycle if self.scope == "cycle" else 0
         if began != key or since is None:
             since = failure.elapsed
         spent = failure.elapsed - since
@@ -183,7 +183,7 @@ class Budget(_Box):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         (began, slept), inner = state
-        key = failure.key(self.scope)
+        key = failure.cycle if self.scope == "cycle" else 0
         slept = slept if began == key else 0.0
         if failure.resumed and self.scope == "outage" and failure.elapsed >= self.limit:
             return state, _BUDGET
@@ -275,7 +275,9 @@ class Jitter(_Wrapper):
         before, inner = state if remembers else (0.0, state)
         inner, verdict = self.inner.step(inner, failure, draw)
         if type(verdict) is Retry and not isinstance(failure.error, RetryRequested):
-            before = MODES[self.mode].spread(verdict.delay, self.fraction, self.ceiling, before, draw())
+            wait, cap, u = verdict.delay, self.ceiling, draw()
+            spread = MODES[self.mode].spread
+            before = decorrelated(wait, cap, before, u) if remembers else spread(wait, self.fraction, cap, u)
             verdict = Retry(before)
         return (before, inner) if remembers else inner, verdict
 
@@ -334,7 +336,7 @@ class AndThen(_Pair):
 
     def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
         began, on_right, left, right = state
-        key = failure.key(self.scope)
+        key = failure.cycle if self.scope == "cycle" else 0
         if not on_right or began != key:
             left, verdict = self.left.step(left, failure, draw)
             if type(verdict) is Retry:

@@ -116,10 +116,6 @@ class Failure(NamedTuple):
         """The request that the handler raised, if it raised one."""
         return self.error if isinstance(self.error, RetryRequested) else None
 
-    def key(self, scope: Scope) -> int:
-        """A number that changes when the scope begins again. What counts over the scope then starts again, too."""
-        return self.cycle if scope == "cycle" else 0
-
     def get(self, name: str) -> Property | None:
         """A property, or None if the failure has none of that name."""
         known = _READ.get(name)

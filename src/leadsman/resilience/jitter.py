@@ -27,28 +27,28 @@ _DECORRELATED_CAP = 60.0
 class Mode(NamedTuple):
     """One mode of jitter. Times are seconds; `u` is uniform in [0, 1)."""
 
-    spread: Callable[[float, float, float, float, float], float]
-    """The wait to take for a wait, a fraction, a cap, the wait before it (0 at first), and u."""
+    spread: Callable[[float, float, float, float], float]
+    """The wait to take for a wait, a fraction, a cap and u."""
     cap: Callable[[float, float, float], float]
     """The cap if none is given: for the longest wait inside, the cap of `symmetric` jitter inside, and a fraction."""
 
 
-def _add(wait: float, fraction: float, cap: float, before: float, u: float) -> float:
+def _add(wait: float, fraction: float, cap: float, u: float) -> float:
     low = min(wait, cap)
     return low + (min(wait * (1 + fraction), cap) - low) * u
 
 
-def _decorrelated(wait: float, fraction: float, cap: float, before: float, u: float) -> float:
+def decorrelated(wait: float, cap: float, before: float, u: float) -> float:
+    """The wait to take after the wait `before`, which is 0 at first. It is the only mode that remembers one."""
     low = min(wait, cap)
     return low + max(0.0, min(3 * (before or low), cap) - low) * u
 
 
 MODES: Mapping[str, Mode] = {
-    "symmetric": Mode(
-        lambda wait, fraction, cap, _, u: jittered(wait, fraction, cap, u), lambda _, symmetric, __: symmetric
-    ),
+    "symmetric": Mode(jittered, lambda _, symmetric, __: symmetric),
     "add": Mode(_add, lambda longest, _, fraction: min(longest * (1 + fraction), LONGEST)),
-    "full": Mode(lambda wait, _, cap, __, u: min(wait, cap) * u, lambda longest, _, __: longest),
-    "equal": Mode(lambda wait, _, cap, __, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
-    "decorrelated": Mode(_decorrelated, lambda _, __, ___: _DECORRELATED_CAP),
+    "full": Mode(lambda wait, _, cap, u: min(wait, cap) * u, lambda longest, _, __: longest),
+    "equal": Mode(lambda wait, _, cap, u: min(wait, cap) * (0.5 + u / 2), lambda longest, _, __: longest),
+    "decorrelated": Mode(lambda wait, _, cap, u: decorrelated(wait, cap, 0.0, u), lambda _, __, ___: _DECORRELATED_CAP),
 }
+"""All modes. The first wait of ``decorrelated`` is in the table; those after it depend on the one before."""

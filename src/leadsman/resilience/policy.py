@@ -125,7 +125,7 @@ class Waits(Policy):
         request = failure.error if isinstance(failure.error, RetryRequested) else None
         if request is not None and request.delay is not None:
             return state, Retry(request.delay)
-        key = failure.key(self.scope)
+        key = failure.cycle if self.scope == "cycle" else 0
         attempt = state[1] + 1 if state[0] == key else 1
         delay = wait_of(self.strategy, attempt, draw, failure.on_strategy_error)
         return (key, attempt), Retry(delay) if request is None else _requested(failure, delay)

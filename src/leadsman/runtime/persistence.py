@@ -29,7 +29,7 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import Ledger, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
@@ -183,7 +183,7 @@ class ResilienceStore:
             ledger.restore(name, held=True)
         if known.health is not None:
             since, failures, kind, message, lasted = known.health
-            ledger.restore(name, failures=failures, failing_wall=since, error_type=kind, error_message=message)
+            ledger.restore(name, trouble=Trouble(failures, since, kind, message))
             began = now - lasted - away
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
             self._outages[name] = _Outage(since, failures, kind, message, began)

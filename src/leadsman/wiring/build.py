@@ -140,7 +140,7 @@ async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter
     logger.info("%s", _opening(plan), extra=log_fields("start"))
     for name, health in core.ledger.entities.items():
         if health.failing_since is not None:
-            since, error = rfc3339(health.failing_since), f"{health.error_type}: {health.error_message}"
+            since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"
             logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))
     if optional.store is not None and optional.store.outages:
         optional.make_trace().resume(optional.store.outages)
