@@ -3,7 +3,7 @@
 import pytest
 
 from leadsman import CircuitBreaker
-from leadsman.errors import ConfigurationError, InvalidValue
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.registration.registry import Registry, ask_user
 from leadsman.registration.router import Device, Registration
 from leadsman.registration.telemetry import Telemetry
@@ -129,3 +129,36 @@ def test_the_devices_of_a_loop_share_their_guards():
 
     assert guards[0] is guards[1] is guards[2]
     assert guards[2] != guards[3]
+
+
+def test_a_device_of_a_loop_gets_what_its_own_settings_give():
+    class Room:
+        def __init__(self, floor):
+            self.floor = floor
+
+    async def read_room(room: Room):
+        return {"floor": room.floor}
+
+    registry = Registry()
+    rooms = {"cellar": Device(Room(-1)), "kitchen": Device(Room(0)), "attic": Device(Room(2), retry=1)}
+    registry.add(Registration("telemetry", rooms, read_room, {"interval": 60, "retry": 3}), None, [], None)
+
+    found = {name: each.needs[0][1].get().floor for name, each in registry.telemetries.items()}
+
+    assert found == {"cellar": -1, "kitchen": 0, "attic": 2}
+    guards = [each.guards for each in registry.telemetries.values()]
+    assert guards[0] is guards[1]
+    assert guards[1] != guards[2]
+
+
+def test_the_second_device_of_a_loop_is_checked_like_the_first():
+    registry = Registry()
+    registry.add(Registration("telemetry", "a", read, {"interval": 60, "retry": 1}), None, [], None)
+
+    with pytest.raises(InvalidType, match="retry is True"):
+        registry.add(Registration("telemetry", "b", read, {"interval": 60, "retry": True}), None, [], None)
+    with pytest.raises(InvalidValue, match="'a' is already registered"):
+        registry.add(Registration("telemetry", "a", read, {"interval": 60, "retry": 1}), None, [], None)
+    with pytest.raises(InvalidValue, match="a/b"):
+        registry.add(Registration("telemetry", "a/b", read, {"interval": 60, "retry": 1}), None, [], None)
+    assert list(registry.telemetries) == ["a"]

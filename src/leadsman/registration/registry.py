@@ -1,11 +1,22 @@
 """The registry of an app: its telemetry, sources and commands, each by its name."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from leadsman.adapters.managed import declared_errors
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.registration.injection import ContextDependency, Dependency, Handler, Provided, name_of, place_of
+from leadsman.mqtt.topics import check_name
+from leadsman.registration.injection import (
+    ContextDependency,
+    Dependency,
+    Handler,
+    Provided,
+    name_of,
+    needs_of,
+    place_of,
+)
+from leadsman.registration.options import labelled
 from leadsman.registration.router import Device, Registration, devices_of
 from leadsman.registration.telemetry import Telemetry, register
 from leadsman.text import describe
@@ -21,6 +32,25 @@ Decide = Callable[[Telemetry], Telemetry]
 """Puts the policy in place that a telemetry names, once the settings are loaded."""
 
 
+class Made(NamedTuple):
+    """All that a telemetry is made of, except its name and what its handler may ask for."""
+
+    kind: str
+    handler: Handler
+    options: Any
+    decide: Decide | None
+
+    def is_like(self, other: "Made") -> bool:
+        """Whether a telemetry that is made of this would be the same as one made of `other`. Options are the same if
+        their types are too: a retry of True is a mistake, and equals 1."""
+        if (self.kind, self.handler, self.decide) != (other.kind, other.handler, other.decide):
+            return False
+        return self.options.keys() == other.options.keys() and all(
+            value is others or (type(value) is type(others) and value == others)
+            for value, others in zip(self.options.values(), map(other.options.get, self.options), strict=True)
+        )
+
+
 class Registry:
     """Registrations by kind and name. Every device has a name of its own; a command may have that of the device it is
     for."""
@@ -32,8 +62,8 @@ class Registry:
         """The sources, by device name."""
         self.commands: dict[str, Command] = {}
         """The commands, by device name."""
-        self._guards: GuardSpec | None = None
-        """Those of the telemetry that was registered last."""
+        self._last: tuple[Made, Telemetry] | None = None
+        """The telemetry that was registered last."""
         self.without_devices: list[str] = []
         """Handlers whose names come from the settings, which name none."""
 
@@ -88,7 +118,7 @@ class Registry:
         elif kind == "source":
             self._add_source(name, handler, options, available)
         else:
-            self._add_telemetry(register(name, handler, options, available, job=kind == "periodic"), kind, decide)
+            self._add_telemetry(name, Made(kind, handler, options, decide), available)
 
     def _add_command(
         self, name: object, handler: Handler, options: "CommandOptions", available: Sequence[Dependency]
@@ -110,14 +140,29 @@ class Registry:
         _check_free(source.name, "source", self.telemetries, self.sources)
         self.sources[source.name] = source
 
-    def _add_telemetry(self, telemetry: Telemetry, kind: str, decide: Decide | None) -> None:
-        self._check_shared(telemetry.guards)
-        telemetry = telemetry if decide is None else decide(telemetry)
-        _check_free(telemetry.name, kind, self.telemetries, self.sources, self.commands if telemetry.job else {})
-        if telemetry.guards == self._guards:  # the devices of a loop share one value
-            telemetry = telemetry._replace(guards=self._guards)
-        self._guards = telemetry.guards
+    def _add_telemetry(self, name: object, made_of: Made, available: Sequence[Dependency]) -> None:
+        telemetry = self._like_the_last(name, made_of, available)
+        if telemetry is None:
+            kind, handler, options, decide = made_of
+            telemetry = register(name, handler, options, available, job=kind == "periodic")
+            self._check_shared(telemetry.guards)
+            telemetry = telemetry if decide is None else decide(telemetry)
+        taken = self.commands if telemetry.job else {}
+        _check_free(telemetry.name, made_of.kind, self.telemetries, self.sources, taken)
+        self._last = made_of, telemetry
         self.telemetries[telemetry.name] = telemetry
+
+    def _like_the_last(self, name: object, made_of: Made, available: Sequence[Dependency]) -> Telemetry | None:
+        """A copy of the telemetry that was registered last, if it differs only in its name and in what its handler
+        gets. The devices of a loop do: they share all other values, and are checked once."""
+        if self._last is None or not self._last[0].is_like(made_of):
+            return None
+        last = self._last[1]
+        if not last.needs:
+            return last._replace(name=check_name(name))
+        needs = labelled(made_of.kind, name, lambda _: needs_of(made_of.handler, available))
+        same_errors = declared_errors(needs) == declared_errors(last.needs)
+        return last._replace(name=check_name(name), needs=needs) if same_errors else None
 
     def _check_shared(self, guards: "GuardSpec") -> None:
         """Check that handlers that share a circuit specify it identically."""
@@ -141,7 +186,8 @@ def ask_user(what: str, function: Callable[[Any], T], settings: object) -> T:
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
         code = trace.tb_frame.f_code if trace is not None else function.__code__
-        where = f"{Path(code.co_filename).name} line {trace.tb_lineno if trace is not None else code.co_firstlineno}"
+        line = trace.tb_lineno if trace is not None else code.co_firstlineno
+        where = f"{os.path.basename(code.co_filename)} line {line}"
         raise InvalidValue(f"{what}: {where}: {type(error).__name__}: {describe(error)}") from error
 
 
