@@ -1,6 +1,6 @@
 """The fixtures of tests with real parts. ``conftest.py`` loads them for all tests, those of the apps included."""
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -8,10 +8,11 @@ from leadsman.testing.embedded import embedded_broker
 from leadsman_rigs.dav import Radicale
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.processes import app_process, program_process
+from leadsman_rigs.proxy import Proxy, Way
 
 REAL_PARTS = {
     *("air", "demonstrated", "listen", "listen_all_along", "mosquitto", "old_broker", "old_broker_that_allows"),
-    *("program", "pty_device", "radicale", "start_app", "start_app_for_all"),
+    *("program", "proxy", "pty_device", "radicale", "start_app", "start_app_for_all"),
 }
 """The fixtures that are real parts, here and in `leadsman.testing.fixtures`."""
 
@@ -103,6 +104,14 @@ def demonstrated(program):
         return running.log
 
     return run
+
+
+@pytest.fixture
+def proxy():
+    """A bad network before a server: ``proxy(mosquitto.port, delay=0.2)`` gives a `Proxy`; the options are those of
+    `Way`."""
+    with ExitStack() as started:
+        yield lambda port, **way: started.enter_context(Proxy(port, Way(**way)))
 
 
 @pytest.fixture
