@@ -3,16 +3,8 @@ import asyncio
 import pytest
 
 from leadsman.tasks import outcome, outcome_in_own_task
-from leadsman.testing import VirtualLoop
 
 ERRORS = [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 async def give(value):

@@ -9,7 +9,6 @@ from leadsman.errors import DeviceUnavailable, InvalidType, InvalidValue, NotIns
 from leadsman.event_bus import EventBus
 from leadsman.events import AdapterFailed, AdapterReopened, AppFault
 from leadsman.resilience.environment import Environment
-from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import system_clock
 from leadsman.timing.timers import Timers
 
@@ -47,18 +46,6 @@ class Able(Plain):
 
     def check_installed(self):
         raise NotInstalled("pip install it")
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture
-def events():
-    return []
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import threading
 import pytest
 
 from leadsman.runtime.directory import PATIENCE, StateDirectory
-from leadsman.testing.loop import VirtualLoop
 
 
 class Reports:
@@ -30,13 +29,6 @@ def make(tmp_path):
     yield one
     for each in made:
         each.release()
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 def claim(loop, directory):

@@ -35,11 +35,6 @@ class Recorder:
 
 
 @pytest.fixture
-def events():
-    return []
-
-
-@pytest.fixture
 def live(events):
     """Runs a coroutine function with an environment and with the event that asks to stop."""
 

@@ -5,32 +5,7 @@ import itertools
 
 import pytest
 
-from leadsman.event_bus import EventBus
-from leadsman.resilience.environment import Environment
 from leadsman.runtime.supervision import RESTARTING, cancel, close_all, keep_running
-from leadsman.testing import VirtualLoop
-from leadsman.timing.clock import system_clock
-from leadsman.timing.timers import Timers
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
-
-
-@pytest.fixture
-def events():
-    return []
-
-
-@pytest.fixture
-def environment(loop, events):
-    clock = system_clock(loop)
-    bus = EventBus(clock)
-    bus.subscribe(events.append)
-    return Environment(Timers(loop, bus.emit), clock, bus)
 
 
 def run_for(loop, seconds, coroutine):

@@ -7,13 +7,6 @@ import pytest
 from leadsman.testing import Harness, Outages, Scripted, VirtualLoop, fail, garbage, hang
 
 
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
-
-
 def test_a_year_passes_in_no_time(loop):
     before = time.monotonic()
 

@@ -3,7 +3,6 @@ import asyncio
 import pytest
 
 from leadsman.events import AppFault
-from leadsman.testing import VirtualLoop
 from leadsman.timing.timers import FINE, Timers
 
 
@@ -16,13 +15,6 @@ class Bell:
         self.rung.append(now)
         if self.action:
             self.action(now)
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture

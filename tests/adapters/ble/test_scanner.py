@@ -5,7 +5,6 @@ import pytest
 from leadsman.adapters.ble.advertisement import MOST_KNOWN, Advertisement
 from leadsman.adapters.ble.scanner import FRESH, START_TIMEOUT, Scanner
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
-from leadsman.testing import VirtualLoop
 
 ADDRESS, OTHER = "AA:BB:CC:DD:EE:FF", "AA:BB:CC:DD:EE:00"
 
@@ -31,13 +30,6 @@ class Backend:
     async def stop(self):
         self.stops += 1
         self.hear = None
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture

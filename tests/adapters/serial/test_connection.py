@@ -5,7 +5,6 @@ import pytest
 from leadsman.adapters.serial.connection import MOST_UNREAD, MOST_UNREAD_BYTES, SerialConnection
 from leadsman.adapters.serial.framing import FixedFramer, LineFramer
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
-from leadsman.testing import VirtualLoop
 
 
 class Transport:
@@ -30,13 +29,6 @@ class Device:
         self.discarded = True
         if self.error is not None:
             raise self.error
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture

@@ -1,3 +1,5 @@
+"""Fixtures for tests in virtual time."""
+
 import asyncio
 
 import pytest
