@@ -237,9 +237,8 @@ def status(health: Health, now: float) -> str:
     return STARTING if health.success_wall is None and health.polled else OK
 
 
-def is_offline(health: Health, now: float) -> bool:
-    """Whether an entity has no fresh reading, and none is expected soon."""
-    word = status(health, now)
+def is_offline(word: str, health: Health, now: float) -> bool:
+    """Whether an entity, whose status at `now` is `word`, has no fresh reading, and none is expected soon."""
     return word in OFFLINE or (word == DEFERRED and is_stale(health, now))
 
 

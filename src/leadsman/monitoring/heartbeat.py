@@ -64,8 +64,11 @@ class Heartbeat:
         self._look = look
         self._jobs = jobs
         self._started = clock.monotonic()
-        self._statuses = {entity: ledger.status(entity, self._started) for entity in ledger.entities}
-        self._offline = {entity for entity, health in ledger.entities.items() if is_offline(health, self._started)}
+        now = self._started
+        self._statuses = {entity: ledger.status(entity, now) for entity in ledger.entities}
+        self._offline = {
+            entity for entity, word in self._statuses.items() if is_offline(word, ledger.entities[entity], now)
+        }
         self._changed = asyncio.Event()
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
@@ -101,13 +104,13 @@ class Heartbeat:
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
-            self._look_at_all()  # so that the document and the availability topics agree
             self._changed.clear()
             self._send_status()
             next_at = self._clock.monotonic() + self._interval
             await asyncio.sleep(MOST_OFTEN)
             self._look_at_all()
             await self._change_or(next_at)
+            self._look_at_all()  # so that the document and the availability topics agree
 
     async def _change_or(self, next_at: float) -> None:
         """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing
@@ -194,7 +197,6 @@ class Heartbeat:
         return report
 
     def _announce(self) -> None:
-        self._look_at_all()
         self._send_status()
         for entity in self._statuses:
             self._send_availability(entity, online=entity not in self._offline)
@@ -209,7 +211,7 @@ class Heartbeat:
         if status == before and status != DEFERRED:
             return
         self._statuses[entity] = status
-        offline = is_offline(self._ledger.entities[entity], now)
+        offline = is_offline(status, self._ledger.entities[entity], now)
         if offline != (entity in self._offline):
             (self._offline.add if offline else self._offline.discard)(entity)
             self._send_availability(entity, online=not offline)
