@@ -7,7 +7,7 @@ import pytest
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
-from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, SubscriptionFailed
+from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import ClientIdentity, Link
 from leadsman.mqtt.message import Message
@@ -111,7 +111,7 @@ class TestSending:
 
         assert life.link.outbox.in_flight == 3
 
-    def test_one_message_of_a_topic_is_on_its_way_at_a_time(self, up):
+    def test_several_messages_of_a_topic_are_on_their_way_and_arrive_in_order(self, up):
         up.broker.freeze()
         up.put(1, 2, 3)
         up.run(1)
@@ -119,8 +119,29 @@ class TestSending:
         up.broker.thaw()
         up.run(1)
 
-        assert in_flight == 1
+        assert in_flight == 3
         assert up.arrived() == [1, 2, 3]
+
+    def test_what_was_on_its_way_when_the_connection_broke_is_sent_again_in_order(self, up):
+        up.broker.lose_acknowledgements = True
+        up.put(*range(5))
+        up.run(1)
+        up.broker.lose_acknowledgements = False
+        up.broker.cut()
+        up.put(5)
+        up.run(2)
+
+        assert up.arrived() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 5]
+
+    def test_messages_of_a_topic_that_are_refused_together_pause_it_once_and_arrive_in_order_later(self, up):
+        up.broker.refusals["house/d/state"] = 0x97
+        up.put(*range(5))
+        up.run(0.5)
+        up.broker.refusals.clear()
+        up.run(2)
+
+        assert [event.retry_in for event in up.all(MessageRefused)] == [1.0]
+        assert up.arrived() == [0, 1, 2, 3, 4]
 
     def test_a_message_that_is_larger_than_the_broker_takes_is_dropped_and_reported_and_others_pass(self, running):
         life = running(connack=ConnAck(maximum_packet_size=200))

@@ -1,8 +1,12 @@
+import sys
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.topic_queue import Item
 
 
 def message(topic="t", number=0, **words):
@@ -20,56 +24,72 @@ def take(outbox, now=0.0):
     return outbox.take(now)[0]
 
 
+def number_of(item):
+    return None if item is None else int(item.message.payload)
+
+
+def taken(outbox):
+    """Hand everything out; the numbers in order."""
+    numbers = []
+    while (item := take(outbox)) is not None:
+        numbers.append(number_of(item))
+    return numbers
+
+
+def refuse(outbox, item, until):
+    outbox.refuse(item)
+    outbox.pause(item.message.topic, until)
+
+
 def drained(outbox):
-    """Deliver everything; the payloads by topic, in order."""
+    """Deliver everything; the numbers by topic, in order."""
     arrived = {}
-    while (each := take(outbox)) is not None:
-        outbox.accept(each.topic)
+    while (item := take(outbox)) is not None:
+        each = outbox.accept(item)
         arrived.setdefault(each.topic, []).append(int(each.payload))
     return arrived
 
 
-def test_a_topic_has_one_message_in_flight_and_keeps_its_order():
-    outbox = filled(message(number=1), message(number=2))
+def test_several_messages_of_a_topic_are_in_flight_in_order():
+    outbox = filled(message(number=1), message(number=2), message(number=3))
 
-    first, second = take(outbox), take(outbox)
-    outbox.accept("t")
+    assert taken(outbox) == [1, 2, 3]
+    assert outbox.in_flight == 3
 
-    assert (int(first.payload), second) == (1, None)
-    assert int(take(outbox).payload) == 2
+
+def test_acknowledgements_may_come_in_any_order():
+    outbox = filled(message(number=1), message(number=2), message(number=3))
+    first, second, third = take(outbox), take(outbox), take(outbox)
+
+    assert [int(outbox.accept(item).payload) for item in (third, first, second)] == [3, 1, 2]
+    assert (outbox.messages, outbox.in_flight, "t" in outbox) == (0, 0, False)
 
 
 def test_topics_take_turns():
     outbox = filled(message("a", 1), message("a", 2), message("b", 3), message("c", 4))
 
-    order = []
-    while (each := take(outbox)) is not None:
-        order.append(int(each.payload))
-        outbox.accept(each.topic)
-
-    assert order == [1, 3, 4, 2]
+    assert taken(outbox) == [1, 3, 4, 2]
 
 
 def test_after_a_broken_link_what_was_in_flight_comes_first_again():
-    outbox = filled(message("a", 1), message("b", 2), message("c", 3), message("a", 4))
-    take(outbox)
-    take(outbox)
+    outbox = filled(message("a", 1), message("b", 2), message("a", 3), message("c", 4))
+    assert [number_of(take(outbox)) for _ in range(3)] == [1, 2, 4]
 
-    outbox.lost()
+    assert outbox.lost() == {"a": 1, "b": 1, "c": 1}
 
-    assert [int(take(outbox).payload) for _ in range(3)] == [1, 2, 3]
-    outbox.lost()
-    assert drained(outbox) == {"a": [1, 4], "b": [2], "c": [3]}
+    assert taken(outbox) == [1, 2, 4, 3]
+    assert outbox.lost() == {"a": 2, "b": 1, "c": 1}
+    assert drained(outbox) == {"a": [1, 3], "b": [2], "c": [4]}
 
 
 def test_a_message_the_link_broke_on_alone_may_go_behind_the_others():
     outbox = filled(message("a", 1), message("b", 2))
     take(outbox)
 
-    assert outbox.lost() == ["a"]
+    assert outbox.lost() == {"a": 1}
     outbox.defer("a")
 
-    assert int(take(outbox).payload) == 2
+    assert number_of(take(outbox)) == 2
 
 
 def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
@@ -84,16 +104,34 @@ def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
 
 def test_a_message_in_flight_is_not_given_up():
     outbox = filled(*(message("t", n) for n in range(10)), most_messages=10)
-    take(outbox)
+    flying = take(outbox)
 
     outbox.put(message("t", 10))
+    outbox.accept(flying)
 
-    assert drained_after_accept(outbox) == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert drained(outbox) == {"t": [3, 4, 5, 6, 7, 8, 9, 10]}
 
 
-def drained_after_accept(outbox):
-    outbox.accept("t")
-    return drained(outbox)["t"]
+def test_what_was_in_flight_when_the_connection_broke_is_given_up_first_again():
+    outbox = filled(*(message("t", n) for n in range(10)), most_messages=10)
+    take(outbox)
+    outbox.put(message("t", 10))
+    outbox.lost()
+
+    assert outbox.put(message("t", 11)) == []
+    assert outbox.put(message("t", 12)) == [Dropped("t", 2, "outbox full")]
+
+    assert drained(outbox) == {"t": list(range(4, 13))}
+
+
+def test_the_newest_of_a_topic_is_given_up_when_a_newer_one_has_come():
+    outbox = filled(message("rare", 0), *(message("often", n) for n in range(1, 10)), most_messages=10)
+    outbox.put(message("often", 10))
+    outbox.put(message("rare", 11))
+
+    outbox.put(message("often", 12))
+
+    assert drained(outbox)["rare"] == [11]
 
 
 def test_bytes_are_bounded_too():
@@ -120,9 +158,8 @@ def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
     in_flight = take(outbox)
     outbox.put(message("s", 3, latest=True))
     outbox.put(message("s", 4, latest=True))
-    outbox.accept("s")
 
-    assert int(in_flight.payload) == 2
+    assert int(outbox.accept(in_flight).payload) == 2
     assert drained(outbox) == {"s": [4]}
     assert outbox.dropped == 0
 
@@ -130,22 +167,65 @@ def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
 def test_an_expired_message_is_dropped_and_named():
     outbox = filled(message("t", 1, expires=10.0), message("t", 2, expires=30.0), message("u", 3, expires=5.0))
 
-    taken, expired = outbox.take(20.0)
+    item, expired = outbox.take(20.0)
 
-    assert int(taken.payload) == 2
-    assert expired == [Dropped("t", 1, "expired")]
-    assert outbox.take(20.0) == (None, [Dropped("u", 1, "expired")])
+    assert number_of(item) == 2
+    assert expired == [Dropped("t", 1, "expired"), Dropped("u", 1, "expired")]
     assert (outbox.messages, outbox.dropped) == (1, 2)
 
 
 def test_a_topic_that_rests_holds_up_nobody_else():
     outbox = filled(message("a", 1), message("b", 2))
-    take(outbox)
-    outbox.pause("a", until=10.0)
+    refuse(outbox, take(outbox), until=10.0)
 
-    assert int(take(outbox).payload) == 2
+    assert number_of(take(outbox)) == 2
     assert (outbox.resume(9.9), take(outbox)) == (10.0, None)
-    assert (outbox.resume(10.0), int(take(outbox).payload)) == (None, 1)
+    assert (outbox.resume(10.0), number_of(take(outbox))) == (None, 1)
+
+
+def test_a_topic_whose_message_was_refused_goes_one_at_a_time_until_it_is_trusted():
+    outbox = filled(*(message("a", n) for n in range(1, 5)))
+    refuse(outbox, take(outbox), until=10.0)
+    outbox.resume(10.0)
+
+    first = take(outbox)
+    assert (number_of(first), take(outbox)) == (1, None)
+    outbox.accept(first)
+    assert (number_of(take(outbox)), take(outbox)) == (2, None)
+    outbox.trust("a")
+    outbox.lost()
+    assert taken(outbox) == [2, 3, 4]
+
+
+def test_messages_that_were_refused_together_keep_their_order():
+    outbox = filled(*(message("a", n) for n in range(1, 5)))
+    first, second, third = take(outbox), take(outbox), take(outbox)
+
+    for item in (second, first, third):
+        refuse(outbox, item, until=10.0)
+    outbox.resume(10.0)
+
+    assert drained(outbox) == {"a": [1, 2, 3, 4]}
+
+
+def test_a_refused_message_that_others_overtook_is_not_retained_and_the_newest_of_them_comes_again():
+    outbox = filled(*(message("a", n, retain=True) for n in (1, 2, 3)))
+    first, second, third = take(outbox), take(outbox), take(outbox)
+    refuse(outbox, first, until=10.0)
+    outbox.accept(second)
+    outbox.resume(10.0)
+    assert take(outbox) is None, "the third may still arrive, and the first would come after it"
+    outbox.accept(third)
+
+    again = [(number_of(item), item.message.retain) for item in iter(lambda: delivered(outbox), None)]
+
+    assert again == [(1, False), (3, True)]
+
+
+def delivered(outbox):
+    """Hand one message out and deliver it; a copy of its item, or None."""
+    item = take(outbox)
+    return None if item is None else Item(item.number, outbox.accept(item))
 
 
 def test_a_topic_may_rest_before_anything_of_it_waits():
@@ -170,17 +250,15 @@ def test_the_topic_whose_rest_ends_first_may_go_on_early():
 
 def test_a_message_that_was_handed_out_and_not_sent_is_the_next_again():
     outbox = filled(message("a", 1), message("b", 2))
-    take(outbox)
 
-    outbox.back("a")
+    outbox.back(take(outbox))
 
-    assert int(take(outbox).payload) == 1
+    assert number_of(take(outbox)) == 1
 
 
 def test_a_message_put_while_its_topic_rests_waits_with_it():
     outbox = filled(message("a", 1))
-    take(outbox)
-    outbox.pause("a", until=10.0)
+    refuse(outbox, take(outbox), until=10.0)
     outbox.put(message("a", 2))
 
     assert take(outbox) is None
@@ -188,56 +266,265 @@ def test_a_message_put_while_its_topic_rests_waits_with_it():
     assert drained(outbox) == {"a": [1, 2]}
 
 
-ACTIONS = "put", "take", "accept", "drop", "rest", "wake", "lost", "defer", "back", "discard", "set aside", "wake next"
-actions = st.lists(
-    st.tuples(
-        st.sampled_from(ACTIONS),
-        st.sampled_from("abc"),
-    ),
-    max_size=120,
+class TestNewestFirst:
+    def readings(self, *numbers, topic="a"):
+        return [message(topic, n, taken_at=float(n), retain=True) for n in numbers]
+
+    def handed_out(self, outbox):
+        return [(number_of(item), item.message.retain) for item in iter(lambda: delivered(outbox), None)]
+
+    def test_the_newest_reading_goes_first_and_the_older_ones_follow_in_order_and_are_not_retained(self):
+        outbox = filled(*self.readings(1, 2, 3))
+
+        outbox.prefer_newest(True)
+
+        assert self.handed_out(outbox) == [(3, True), (1, False), (2, False), (3, True)]
+
+    def test_a_reading_that_comes_meanwhile_goes_before_the_older_ones(self):
+        outbox = filled(*self.readings(1, 2, 3))
+        outbox.prefer_newest(True)
+        first = [number_of(delivered(outbox)) for _ in range(2)]
+
+        outbox.put(self.readings(4)[0])
+
+        assert first == [3, 1]
+        assert self.handed_out(outbox) == [(4, True), (2, False), (4, True)]
+
+    def test_topics_take_turns(self):
+        outbox = filled(*self.readings(1, 2), *self.readings(3, 4, topic="b"))
+
+        outbox.prefer_newest(True)
+
+        assert taken(outbox) == [2, 4, 1, 2, 3, 4]
+
+    def test_messages_that_carry_no_time_keep_their_order_and_go_before_older_readings(self):
+        outbox = filled(*self.readings(1, 2), message("error", 3), message("error", 4), message("error", 5))
+
+        outbox.prefer_newest(True)
+
+        assert taken(outbox) == [2, 3, 4, 5, 1, 2]
+
+    def test_order_comes_back_when_newest_readings_are_no_longer_preferred(self):
+        outbox = filled(*self.readings(1, 2, 3))
+        outbox.prefer_newest(True)
+        delivered(outbox)
+        outbox.prefer_newest(False)
+
+        outbox.put(self.readings(4)[0])
+
+        assert self.handed_out(outbox) == [(1, False), (2, False), (4, True)]
+
+    def test_after_a_broken_link_all_that_did_not_arrive_is_in_order_again(self):
+        outbox = filled(*self.readings(1, 2, 3, 4))
+        outbox.prefer_newest(True)
+        assert [number_of(take(outbox)) for _ in range(2)] == [4, 1]
+        outbox.prefer_newest(False)
+
+        outbox.lost()
+
+        assert [number for number, _ in self.handed_out(outbox)] == [1, 2, 3, 4]
+
+
+ACTIONS = (
+    "put",
+    "take",
+    "accept",
+    "drop",
+    "refuse",
+    "wake",
+    "lost",
+    "defer",
+    "back",
+    "discard",
+    "set aside",
+    "wake next",
+)
+MODES = "newest", "oldest", "trust"
+history = st.lists(
+    st.tuples(st.sampled_from((*ACTIONS, *MODES, "put", "take")), st.sampled_from("abc"), st.integers(0, 5)),
+    max_size=150,
 )
 
 
-@given(actions, st.integers(3, 20))
-def test_whatever_happens_order_holds_and_every_message_is_accounted_for(history, bound):
-    outbox, put, arrived, now = Outbox(most_messages=bound), 0, {}, 0.0
-    for action, topic in history:
-        now += 1.0
-        flying = topic in outbox._flying
-        if action == "put":
-            put += 1
-            outbox.put(message(topic, put))
-        elif action == "take":
-            outbox.take(now)
-        elif action == "accept" and flying:
-            arrived.setdefault(topic, []).append(int(outbox.accept(topic).payload))
-        elif action == "drop" and flying:
-            outbox.drop(topic)
-        elif action == "rest" and flying:
-            outbox.pause(topic, now + 3)
-        elif action == "wake":
-            outbox.resume(now)
-        elif action == "lost":
-            outbox.lost()
-        elif action == "defer" and not flying:
-            outbox.defer(topic)
-        elif action == "back" and flying:
-            outbox.back(topic)
-        elif action == "set aside" and not flying:
-            outbox.pause(topic, now + 3)
-        elif action == "wake next":
-            outbox.resume_next()
-        elif action == "discard" and topic in outbox and not flying:
-            outbox.discard(topic)
-        assert outbox.messages <= max(bound, 3)
-    outbox.lost()
-    outbox.resume(now + 100)
-    for topic, numbers in drained(outbox).items():
-        arrived.setdefault(topic, []).extend(numbers)
+class Life:
+    """An outbox with a broker that receives what is handed out, in this order."""
 
-    assert all(numbers == sorted(set(numbers)) for numbers in arrived.values())
-    assert sum(map(len, arrived.values())) + outbox.dropped == put
-    assert (outbox.messages, outbox.bytes, outbox.in_flight) == (0, 0, 0)
+    def __init__(self, bound, expiry=None):
+        self.outbox, self.now, self.put, self.expiry = Outbox(most_messages=bound), 0.0, 0, expiry
+        self.flying, self.received, self.arrived, self.spoilt = [], {}, set(), set()
+
+    def step(self, action, topic, which):
+        self.now += 1.0
+        outbox, flying = self.outbox, [item for item in self.flying if item.message.topic == topic]
+        item = flying[which % len(flying)] if flying else None
+        waiting = topic in outbox and not flying
+        match action:
+            case "put":
+                self.put += 1
+                expires = None if self.expiry is None else self.now + self.expiry
+                outbox.put(message(topic, self.put, taken_at=self.now, retain=True, expires=expires))
+            case "take":
+                self.take()
+            case "accept" if item:
+                self.accept(item)
+            case "drop" if item:
+                self.gone(item)
+                self.spoilt.add(topic)
+                outbox.drop(item)
+            case "refuse" if item:
+                self.gone(item)
+                refuse(outbox, item, self.now + 3)
+            case "back" if self.flying:
+                item = self.flying[-1]
+                self.gone(item)
+                outbox.back(item)
+            case "wake":
+                outbox.resume(self.now)
+            case "wake next":
+                outbox.resume_next()
+            case "lost":
+                self.lost()
+            case "defer":
+                outbox.defer(topic)
+            case "set aside" if waiting:
+                outbox.pause(topic, self.now + 3)
+            case "discard" if waiting:
+                self.spoilt.add(topic)
+                outbox.discard(topic)
+            case "newest" | "oldest":
+                outbox.prefer_newest(action == "newest")
+            case "trust":
+                outbox.trust(topic)
+
+    def take(self):
+        item, _ = self.outbox.take(self.now)
+        if item is not None:
+            self.flying.append(item)
+            self.received.setdefault(item.message.topic, []).append((item, number_of(item), item.message.retain))
+        return item
+
+    def accept(self, item):
+        self.flying.remove(item)
+        self.arrived.add(number_of(item))
+        self.outbox.accept(item)
+
+    def gone(self, item):
+        """The broker did not get a message that was handed out."""
+        self.flying.remove(item)
+        self.received[item.message.topic] = [
+            each for each in self.received[item.message.topic] if each[0] is not item or each[1] != number_of(item)
+        ]
+
+    def lost(self):
+        self.flying.clear()
+        self.outbox.lost()
+
+    def drain(self):
+        self.lost()
+        self.outbox.resume(self.now + 100)
+        for topic in "abc":
+            self.outbox.trust(topic)
+        while (item := self.take()) is not None:
+            self.accept(item)
+
+
+@given(history, st.integers(3, 20))
+def test_whatever_happens_every_message_is_accounted_for_and_memory_is_bounded(history, bound):
+    life = Life(bound)
+    for step in history:
+        life.step(*step)
+        assert life.outbox.messages <= max(bound, life.outbox.in_flight + 3)
+    life.drain()
+
+    outbox = life.outbox
+    assert len(life.arrived) + outbox.dropped >= life.put
+    assert outbox.delivered + outbox.dropped == outbox._number, "messages that were sent again included"
+    assert (outbox.messages, outbox.bytes, outbox.in_flight, outbox._queues) == (0, 0, 0, {})
+    assert not outbox._ready
+    assert not outbox._fresh
+
+
+@given(history, st.integers(3, 20))
+def test_whatever_happens_the_broker_keeps_the_newest_reading_of_each_topic(history, bound):
+    life = Life(bound)
+    for step in history:
+        life.step(*step)
+    life.drain()
+
+    for topic in set(life.received) - life.spoilt:
+        numbers = [number for _, number, _ in life.received[topic]]
+        retained = [number for _, number, retain in life.received[topic] if retain]
+        assert numbers[-1] == retained[-1] == max(numbers)
+
+
+@given(history, st.integers(3, 20))
+def test_order_holds_on_each_connection_as_long_as_nothing_is_refused_and_the_newest_do_not_go_first(history, bound):
+    life = Life(bound)
+    for action, topic, which in history:
+        if action in ("refuse", "newest"):
+            continue
+        life.step(action, topic, which)
+        if action == "lost":
+            life.received.clear()
+        for received in life.received.values():
+            numbers = [number for _, number, _ in received]
+            assert numbers == sorted(set(numbers))
+            assert all(retain for _, _, retain in received)
+
+
+@given(history)
+def test_what_has_expired_is_never_handed_out(history):
+    life = Life(20, expiry=10.0)
+    for step in history:
+        before = len(life.flying)
+        life.step(*step)
+        if len(life.flying) > before:
+            assert life.flying[-1].message.expires > life.now
+
+
+def work(operation, size, topics):
+    """How many lines of `leadsman.mqtt` run for a message, while an outbox of this size is filled and then as many
+    messages come again."""
+    lines = 0
+
+    def count(frame, event, argument):
+        nonlocal lines
+        if "mqtt" not in frame.f_code.co_filename:
+            return None
+        lines += event == "line"
+        return count
+
+    outbox, before = Outbox(most_messages=size), sys.gettrace()
+    sys.settrace(count)
+    try:
+        for number in range(size):
+            outbox.put(message(f"t{number * topics // size}", number))
+        for number in range(size):
+            operation(outbox, number)
+    finally:
+        sys.settrace(before)
+    return lines / (2 * size)
+
+
+def put_on_all_topics(outbox, number):
+    outbox.put(message(f"t{number % 20}", number))
+
+
+def put_on_one_topic(outbox, number):
+    outbox.put(message("busy", number))
+
+
+def put_and_deliver(outbox, number):
+    outbox.put(message(f"t{number % 20}", number))
+    outbox.accept(take(outbox))
+
+
+@pytest.mark.parametrize("operation", [put_on_all_topics, put_on_one_topic, put_and_deliver])
+@pytest.mark.parametrize("share", [0.01, 0.9])
+def test_the_work_for_a_message_does_not_grow_with_the_outbox(operation, share):
+    small, large = (work(operation, size, share * size) for size in (500, 4000))
+
+    assert large <= 1.1 * small
 
 
 def test_the_oldest_reading_is_the_one_that_was_taken_first_whatever_the_clock_said():

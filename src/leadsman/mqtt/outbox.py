@@ -1,17 +1,22 @@
 """The outbox: a bounded queue of messages for the broker, in order per topic.
 
-Every topic is a queue of its own with at most one message in flight. So a topic's messages arrive in order, and a
-message that the broker refuses delays no other topic. Topics take turns. When the outbox is full, the oldest messages
-are dropped, in steps of a hundredth, but never the newest of a topic: a publish rule that compares a reading with the
-last one relies on its arrival.
+Every topic is a queue of its own, and topics take turns. Several messages of a topic may be in flight; a connection
+delivers them in the order in which they are handed out. A message that the broker refuses delays no other topic. When
+the outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
+rule that compares a reading with the last one relies on its arrival.
 
-Pure: `now` is passed in, and dropped messages are returned to the caller.
+While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
+see `prefer_newest`.
+
+Every operation takes amortised constant time, however many messages wait. Pure: `now` is passed in, and dropped
+messages are returned to the caller.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.topic_queue import SETTLED, Item, TopicQueue
 
 MOST_MESSAGES = 10_000
 MOST_BYTES = 8 * 2**20
@@ -27,16 +32,20 @@ class Dropped(NamedTuple):
 
 
 class Outbox:
-    """Messages on their way: `put`, `take`, then `accept`, `pause` or `drop`; `lost` after a broken link."""
+    """Messages on their way: `put`, `take`, then `accept`, `refuse` or `drop`; `lost` after a broken connection."""
 
     def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
-        self._queues: dict[str, list[tuple[int, Message]]] = {}
-        self._ready: deque[str] = deque()
-        self._flying: dict[str, None] = {}
+        self._queues: dict[str, TopicQueue] = {}
+        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._fresh: OrderedDict[str, None] = OrderedDict()
+        self._newest_first = False
+        self._flying: dict[Item, None] = {}
+        self._order: deque[Item] = deque()
         self._paused: dict[str, float] = {}
         self._number = 0
+        self._one_at_a_time: set[str] = set()
         self.bytes = 0
         """Bytes held, see `Message.size`."""
         self.messages = 0
@@ -55,10 +64,16 @@ class Outbox:
         return len(self._flying)
 
     @property
+    def ready(self) -> bool:
+        """Whether `take` has something to hand out, unless it has expired."""
+        return bool(self._ready)
+
+    @property
     def oldest(self) -> float | None:
-        """When the oldest waiting reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is never
-        set."""
-        heads = (queue[0][1] for queue in self._queues.values())
+        """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
+        never set."""
+        heads = [queue.waiting[0].message for queue in self._queues.values() if queue.waiting]
+        heads += [item.message for item in self._flying]
         taken = ((head.taken_at, head.clock_offset) for head in heads)
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
 
@@ -69,62 +84,89 @@ class Outbox:
         if message.size > largest:
             self.dropped += 1
             return [Dropped(message.topic, 1, f"larger than {largest} bytes")]
-        self._number += 1
-        entry = (self._number, message)
         queue = self._queues.get(message.topic)
         if queue is None:
-            self._queues[message.topic] = [entry]
-            if message.topic not in self._paused:
-                self._ready.append(message.topic)
-        else:
-            waiting = len(queue) - (message.topic in self._flying)
-            if message.latest and waiting:
-                self._forget(queue.pop()[1])
-            queue.append(entry)
-        self.messages += 1
-        self.bytes += message.size
+            queue = self._queues[message.topic] = TopicQueue()
+        elif queue.waiting:
+            if message.latest:
+                self._forget(queue.waiting.pop())
+            else:
+                self._list(queue.waiting[-1])
+        self._append(queue, message)
         if self.messages > self._most_messages or self.bytes > self._most_bytes:
             return self._evict()
         return []
 
-    def take(self, now: float) -> tuple[Message | None, list[Dropped]]:
-        """Hand out the next message, or None when all topics are in flight, paused or empty; and what has expired."""
+    def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
+        """Hand out the next message, or None when nothing is `ready`; and what has expired."""
         expired: list[Dropped] = []
         while self._ready:
-            topic = self._ready.popleft()
+            topic, item = self._next()
             queue = self._queues[topic]
-            while queue and queue[0][1].expires is not None and queue[0][1].expires <= now:
-                self._forget(queue.pop(0)[1])
+            expires = item.message.expires
+            if expires is not None and expires <= now:
+                self._forget(item)
                 self.dropped += 1
                 expired.append(Dropped(topic, 1, "expired"))
-            if queue:
-                self._flying[topic] = None
-                return queue[0][1], expired
-            del self._queues[topic]
+                self._offer(topic, queue)
+                continue
+            self._flying[item] = None
+            again = queue.hand_out(item)
+            if again is not None:
+                self._append(queue, again)
+            else:
+                self._offer(topic, queue)
+            return item, expired
         return None, expired
 
-    def accept(self, topic: str) -> Message:
-        """The message of `topic` in flight arrived."""
-        self.delivered += 1
-        return self._done(topic)
+    def prefer_newest(self, preferred: bool) -> None:
+        """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
 
-    def drop(self, topic: str) -> Message:
-        """The message of `topic` in flight will never arrive."""
+        Readings are messages with `taken_at`, by which a subscriber finds their order. Messages without it are not
+        overtaken by others of their topic. What was overtaken follows when no new reading waits, the oldest first.
+        """
+        if preferred is not self._newest_first:
+            self._newest_first = preferred
+            self._fresh = OrderedDict.fromkeys(self._ready) if preferred else OrderedDict()
+
+    def accept(self, item: Item) -> Message:
+        """A message in flight arrived."""
+        self.delivered += 1
+        return self._done(item, arrived=True)
+
+    def drop(self, item: Item) -> Message:
+        """A message in flight will never arrive."""
         self.dropped += 1
-        return self._done(topic)
+        return self._done(item, arrived=False)
+
+    def back(self, item: Item) -> None:
+        """The message that was handed out last was not sent: it is the next one again."""
+        del self._flying[item]
+        topic = item.message.topic
+        self._return(topic, [item])
+        if topic in self._ready:
+            self._ready.move_to_end(topic, last=False)
+
+    def refuse(self, item: Item) -> None:
+        """The broker refused a message in flight that it may take later. It is the next one of its topic when nothing
+        else of it is in flight, and until `trust` the topic sends one message at a time."""
+        self._one_at_a_time.add(item.message.topic)
+        self.back(item)
+
+    def trust(self, topic: str) -> None:
+        """Several messages of a topic may be in flight again."""
+        self._one_at_a_time.discard(topic)
 
     def pause(self, topic: str, until: float) -> None:
-        """Offer nothing of `topic` before `until`, monotonic seconds; a message of it in flight is kept."""
-        if topic in self._flying:
-            del self._flying[topic]
-        elif topic in self._queues and topic not in self._paused:
-            self._ready.remove(topic)
+        """Offer nothing of `topic` before `until`, monotonic seconds."""
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
         self._paused[topic] = until
 
     @property
     def only_paused(self) -> bool:
         """Whether all messages that are left belong to topics that pause."""
-        return all(topic in self._paused for topic in self._queues)
+        return len(self._queues) <= len(self._paused) and all(topic in self._paused for topic in self._queues)
 
     def is_paused(self, topic: str) -> bool:
         """Whether nothing of `topic` is offered now."""
@@ -141,64 +183,132 @@ class Outbox:
         if self._paused:
             self._end_pause(min(self._paused, key=self._paused.__getitem__))
 
-    def back(self, topic: str) -> None:
-        """The message of `topic` that was handed out was not sent: it is the next one again."""
-        del self._flying[topic]
-        self._ready.appendleft(topic)
-
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
-        if topic in self._queues and topic not in self._paused:
-            self._ready.remove(topic)
-            self._ready.append(topic)
+        if topic in self._ready:
+            self._ready.move_to_end(topic)
 
-    def lost(self) -> list[str]:
-        """The link broke: what was in flight goes back to the front, in order. Returns those topics."""
-        flying = list(self._flying)
-        self._ready.extendleft(reversed(flying))
+    def lost(self) -> dict[str, int]:
+        """The connection broke: what was in flight goes back to the front, in order. Returns the number of messages
+        that were in flight by topic."""
+        flying: dict[str, list[Item]] = {}
+        for item in self._flying:
+            flying.setdefault(item.message.topic, []).append(item)
         self._flying.clear()
-        return flying
+        for topic in reversed(flying):
+            self._return(topic, flying[topic])
+            if topic in self._ready:
+                self._ready.move_to_end(topic, last=False)
+        return {topic: len(items) for topic, items in flying.items()}
 
     def discard(self, topic: str) -> None:
-        """Drop the first message of a topic that is not in flight."""
+        """Drop the first message of a topic of which nothing is in flight."""
         queue = self._queues[topic]
-        self._forget(queue.pop(0)[1])
+        self._forget(queue.waiting.popleft())
         self.dropped += 1
-        if not queue:
+        self._offer(topic, queue)
+
+    def _next(self) -> tuple[str, Item]:
+        """Take the item that is next from its queue. Its topic is no longer offered then."""
+        if not self._fresh:
+            topic, _ = self._ready.popitem(last=False)
+            return topic, self._queues[topic].waiting.popleft()
+        topic, _ = self._fresh.popitem(last=False)
+        del self._ready[topic]
+        queue = self._queues[topic]
+        if queue.waiting[-1].message.taken_at is None:
+            item = queue.waiting.popleft()
+            if queue.waiting:
+                self._fresh[topic] = None
+            return topic, item
+        return topic, queue.waiting.pop()
+
+    def _offer(self, topic: str, queue: TopicQueue) -> None:
+        """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
+        if queue.waiting and topic not in self._paused and not (queue.in_flight and topic in self._one_at_a_time):
+            self._ready.setdefault(topic)
+            return
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
+        if not queue.waiting and not queue.in_flight:
             del self._queues[topic]
-            if topic not in self._paused:
-                self._ready.remove(topic)
+
+    def _append(self, queue: TopicQueue, message: Message) -> None:
+        self._number += 1
+        item = Item(self._number, message)
+        queue.waiting.append(item)
+        self._order.append(item)
+        self.messages += 1
+        self.bytes += message.size
+        self._offer(message.topic, queue)
+        if self._newest_first and message.topic in self._ready:
+            self._fresh[message.topic] = None
+
+    def _return(self, topic: str, items: list[Item]) -> None:
+        """Put items that were in flight back in their places."""
+        queue = self._queues[topic]
+        if queue.waiting:
+            self._list(queue.waiting[-1])
+        items.sort(key=lambda item: item.number)
+        queue.take_back(items)
+        for item in reversed(items):
+            self._list(item)
+        self._offer(topic, queue)
 
     def _end_pause(self, topic: str) -> None:
         del self._paused[topic]
-        if topic in self._queues:
-            self._ready.append(topic)
+        queue = self._queues.get(topic)
+        if queue is not None:
+            self._offer(topic, queue)
+            if self._newest_first and topic in self._ready:
+                self._fresh[topic] = None
 
-    def _done(self, topic: str) -> Message:
-        del self._flying[topic]
-        queue = self._queues[topic]
-        message = queue.pop(0)[1]
-        self._forget(message)
-        if queue:
-            self._ready.append(topic)
-        else:
-            del self._queues[topic]
+    def _done(self, item: Item, *, arrived: bool) -> Message:
+        del self._flying[item]
+        message = item.message
+        queue = self._queues[message.topic]
+        queue.in_flight -= 1
+        if arrived:
+            queue.went_ahead(item)
+        self._forget(item)
+        self._offer(message.topic, queue)
         return message
 
-    def _forget(self, message: Message) -> None:
+    def _forget(self, item: Item) -> None:
         self.messages -= 1
-        self.bytes -= message.size
+        self.bytes -= item.message.size
+        item.message = SETTLED
+        order = self._order
+        while order and order[0].message is SETTLED:
+            order.popleft()
+        if len(order) > 2 * self.messages + 64:  # as many were settled since the last time
+            self._order = deque(item for item in order if item.message is not SETTLED)
+
+    def _list(self, item: Item) -> None:
+        """Let `_evict` find an item that it passed over."""
+        if not item.listed:
+            item.listed = True
+            self._order.appendleft(item)
 
     def _evict(self) -> list[Dropped]:
-        """Make room for a hundredth of the bounds, oldest first."""
-        candidates = sorted(
-            (number, topic) for topic, queue in self._queues.items() for number, _ in queue[topic in self._flying : -1]
-        )
+        """Make room for a hundredth of the bounds, oldest first. What is in flight, and the newest of a topic, are
+        passed over, and listed again when they are neither."""
         counts: dict[str, int] = {}
-        for _, topic in candidates:
-            if self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99:
-                break
-            self._forget(self._queues[topic].pop(1 if topic in self._flying else 0)[1])
+        while self._order and not (
+            self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99
+        ):
+            item = self._order.popleft()
+            item.listed = False
+            if item.message is SETTLED or item in self._flying:
+                continue
+            topic = item.message.topic
+            waiting = self._queues[topic].waiting
+            if item is waiting[-1]:
+                continue
+            oldest = waiting.popleft()
+            if oldest is not item:
+                self._list(item)
+            self._forget(oldest)
             counts[topic] = counts.get(topic, 0) + 1
         self.dropped += sum(counts.values())
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]

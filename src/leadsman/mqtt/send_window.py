@@ -1,9 +1,10 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-At most `WINDOW` messages are in flight, one per topic. Publishing is a call and the acknowledgement a callback, so no
-handler waits, and no message needs a task. After a broken connection only a few messages are sent at a time, and then
-one. That finds the topic on which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a
-topic pauses, and all others continue.
+At most `WINDOW` messages are in flight. Publishing is a call and the acknowledgement a callback, so no handler waits,
+and no message needs a task. A connection delivers in order, so several messages of a topic are in flight. After a
+broken connection they are sent again in order, only a few messages at a time, and then one. That finds the topic on
+which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic pauses, and all others
+continue.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
+from leadsman.mqtt.topic_queue import Item
 from leadsman.timing.clock import Clock
 
 WINDOW = 20
@@ -71,7 +73,7 @@ class SendWindow:
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self._must_wait = must_wait
-        self._sent: dict[int, tuple[str, float]] = {}
+        self._sent: dict[int, tuple[Item, float]] = {}
         self._retained: dict[str, Message] = {}
         self._suspects = Suspects()
         self._pauses: dict[str, float] = {}
@@ -150,12 +152,13 @@ class SendWindow:
             self._resume_paused(now)
         window = suspects.window(min(WINDOW, connection.connack.receive_maximum))
         while outbox.in_flight < window:
-            message = self._next(now, connection.connack.maximum_packet_size)
-            if message is None:
+            item = self._next(now, connection.connack.maximum_packet_size)
+            if item is None:
                 break
+            message = item.message
             if suspects.alone and message.topic in suspects.alone:
                 if outbox.in_flight > 1:
-                    outbox.back(message.topic)
+                    outbox.back(item)
                     break
                 suspects.solo, window = message.topic, 0
             if not message.qos:
@@ -167,7 +170,7 @@ class SendWindow:
             except BrokerError as error:
                 self._lost(str(error))
                 return
-            self._sent[packet_id] = (message.topic, now)
+            self._sent[packet_id] = item, now
         if self._sent and self._check is None:
             self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
 
@@ -176,11 +179,12 @@ class SendWindow:
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
-        topic = sent[0]
+        item = sent[0]
+        topic = item.message.topic
         if code < 0x80:
-            self._accepted(topic)
+            self._accepted(item, topic)
         else:
-            self._refused(topic, code)
+            self._refused(item, topic, code)
         if self._empty is not None:
             self._end_flush(self._empty)
         if topic == self._suspects.solo:
@@ -189,37 +193,40 @@ class SendWindow:
             self._pump_due = True
             self._loop.call_soon(self.pump)
 
-    def _next(self, now: float, largest: int | None) -> Message | None:
+    def _next(self, now: float, largest: int | None) -> Item | None:
         """Take the next message from the outbox that the broker may get."""
         while True:
-            message, expired = self.outbox.take(now)
+            item, expired = self.outbox.take(now)
             if expired:
                 self._report(expired)
-            if message is None:
+            if item is None:
                 if not self.outbox.in_flight:
-                    self._suspects.untested.clear()  # the last of them expired, or made room for others
+                    self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
-            if largest is None or message.size + 20 <= largest:
-                return message
-            self.outbox.drop(message.topic)
+            if largest is None or item.message.size + 20 <= largest:
+                return item
+            message = self.outbox.drop(item)
             self._report([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
 
-    def _accepted(self, topic: str) -> None:
-        message = self.outbox.accept(topic)
+    def _accepted(self, item: Item, topic: str) -> None:
+        message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, self._clock.monotonic())
         if message.retain and not message.latest:
             self._retained[topic] = message
         if self._faults and not self._suspects.is_blamed(topic):
             self._forgive(topic)
 
-    def _refused(self, topic: str, code: int) -> None:
+    def _refused(self, item: Item, topic: str, code: int) -> None:
         self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
         self._suspects.refused(topic, self._clock.monotonic())
-        if code in PASSING:
-            self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
-        else:
-            self.outbox.drop(topic)
+        if code not in PASSING:
+            self.outbox.drop(item)
             self._report([Dropped(topic, 1, f"the broker refused it for good (0x{code:02x})")])
+        elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
+            self.outbox.refuse(item)
+        else:
+            self.outbox.refuse(item)
+            self._pause(topic, f"{PASSING[code]} (0x{code:02x})")
 
     def _survived(self, topic: str) -> None:
         """The connection outlived a message that was sent alone."""
@@ -250,6 +257,7 @@ class SendWindow:
     def _forgive(self, topic: str) -> None:
         self._pauses.pop(topic, None)
         self._faults.pop(topic, None)
+        self.outbox.trust(topic)
 
     def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
@@ -276,7 +284,7 @@ class SendWindow:
         if not self._sent:
             return
         now = self._clock.monotonic()
-        oldest = min(at for _, at in self._sent.values())
+        _, oldest = next(iter(self._sent.values()))
         if now - oldest >= PUBACK_TIMEOUT:
             self._lost(f"no acknowledgement within {PUBACK_TIMEOUT:g} s")
         else:
@@ -284,4 +292,5 @@ class SendWindow:
 
     def _report(self, dropped: list[Dropped]) -> None:
         for topic, count, reason in dropped:
+            self._suspects.gone(topic, count)
             self._events.emit(MessageDropped(topic, reason, count))

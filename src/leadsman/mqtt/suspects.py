@@ -7,24 +7,27 @@ one that caused it.
 ===========================================  =======================================================
 when the connection broke                    what follows
 ===========================================  =======================================================
-more than `FEW` messages were in flight      `FEW` at a time, until each of them is acknowledged
-up to `FEW` were in flight                   the next message of each topic is sent alone
+more than `FEW` messages were in flight      a fifth at a time, until each of them is acknowledged
+up to `FEW` were in flight                   each of them is sent alone
 a message was acknowledged just before       the same for its topic: some brokers acknowledge, then close
 a message had been sent alone                its topic is blamed
 a message was refused just before            its topic is blamed, and no other
 messages of QoS 0 had just been sent         the next message of each topic is sent with QoS 1
 ===========================================  =======================================================
 
-A topic is free again when its message, sent alone, is acknowledged and the connection holds for `QUIET` seconds.
-Pure: `now` is monotonic seconds.
+A topic is free again when its messages, each sent alone, are acknowledged and the connection holds for `QUIET` seconds
+after each. Pure: `now` is monotonic seconds.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.mqtt.message import Message
 
 FEW = 4
-"""Messages in flight after a connection broke with more: five round trips test twenty."""
+"""Messages in flight that are tested one by one after a connection broke with them."""
+SHARE = 5
+"""After a connection broke with more, one in so many of them is in flight at a time: five round trips test them all."""
 QUIET = 0.05
 """Seconds after an acknowledgement in which a broken connection is that message's fault: both come in one burst."""
 AFTER_REFUSAL = 0.2
@@ -50,12 +53,14 @@ class Suspects:
     """The topics whose messages must be sent alone, and the ones that are to blame for broken connections."""
 
     def __init__(self) -> None:
-        self.untested: dict[str, None] = {}
-        """Topics of a broken window that have not been acknowledged since."""
+        self.untested: dict[str, int] = {}
+        """Topics of a broken window, with the number of their messages that have not been settled since."""
         self.alone: dict[str, Blame | None] = {}
         """Topics whose messages are sent alone, with their blame so far."""
         self.solo: str | None = None
         """The topic whose message is in flight alone, or was acknowledged less than `QUIET` seconds ago."""
+        self._few = FEW
+        self._to_test: dict[str, int] = {}
         self._unsure: dict[str, float] = {}
         self._upgraded: set[str] = set()
         self._acknowledged: tuple[str, float] | None = None
@@ -70,11 +75,16 @@ class Suspects:
         """Whether a connection broke on this topic since it last got through."""
         return self.alone.get(topic) is not None
 
+    @property
+    def searching(self) -> bool:
+        """Whether messages are held back to find the one that breaks the connection."""
+        return bool(self.untested or self.alone)
+
     def window(self, full: int) -> int:
         """How many messages may be in flight."""
         if self.solo is not None:
             return 0
-        return min(full, FEW) if self.untested else full
+        return min(full, self._few) if self.untested else full
 
     def certain(self, message: Message, now: float) -> Message:
         """Return a message of QoS 0 as it is sent: with QoS 1 if the link must know whether it arrives."""
@@ -87,7 +97,7 @@ class Suspects:
         """The broker accepted a message of `topic`."""
         self._acknowledged = topic, now
         if self.untested or self._upgraded:
-            self.untested.pop(topic, None)
+            self.gone(topic, 1)
             self._upgraded.discard(topic)
 
     def refused(self, topic: str, now: float) -> None:
@@ -95,14 +105,29 @@ class Suspects:
         self._refused = topic, now
         self.untested.pop(topic, None)
 
+    def gone(self, topic: str, messages: int) -> None:
+        """So many messages of `topic` were settled: delivered, expired or dropped."""
+        left = self.untested.get(topic, 0) - messages
+        if left > 0:
+            self.untested[topic] = left
+        else:
+            self.untested.pop(topic, None)
+
     def survived(self, topic: str) -> bool:
         """The connection outlived a message of `topic` that was sent alone. Returns whether the topic had been blamed
         before."""
         self.solo = None
-        return self.alone.pop(topic, None) is not None
+        blamed = self.is_blamed(topic)
+        left = self._to_test.pop(topic, 1) - 1
+        if left > 0:
+            self.alone[topic], self._to_test[topic] = None, left
+        else:
+            self.alone.pop(topic, None)
+        return blamed
 
-    def broke(self, flying: list[str], delivered: int, now: float) -> Blame | None:
-        """The connection broke with messages of these topics in flight. Returns the topic to blame, if it is known."""
+    def broke(self, flying: Mapping[str, int], delivered: int, now: float) -> Blame | None:
+        """The connection broke with so many messages of these topics in flight. Returns the topic to blame, if it is
+        known."""
         refused = _within(self._refused, AFTER_REFUSAL, now)
         acknowledged = _within(self._acknowledged, QUIET, now)
         culprit = refused or self.solo
@@ -114,13 +139,16 @@ class Suspects:
             before = self.alone.get(culprit)
             breaks, since = (1, delivered) if before is None else (before.breaks + 1, before.delivered)
             self.alone[culprit] = blame = Blame(culprit, breaks, since, refused is not None)
+            self._to_test.setdefault(culprit, 1)
             return blame
-        if len(flying) > FEW:
-            self.untested = dict.fromkeys(flying)
+        total = sum(flying.values())
+        if total > FEW:
+            self.untested, self._few = dict(flying), max(FEW, total // SHARE)
         else:
-            self._suspect(*flying)
+            for topic, messages in flying.items():
+                self._suspect(topic, messages)
         if acknowledged is not None:
-            self._suspect(acknowledged)
+            self._suspect(acknowledged, 1)
         return None
 
     def acquit(self) -> None:
@@ -133,9 +161,9 @@ class Suspects:
         if blame is not None:
             self.alone[topic] = blame._replace(breaks=1)
 
-    def _suspect(self, *topics: str) -> None:
-        for topic in topics:
-            self.alone.setdefault(topic, None)
+    def _suspect(self, topic: str, messages: int) -> None:
+        self.alone.setdefault(topic, None)
+        self._to_test[topic] = max(self._to_test.get(topic, 0), messages)
 
 
 def _within(latest: tuple[str, float] | None, seconds: float, now: float) -> str | None:

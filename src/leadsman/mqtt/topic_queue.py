@@ -1,0 +1,74 @@
+"""The messages of one topic in the outbox, in the order in which they were put. Pure."""
+
+from collections import deque
+
+from leadsman.mqtt.message import Message
+
+SETTLED = Message("", b"")
+"""Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
+
+
+class Item:
+    """A message in the outbox."""
+
+    __slots__ = ("listed", "message", "number")
+
+    def __init__(self, number: int, message: Message) -> None:
+        self.number = number
+        """Its place in the order in which messages were put."""
+        self.message = message
+        self.listed = True
+        """Whether the outbox finds it when it makes room."""
+
+
+class TopicQueue:
+    """The messages of a topic that wait, and what is known of those in flight."""
+
+    __slots__ = ("ahead", "in_flight", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[Item] = deque()
+        """In order, the oldest first."""
+        self.in_flight = 0
+        self.ahead: tuple[int, Message] | None = None
+        """The number and the message of the newest one that went ahead of older ones that still wait."""
+
+    def hand_out(self, item: Item) -> Message | None:
+        """An item is in flight now. Returns a message that must be sent again, or None.
+
+        If a newer message went ahead of it, the item is sent without the retain flag, since the broker keeps the newest
+        reading of a topic. After the last such item the newest message is sent again, so that a subscriber receives it
+        last.
+        """
+        self.in_flight += 1
+        self.went_ahead(item)
+        if self.ahead is None:
+            return None
+        number, newest = self.ahead
+        if item.number < number:
+            item.message = item.message._replace(retain=False)
+            if not self.waiting:
+                self.ahead = None
+                return newest
+        elif item.number > number:
+            self.ahead = None
+        return None
+
+    def went_ahead(self, item: Item) -> None:
+        """An item was handed out, or arrived, while older ones may still wait."""
+        if not self.waiting or self.waiting[0].number > item.number:
+            return
+        if self.ahead is None or self.ahead[0] < item.number:
+            self.ahead = item.number, item.message
+
+    def take_back(self, items: list[Item]) -> None:
+        """Put items that were in flight back in their places."""
+        front: list[Item] = []
+        for item in items:
+            while self.waiting and self.waiting[0].number < item.number:
+                front.append(self.waiting.popleft())
+            front.append(item)
+            if self.ahead is not None and self.ahead[0] == item.number:
+                self.ahead = None
+        self.waiting.extendleft(reversed(front))
+        self.in_flight -= len(items)
