@@ -149,7 +149,8 @@ def test_missed_polls_and_failed_commands_are_counted(log, caplog):
     log.observe(CommandDone("lamp", 0.1, None, 4.0, 1004.0))
 
     assert caplog.messages == [
-        "3 polls missed so far, the last one of d: a device is slower than its schedule, or the process slept",
+        "3 polls missed so far, the last one of d: a device is slower than its schedule, "
+        "the machine is too slow for what it is asked, or the process slept",
         "1 command failed so far, the last one for lamp: ValueError: odd",
     ]
 

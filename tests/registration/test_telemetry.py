@@ -40,6 +40,11 @@ def test_the_timeout_is_the_interval_but_at_most_a_minute():
     assert registered(interval="25m", timeout=None).guards.timeout is None
 
 
+def test_a_device_that_is_polled_many_times_a_second_is_not_stale_within_a_second():
+    assert registered(interval=0.02).stale_after == 1.0
+    assert registered(interval=0.02, stale_after=0.1).stale_after == 0.1
+
+
 def test_a_cron_handler_is_stale_after_twice_its_largest_gap():
     assert registered(schedule=Cron("0 */2 * * *", zone="UTC")).stale_after == 4 * 3600
 

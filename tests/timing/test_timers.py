@@ -1,9 +1,14 @@
 import asyncio
+import itertools
+import socket
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadsman.events import AppFault
-from leadsman.timing.timers import FINE, Timers
+from leadsman.testing import VirtualLoop
+from leadsman.timing.timers import BATCH, BEHIND, FINE, Timers
 
 
 class Bell:
@@ -137,3 +142,153 @@ def test_an_alarm_that_is_due_again_at_once_holds_up_neither_the_loop_nor_the_ot
 
     assert len(other.rung) == 1
     assert 1 <= len(restless.rung) < 10
+
+
+def test_alarms_that_are_due_at_once_ring_a_batch_a_turn_in_their_order(loop, timers):
+    turns, order = [0], []
+
+    def turn():
+        turns.append(0)
+        loop.call_soon(turn)
+
+    def rung(number):
+        turns[-1] += 1
+        order.append(number)
+
+    for number in range(5 * BATCH + 3):
+        timers.add(1.0 + 0.005 * (number > BATCH // 2), Bell(lambda now, number=number: rung(number)))
+    loop.call_later(0.99, loop.block, 0.1)
+    loop.call_later(0.99, turn)
+
+    loop.run_until_complete(asyncio.sleep(0.99))
+    while len(order) < 5 * BATCH + 3:
+        loop.run_until_complete(asyncio.sleep(0))
+
+    assert order == list(range(5 * BATCH + 3))
+    assert max(turns) == BATCH
+
+
+def test_an_alarm_taken_back_between_two_turns_does_not_ring(loop, timers):
+    bells = [Bell() for _ in range(3 * BATCH)]
+    slots = [timers.add(1.0, bell) for bell in bells]
+    last = bells[-1]
+    bells[0].action = lambda now: loop.call_soon(timers.remove, slots[-1], last)
+    bells[1].action = lambda now: timers.remove(slots[2], bells[2])
+
+    pass_time(loop, 2)
+
+    assert [len(bell.rung) for bell in bells] == [1, 1, 0] + [1] * (3 * BATCH - 4) + [0]
+
+
+def test_an_alarm_that_stops_the_timers_is_the_last_one_that_rings(loop, timers):
+    bells = [Bell() for _ in range(2 * BATCH)]
+    for bell in bells:
+        timers.add(1.0, bell)
+    bells[3].action = lambda now: timers.stop()
+
+    pass_time(loop, 2)
+
+    assert sum(len(bell.rung) for bell in bells) == 4
+
+
+def test_a_socket_is_read_while_a_thousand_alarms_are_due():
+    async def main():
+        loop, rung, read_after = asyncio.get_running_loop(), [], []
+        timers = Timers(loop, rung.append)
+        here, there = socket.socketpair()
+        with here, there:
+            loop.add_reader(here, lambda: read_after.append((here.recv(1), len(rung))))
+
+            def ring(now):
+                if not rung:
+                    there.send(b"x")
+                rung.append(now)
+
+            for _ in range(1000):
+                timers.add(loop.time(), Bell(ring))
+            while len(rung) < 1000:
+                await asyncio.sleep(0)
+            loop.remove_reader(here)
+        return read_after
+
+    [(data, count)] = asyncio.run(main())
+
+    assert data == b"x"
+    assert count <= 3 * BATCH
+
+
+def test_alarms_that_stay_behind_leave_half_of_the_time_to_others(loop, timers):
+    rung, others = [], []
+
+    def ring(bell):
+        loop.block(0.001)
+        rung.append(loop.time())
+        timers.add(loop.time(), bell)
+
+    def other():
+        others.append(loop.time())
+        loop.call_later(0.001, other)
+
+    for _ in range(4 * BATCH):
+        bell = Bell()
+        bell.action = lambda now, bell=bell: ring(bell)
+        timers.add(0.0, bell)
+    loop.call_later(1.0, other)
+    pass_time(loop, 10)
+
+    assert 0.45 * 10_000 <= len(rung) <= 0.55 * 10_000
+    assert len(others) >= 0.4 * 9_000
+
+
+def test_a_batch_that_blocks_the_loop_for_long_is_followed_by_a_short_pause(loop, timers):
+    rung = []
+
+    def ring(bell):
+        loop.block(0.1)
+        rung.append(loop.time())
+        timers.add(loop.time(), bell)
+
+    for _ in range(2 * BATCH):
+        bell = Bell()
+        bell.action = lambda now, bell=bell: ring(bell)
+        timers.add(0.0, bell)
+    pass_time(loop, 100)
+
+    assert max(after - before for before, after in itertools.pairwise(rung)) <= 0.1 + BEHIND + 0.001
+
+
+def test_alarms_of_one_moment_wait_for_nobody_else_if_they_take_less_than_that(loop, timers):
+    rung = []
+
+    def ring(now):
+        loop.block(BEHIND / 100)
+        rung.append(now)
+
+    for _ in range(99):
+        timers.add(1.0, Bell(ring))
+    pass_time(loop, 2)
+
+    assert rung[-1] == pytest.approx(1.0 + 98 * BEHIND / 100)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40), st.booleans()), max_size=200),
+    st.integers(0, 300),
+)
+def test_each_alarm_rings_once_and_never_early_whatever_blocks_the_loop(alarms, blocked):
+    loop = VirtualLoop()
+    timers = Timers(loop, lambda event: pytest.fail(str(event)))
+    rung = []
+    for number, (tick, later, taken_back) in enumerate(alarms):
+        slot = timers.add(tick * FINE, bell := Bell(lambda now, number=number: rung.append((number, now))))
+        if taken_back:
+            loop.call_at(later * FINE, timers.remove, slot, bell)
+    loop.call_at(0.02, loop.block, blocked / 1000)
+
+    pass_time(loop, 1)
+    loop.close()
+
+    numbers = [number for number, _ in rung]
+    assert len(set(numbers)) == len(numbers)
+    assert {number for number, (_, _, taken_back) in enumerate(alarms) if not taken_back} <= set(numbers)
+    assert all(now >= alarms[number][0] * FINE - 1e-6 for number, now in rung)

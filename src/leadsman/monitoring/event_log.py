@@ -316,7 +316,7 @@ _ACTIONS = {
 
 
 def _missed(count: int, last: str) -> str:
-    why = "a device is slower than its schedule, or the process slept"
+    why = "a device is slower than its schedule, the machine is too slow for what it is asked, or the process slept"
     return f"{counted(count, 'poll')} missed so far, the last one of {last}: {why}"
 
 

@@ -39,6 +39,8 @@ LONGEST_TIMEOUT = 60.0
 """Seconds. The default timeout is the interval, but at most this: four calls that hang must not take hours."""
 SHORTEST_INTERVAL = 0.01
 """Seconds. For shorter intervals, a loop in the handler is the better tool."""
+SHORTEST_STALE_AFTER = 1.0
+"""Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
 JOBLESS = frozenset({"publish", "delivery", "throttle"})
@@ -94,8 +96,8 @@ class TelemetryOptions(TypedDict, total=False):
     spread: Duration
     """Delay the first poll by a fixed part of this time, the same one at every start. Default 0."""
     stale_after: Duration | None
-    """The device is stale after this time without a successful poll. Default: three intervals and the timeout; for
-    cron, twice the largest gap."""
+    """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
+    least 1 s; for cron, twice the largest gap."""
     throttle: Duration
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
     enabled: bool
@@ -289,4 +291,4 @@ def _stale_after(options: TelemetryOptions, interval: float | None, cron: Cron |
         return positive_seconds(given, "stale_after")
     if cron is not None:
         return 2 * cron.largest_gap()
-    return 3 * (interval or 0.0) + timeout
+    return max(SHORTEST_STALE_AFTER, 3 * (interval or 0.0) + timeout)
