@@ -136,19 +136,18 @@ def test_what_is_lost_with_the_process_is_told(harness, caplog):
 
     app.stop()
 
-    assert (
-        "34 messages were not delivered, and are lost as the process ends" in caplog.text
-    )  # 3 x 10, and 4 that say offline
+    lost = "31 messages were not delivered, and are lost as the process ends"
+    assert lost in caplog.text  # 3 x 10, and one that says offline
 
 
-def test_at_the_end_everything_says_offline_and_the_will_stays_unsaid(harness):
+def test_at_the_end_the_status_says_offline_once_and_the_will_stays_unsaid(harness):
     app, counters = running_app(harness)
     app.run(10.5)
 
     app.stop()
 
     assert app.status()["state"] == "offline"
-    assert [app.availability(name)[-1] for name in counters] == ["offline"] * 3
+    assert [app.availability(name) for name in counters] == [["online"]] * 3
     assert_nothing_lost(app, counters)
     app.loop.run_until_complete(asyncio.sleep(60))
     assert app.status()["session"] == app.broker.messages("app/status")[0].json["session"]

@@ -1,6 +1,8 @@
 """The status document: what it says, and when a change is noticed. Whole apps have theirs in `tests/integration`."""
 
+import asyncio
 import json
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -17,6 +19,7 @@ from leadsman.events import (
 )
 from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
@@ -38,6 +41,13 @@ class Connected:
         self.sent.append((message.topic, message.payload))
 
 
+class AtOnce:
+    """Does works to their ends, without a loop."""
+
+    def begin(self, where, work):
+        deque(work)
+
+
 class Watched:
     """A heartbeat over devices at a time that the test sets."""
 
@@ -50,11 +60,11 @@ class Watched:
             Topics("house"),
             {"version": "1.0"},
             30.0,
-            self.ledger,
+            Statuses(self.ledger, 0.0, frozenset(jobs)),
             self.link,
             Clock(lambda: self.now, lambda: WALL + self.now),
+            AtOnce(),
             look=lambda name: (asked, WALL + 60),
-            jobs=frozenset(jobs),
         )
 
     def see(self, event):
@@ -101,9 +111,16 @@ def test_a_device_that_fails_degrades_the_app_and_says_why_since_when_and_when_i
 
 def test_a_device_becomes_stale_by_the_clock_alone(watched):
     watched.see(taken("attic", 1.0))
-    watched.now = 1.0 + STALE_AFTER + 0.1
+    watched.now = 1.0 + STALE_AFTER + 0.5
 
-    assert watched.document["devices"]["attic"]["status"] == "stale"
+    async def first_heartbeat():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(watched.heartbeat.run(), 0.01)
+
+    asyncio.run(first_heartbeat())
+
+    assert json.loads(watched.link.sent[-1][1])["devices"]["attic"]["status"] == "stale"
+    assert ("house/attic/availability", b"offline") in watched.link.sent
 
 
 def test_only_a_change_of_availability_is_sent(watched):
@@ -127,11 +144,11 @@ def test_each_connection_begins_with_the_document_and_the_availability_of_every_
 
 def test_a_side_job_is_in_the_document_and_has_no_availability():
     watched = Watched("attic", jobs=["cleanup"])
-    watched.heartbeat.goodbye()
 
     assert set(watched.document["jobs"]) == {"cleanup"}
     assert set(watched.document["devices"]) == {"attic"}
-    assert [topic for topic, _ in watched.link.sent] == ["house/attic/availability", "house/status"]
+    watched.heartbeat.observe(LinkUp(7, "5.0", 2.0, WALL + 2))
+    assert [topic for topic, _ in watched.link.sent] == ["house/status", "house/attic/availability"]
 
 
 def test_dropped_messages_are_counted_over_the_last_minute(watched):
@@ -168,6 +185,40 @@ def test_a_document_that_would_be_too_large_has_counts_and_only_the_devices_that
     assert len(payload) < LARGEST
     assert document["counts"] == {"error": 1, "ok": 1999}
     assert len(document["devices"]) == 1
+
+
+def test_a_document_of_a_thousand_devices_that_fail_lists_the_first_of_them():
+    watched = Watched(*[f"device-{number}" for number in range(1000)])
+    for number in range(1000):
+        watched.see(failed(f"device-{number}", 1.0))
+    watched.heartbeat.goodbye()
+
+    payload = watched.link.sent[-1][1]
+    document = json.loads(payload)
+    assert len(payload) < LARGEST
+    assert document["counts"] == {"error": 1000}
+    assert list(document["devices"]) == [f"device-{number}" for number in range(len(document["devices"]))]
+    assert len(document["devices"]) > 100
+
+
+def test_a_document_stays_small_however_long_the_errors_are():
+    watched = Watched(*[f"device-{number}" for number in range(100)])
+    for number in range(100):
+        watched.see(PollFailed(f"device-{number}", OSError("é" * 500), 1, 1.0, WALL + 1))
+    watched.heartbeat.goodbye()
+
+    payload = watched.link.sent[-1][1]
+    assert len(payload) < LARGEST
+    assert json.loads(payload)["counts"] == {"error": 100}
+    assert json.loads(payload)["devices"]
+
+
+def test_the_goodbye_is_one_message_for_all_devices(watched):
+    watched.heartbeat.goodbye()
+
+    ((topic, payload),) = watched.link.sent
+    assert topic == "house/status"
+    assert json.loads(payload)["state"] == "offline"
 
 
 def test_a_will_says_offline_with_the_number_of_its_session():

@@ -242,6 +242,15 @@ def is_offline(word: str, health: Health, now: float) -> bool:
     return word in OFFLINE or (word == DEFERRED and is_stale(health, now))
 
 
+def next_change(health: Health, now: float) -> float:
+    """When time alone makes an entity stale or ends its deferral, whichever comes first, monotonic seconds; infinity if
+    it does neither."""
+    stale_at = health.fresh_at + health.stale_after
+    until = health.trouble.deferred_until
+    ends_at = math.inf if until is None or not is_deferred(health, now) else until + health.stale_after
+    return ends_at if is_stale(health, now) else min(stale_at, ends_at)
+
+
 class Ledger:
     """Keeps the health records of all entities by observing events. `register` each entity before its first event."""
 
@@ -271,11 +280,3 @@ class Ledger:
     def status(self, entity: str, now: float) -> str:
         """The status of an entity."""
         return status(self.entities[entity], now)
-
-    def next_change(self, now: float) -> float:
-        """When time alone makes the next entity stale or ends a deferral; infinity if it never does."""
-        times = [health.fresh_at + health.stale_after for health in self.entities.values() if not is_stale(health, now)]
-        for health in self.entities.values():
-            if health.trouble.deferred_until is not None and is_deferred(health, now):
-                times.append(health.trouble.deferred_until + health.stale_after)
-        return min(times, default=math.inf)

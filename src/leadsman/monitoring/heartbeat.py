@@ -1,21 +1,24 @@
-"""Publishes the app's status at ``{prefix}/status`` (birth, heartbeat, goodbye and will), and ``online`` or ``offline``
-for each device.
+"""Publishes the app's status at ``{prefix}/status``: birth, heartbeat, goodbye and will.
 
-A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. Its contents are read
-from the ledger when it is sent. All these messages carry the number of the session: an ``offline`` whose session is
-older than that of the last ``online`` is a will that came too late.
+A heartbeat is sent at a fixed interval, and within a second of every change of a device's status. It is about the size
+of `LARGEST` at most, so that it can be made in one piece. All these messages carry the number of the session: an
+``offline`` whose session is older than that of the last ``online`` is a will that came too late.
 """
 
 import asyncio
+import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
-from leadsman.monitoring.health import DEFERRED, OK, STARTING, WELL, Health, Ledger, is_deferred, is_offline, is_stale
+from leadsman.monitoring.availability import Availability
+from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
+from leadsman.monitoring.statuses import Change, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
+from leadsman.slices import Slices
 from leadsman.text import clean, describe
 from leadsman.timing.clock import Clock, rfc3339
 
@@ -24,22 +27,28 @@ MOST_OFTEN = 1.0
 RATE = 60.0
 """Seconds. Messages that were dropped in this period are counted together."""
 _JUST_AFTER = 0.001
-"""Seconds. A device is stale after its time, not at it."""
+"""Seconds. A timer of the loop may be that early."""
 LARGEST = 64 * 1024
-"""Bytes. A larger document contains counts instead, and only the devices that are not ok."""
+"""Bytes. A larger document contains counts instead, and only the first devices that are not ok."""
+_ENTRY, _REPORT = 48, 512
+"""Bytes that are expected of a device in a document, besides its name: if it is well, and if it is in trouble."""
+_SLICE = 200
+"""Entities that are looked at in one turn of the loop, because time may have changed their status."""
+_PLAIN: Mapping[str, dict[str, object]] = {word: {"status": word} for word in (OK, STARTING)}
+"""The reports of devices of which there is nothing else to say."""
 
 
 class Heartbeat:
-    """Publishes the status of the app and of its devices.
+    """Publishes the status of the app, with its devices.
 
     Args:
         topics: the topics of the app.
         constants: fields of every document: the version, and ``dry_run`` in a dry run.
         interval: seconds between heartbeats if nothing changes.
-        ledger: the health records of the devices.
+        statuses: the statuses of the devices and side jobs.
         link: sends the messages, and is described in them.
         clock: the clocks.
-        jobs: the entities that are side jobs, which have no topics.
+        slices: does what is too long for one turn of the loop.
         look: what a device's execution remembers, and epoch seconds of when it will be asked next, or None.
     """
 
@@ -48,27 +57,23 @@ class Heartbeat:
         topics: Topics,
         constants: Mapping[str, object],
         interval: float,
-        ledger: Ledger,
+        statuses: Statuses,
         link: Link,
         clock: Clock,
+        slices: Slices,
         *,
         look: Callable[[str], tuple[Snapshot, float | None]],
-        jobs: frozenset[str] = frozenset(),
     ) -> None:
         self._topics = topics
         self._constants = constants
         self._interval = interval
-        self._ledger = ledger
+        self._statuses = statuses
         self._link = link
         self._clock = clock
         self._look = look
-        self._jobs = jobs
         self._started = clock.monotonic()
-        now = self._started
-        self._statuses = {entity: ledger.status(entity, now) for entity in ledger.entities}
-        self._offline = {
-            entity for entity, word in self._statuses.items() if is_offline(word, ledger.entities[entity], now)
-        }
+        self._availability = Availability(topics, statuses, link, slices)
+        self._size = sum(map(len, statuses.words)) + _ENTRY * len(statuses.words)
         self._changed = asyncio.Event()
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
@@ -77,13 +82,16 @@ class Heartbeat:
     def observe(self, event: Event) -> None:
         """Process a new connection, or the effect of an event on the status of a device. Observes in `Phase.REPORT`."""
         if isinstance(event, LinkUp):
-            self._announce()
+            self._send_status()
+            self._availability.announce()
             return
         entity: str | None = getattr(event, "entity", None)
         if entity is None:
             self._notice(event)
             return
-        self._look_at(entity, event.at)
+        change = self._statuses.look(entity, event.at)
+        if change is not None:
+            self._notice_change(change)
         if type(event) is CircuitMoved:
             self._changed.set()  # also if the status stays, so that a probe can be watched
 
@@ -104,42 +112,45 @@ class Heartbeat:
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
         while True:
+            await self._let_time_pass()
             self._changed.clear()
             self._send_status()
             next_at = self._clock.monotonic() + self._interval
             await asyncio.sleep(MOST_OFTEN)
-            self._look_at_all()
             await self._change_or(next_at)
-            self._look_at_all()  # so that the document and the availability topics agree
 
     async def _change_or(self, next_at: float) -> None:
         """Wait for a change of status, or until `next_at`. Staleness is seen by the clock, also when nothing
         happens."""
         while not self._changed.is_set() and (now := self._clock.monotonic()) < next_at:
-            wait = min(next_at, self._ledger.next_change(now) + _JUST_AFTER) - now
+            wait = min(next_at, self._statuses.next_at + _JUST_AFTER) - now
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
-                self._look_at_all()
+                await self._let_time_pass()
+
+    async def _let_time_pass(self) -> None:
+        """Look at the entities whose status time may have changed."""
+        while True:
+            for change in self._statuses.advance(self._clock.monotonic(), _SLICE):
+                self._notice_change(change)
+            if self._statuses.next_at > self._clock.monotonic():
+                return
+            await asyncio.sleep(0)
 
     def goodbye(self) -> None:
-        """Publish that the app stops: the app and every device are offline."""
-        for entity in self._statuses:
-            self._send_availability(entity, online=False)
+        """Publish that the app stops. That says it for all devices, as the will does."""
         self._send(self._topics.status, self._payload("offline"))
 
-    def document(self, state: str) -> dict[str, object]:
-        """The heartbeat of this moment."""
+    def document(self, state: str, listed: int | None = None) -> dict[str, object]:
+        """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
+        not ok."""
         now = self._clock.monotonic()
-        reports = self._devices()
-        devices = {entity: each for entity, each in reports.items() if entity not in self._jobs}
-        jobs = {"jobs": {entity: reports[entity] for entity in self._jobs}} if self._jobs else {}
+        jobs = {"jobs": self._reports(self._statuses.jobs, now)} if self._statuses.jobs else {}
         link, outbox = self._link, self._link.outbox
         trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
-        well = (
-            state == "online" and all(status in WELL for status in self._statuses.values()) and link.last_error is None
-        )
+        well = state == "online" and self._statuses.well and link.last_error is None
         return {
             "state": state,
             "session": link.number,
@@ -156,18 +167,27 @@ class Heartbeat:
                 "last_error": link.last_error,
             },
             **trouble,
-            "devices": devices,
+            **self._devices(now, listed),
             **jobs,
         }
 
-    def _devices(self) -> dict[str, dict[str, object]]:
-        now = self._clock.monotonic()
-        return {entity: self._device(entity, now) for entity in self._statuses}
+    def _devices(self, now: float, listed: int | None) -> dict[str, object]:
+        words, jobs = self._statuses.words, self._statuses.jobs
+        if listed is None:
+            return {"devices": self._reports((entity for entity in words if entity not in jobs), now)}
+        bad = (entity for entity in self._statuses.troubled if words[entity] not in _PLAIN and entity not in jobs)
+        counts = self._statuses.counts - Counter(words[job] for job in jobs)
+        return {"devices": self._reports(itertools.islice(bad, listed), now), "counts": counts}
 
-    def _device(self, entity: str, now: float) -> dict[str, object]:
-        health, status = self._ledger.entities[entity], self._ledger.status(entity, now)
+    def _reports(self, entities: Iterable[str], now: float) -> dict[str, dict[str, object]]:
+        records, words = self._statuses.records, self._statuses.words
+        return {entity: self._report(entity, records[entity], words[entity], now) for entity in entities}
+
+    def _report(self, entity: str, health: Health, status: str, now: float) -> dict[str, object]:
+        if health.trouble is NO_TROUBLE and status in _PLAIN and not health.counters.missed:
+            return _PLAIN[status]
         report: dict[str, object] = {"status": status}
-        if is_stale(health, now):
+        if status not in _PLAIN and is_stale(health, now):
             report["stale"] = True
         if health.counters.missed:
             report["missed_polls"] = health.counters.missed
@@ -177,7 +197,7 @@ class Heartbeat:
         if health.trouble.deferred_until is not None and is_deferred(health, now):
             report["deferred_until"] = rfc3339(wall + health.trouble.deferred_until)
             report["deferred_reason"] = health.trouble.deferred_reason
-        if status not in (OK, STARTING):
+        if status not in _PLAIN:
             report |= self._trouble(entity, health, wall)
         return report
 
@@ -196,28 +216,10 @@ class Heartbeat:
             report["opens"] = snapshot.opens
         return report
 
-    def _announce(self) -> None:
-        self._send_status()
-        for entity in self._statuses:
-            self._send_availability(entity, online=entity not in self._offline)
-
-    def _look_at_all(self) -> None:
-        now = self._clock.monotonic()
-        for entity in self._statuses:
-            self._look_at(entity, now)
-
-    def _look_at(self, entity: str, now: float) -> None:
-        before, status = self._statuses[entity], self._ledger.status(entity, now)
-        if status == before and status != DEFERRED:
-            return
-        self._statuses[entity] = status
-        offline = is_offline(status, self._ledger.entities[entity], now)
-        if offline != (entity in self._offline):
-            (self._offline.add if offline else self._offline.discard)(entity)
-            self._send_availability(entity, online=not offline)
-        elif status == before:
-            return
+    def _notice_change(self, change: Change) -> None:
         self._changed.set()
+        if change.online is not None:
+            self._availability.say(change.entity)
 
     def _send_status(self) -> None:
         if not self._link.up:
@@ -225,19 +227,13 @@ class Heartbeat:
         self._send(self._topics.status, self._payload("online"))
 
     def _payload(self, state: str) -> bytes:
-        document = self.document(state)
-        payload = encode(document)
-        if len(payload) > LARGEST:
-            devices = {name: each for name, each in self._devices().items() if name not in self._jobs}
-            document["counts"] = Counter(str(each["status"]) for each in devices.values())
-            document["devices"] = {name: each for name, each in devices.items() if each["status"] not in (OK, STARTING)}
-            payload = encode(document)
+        in_trouble = len(self._statuses.troubled)
+        listed = None if self._size + in_trouble * _REPORT <= LARGEST else LARGEST // _REPORT
+        payload = encode(self.document(state, listed))
+        while len(payload) > LARGEST and listed != 0:  # the messages of their errors are long
+            listed = LARGEST // _REPORT if listed is None else listed // 2
+            payload = encode(self.document(state, listed))
         return payload
-
-    def _send_availability(self, entity: str, *, online: bool) -> None:
-        if entity in self._jobs:
-            return
-        self._send(self._topics.availability(entity), b"online" if online else b"offline")
 
     def _send(self, topic: str, payload: bytes) -> None:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))

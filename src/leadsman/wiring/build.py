@@ -14,6 +14,7 @@ from leadsman.monitoring.health import Ledger
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.link import ClientIdentity, Link
 from leadsman.mqtt.outbox import Outbox
@@ -22,6 +23,7 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
+from leadsman.slices import Slices
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339, system_clock
 from leadsman.timing.timers import Timers
@@ -64,11 +66,11 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         plan.topics,
         {"version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
         plan.heartbeat,
-        core.ledger,
+        Statuses(core.ledger, core.environment.clock.monotonic(), plan.jobs),
         core.link,
         core.environment.clock,
+        core.slices,
         look=optional.runners.look,
-        jobs=plan.jobs,
     )
     requests = RequestListeners(core, optional, heartbeat.state_files)
     requests.listen()
@@ -109,7 +111,8 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
     poller = Poller(publisher, shared, end_app)
     for telemetry in plan.polled:
         poller.add(telemetry)
-    return Core(plan, environment, _ledger(plan, timers.origin), link, publisher, shared, poller)
+    slices = Slices(loop, events.emit)
+    return Core(plan, environment, _ledger(plan, timers.origin), link, publisher, shared, poller, slices)
 
 
 def _ledger(plan: Plan, origin: float) -> Ledger:

@@ -28,6 +28,7 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
+from leadsman.slices import Slices
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class Core(NamedTuple):
     publisher: PublisherContext
     shared: SharedResources
     poller: Poller
+    slices: Slices
+    """Does what is too long for one turn of the loop."""
 
 
 class OptionalParts:

@@ -101,6 +101,7 @@ async def stop(parts: Parts, running: Running) -> int:
     alive = sum(await asyncio.gather(*ends))
     core.shared.stop()
     environment.timers.stop()
+    core.slices.stop()
     await cancel(running.tasks, _CLOSE)
     _say_goodbye(parts)
     closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]

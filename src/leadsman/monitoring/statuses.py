@@ -1,0 +1,140 @@
+"""Keeps the status of each entity up to date: by each event, and as time passes.
+
+Nothing here looks at all entities at once, for there may be ten thousand. An entity is looked at when an event is about
+it, and when time alone may have changed its status. Each entity with a time limit is in one slot of half a second. When
+the slot is due, the entity is looked at and put into a later slot, at the next moment at which its status may change.
+A slot is never too late: whatever happens to an entity, time alone changes its status no earlier than `stale_after`
+from then on, and an entity stays in a slot no longer than that.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, WELL, Health, Ledger, is_offline, next_change, status
+
+SLOT = 0.5
+"""Seconds; the length of a slot, and the longest delay until a change by time is noticed."""
+
+
+class Change(NamedTuple):
+    """The status of `entity` changed; it is `online` or not from now on, or None if that stayed."""
+
+    entity: str
+    online: bool | None
+
+
+class Statuses:
+    """The statuses of all entities.
+
+    Args:
+        ledger: the health records of the entities; none is added later.
+        now: monotonic seconds.
+        jobs: the entities that are side jobs, which have no topics.
+    """
+
+    def __init__(self, ledger: Ledger, now: float, jobs: frozenset[str] = frozenset()) -> None:
+        self.records = ledger.entities
+        """The health record of each entity."""
+        self.jobs = jobs
+        self.words: dict[str, str] = {}
+        """The status of each entity."""
+        self.offline: set[str] = set()
+        """The entities without a fresh reading, of which none is expected soon."""
+        self.troubled: dict[str, None] = {}
+        """The entities that are not well, that wait, or whose poll under way has failed. The first ones came first."""
+        self.counts: Counter[str] = Counter()
+        """The number of entities of each status."""
+        self._slots: dict[int, list[str]] = {}
+        for entity, health in ledger.entities.items():
+            self.words[entity] = word = status(health, now)
+            if is_offline(word, health, now):
+                self.offline.add(entity)
+            if _is_troubled(word, health):
+                self.troubled[entity] = None
+            self._wait(entity, health, now)
+        self.counts.update(self.words.values())
+        self._due = list(self._slots)
+        heapify(self._due)
+
+    @property
+    def well(self) -> bool:
+        """Whether each entity works, or waits because it or a person asked for that."""
+        return all(word in WELL for word, number in self.counts.items() if number)
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` has something to do, monotonic seconds; infinity if time changes nothing."""
+        return self._due[0] * SLOT if self._due else math.inf
+
+    def look(self, entity: str, now: float) -> Change | None:
+        """Look at one entity, after an event about it. Returns what changed."""
+        health, before = self.records[entity], self.words[entity]
+        word = status(health, now)
+        if _is_troubled(word, health) != (entity in self.troubled):
+            self._mark(entity)
+        elif word == before and word in (OK, STARTING):
+            return None
+        return self._changed(entity, before, word, online=not is_offline(word, health, now))
+
+    def advance(self, now: float, most: int) -> list[Change]:
+        """Look at the entities whose status may have changed by time alone, at `most` so many. There are more while
+        `next_at` is not after `now`. Returns what changed."""
+        changes = []
+        while self._due and most > 0 and self._due[0] * SLOT <= now:
+            entities = self._slots[self._due[0]]
+            for entity in self._taken(entities, most):
+                most -= 1
+                change = self.look(entity, now)
+                if change is not None:
+                    changes.append(change)
+                slot = self._wait(entity, self.records[entity], now)
+                if slot is not None:
+                    heappush(self._due, slot)
+            if not entities:
+                del self._slots[heappop(self._due)]
+        return changes
+
+    def _changed(self, entity: str, before: str, word: str, *, online: bool) -> Change | None:
+        was_online = entity not in self.offline
+        if word == before and online == was_online:
+            return None
+        if word != before:
+            self.words[entity] = word
+            self.counts[before] -= 1
+            self.counts[word] += 1
+        if online == was_online:
+            return Change(entity, None)
+        (self.offline.discard if online else self.offline.add)(entity)
+        return Change(entity, online)
+
+    def _mark(self, entity: str) -> None:
+        if entity in self.troubled:
+            del self.troubled[entity]
+        else:
+            self.troubled[entity] = None
+
+    def _wait(self, entity: str, health: Health, now: float) -> int | None:
+        """Put an entity into the slot in which it must be looked at again. Returns the slot if it is a new one."""
+        at = min(next_change(health, now), now + health.stale_after)
+        if at == math.inf:
+            return None
+        slot = math.floor(at / SLOT) + 1  # after the moment, not at it
+        if slot in self._slots:
+            self._slots[slot].append(entity)
+            return None
+        self._slots[slot] = [entity]
+        return slot
+
+    @staticmethod
+    def _taken(entities: list[str], most: int) -> Iterable[str]:
+        """Take the last of `entities`, at `most` so many."""
+        taken = entities[-most:]
+        del entities[-most:]
+        return taken
+
+
+def _is_troubled(word: str, health: Health) -> bool:
+    return health.trouble is not NO_TROUBLE or word not in (OK, STARTING)

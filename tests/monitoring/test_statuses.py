@@ -1,0 +1,147 @@
+"""The statuses of all entities, kept up to date by events and by time: they must be what a look at each record says."""
+
+import itertools
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.events import (
+    AttemptFailed,
+    CircuitMoved,
+    DeviceHeld,
+    DeviceReleased,
+    PollDeferred,
+    PollFailed,
+    ReadingTaken,
+)
+from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Ledger, is_offline, status
+from leadsman.monitoring.statuses import SLOT, Change, Statuses
+
+NAMES = ("attic", "cellar", "hall")
+ERROR = OSError("away")
+
+
+def watched(*names, stale_after=100.0):
+    ledger = Ledger()
+    for name in names:
+        ledger.register(name, stale_after, 0.0)
+    return ledger, Statuses(ledger, 0.0)
+
+
+def taken(name, at):
+    return ReadingTaken(name, at, at, 0.1)
+
+
+def attempt(name, at):
+    return AttemptFailed(name, ERROR, 1, 5.0, "retry", 0, at, at, "closed", at=at, wall=at)
+
+
+events = st.one_of(
+    st.builds(lambda name: lambda at: taken(name, at), st.sampled_from(NAMES)),
+    st.builds(lambda name: lambda at: PollFailed(name, ERROR, 1, at, at), st.sampled_from(NAMES)),
+    st.builds(lambda name: lambda at: attempt(name, at), st.sampled_from(NAMES)),
+    st.builds(
+        lambda name, pause: lambda at: PollDeferred(name, pause, "asked", at=at, wall=at),
+        st.sampled_from(NAMES),
+        st.floats(0.0, 50.0),
+    ),
+    st.builds(lambda name: lambda at: DeviceHeld(name, at=at, wall=at), st.sampled_from(NAMES)),
+    st.builds(lambda name: lambda at: DeviceReleased(name, "ann", at=at, wall=at), st.sampled_from(NAMES)),
+    st.builds(
+        lambda name, state: lambda at: CircuitMoved(name, state, 3, at, at),
+        st.sampled_from(NAMES),
+        st.sampled_from(("open", "half_open", "closed", "isolated")),
+    ),
+)
+steps = st.lists(st.tuples(st.floats(0.0, 30.0), st.none() | events), max_size=30)
+
+
+@given(steps, st.integers(1, 3))
+def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, most):
+    ledger, statuses = watched(*NAMES, stale_after=20.0)
+    now = 0.0
+    for pause, event in history:
+        now += pause
+        if event is not None:
+            happened = event(now)
+            ledger(happened)
+            statuses.look(happened.entity, now)
+        while statuses.next_at <= now:
+            statuses.advance(now, most)
+
+        for name in NAMES:
+            health = ledger.entities[name]
+            word, before = status(health, now), status(health, now - SLOT)
+            assert statuses.words[name] in (word, before)
+            offline = {is_offline(word, health, now), is_offline(before, health, now - SLOT)}
+            assert (name in statuses.offline) in offline
+            calm = health.trouble is NO_TROUBLE and statuses.words[name] in (OK, STARTING)
+            assert (name in statuses.troubled) is not calm
+        assert +statuses.counts == {
+            word: list(statuses.words.values()).count(word) for word in set(statuses.words.values())
+        }
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=50))
+def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
+    ledger, statuses = watched(*NAMES, stale_after=3.0)
+    now = 0.0
+    for number, pause in enumerate(pauses):
+        now += pause
+        event = taken(NAMES[number % 3], now) if number % 2 else PollDeferred("attic", 5.0, "asked", at=now, wall=now)
+        ledger(event)
+        statuses.look(event.entity, now)
+        while statuses.next_at <= now:
+            statuses.advance(now, 100)
+
+        assert sorted(itertools.chain.from_iterable(statuses._slots.values())) == sorted(NAMES)
+        assert sorted(statuses._due) == sorted(statuses._slots)
+
+
+def test_a_change_says_whether_the_device_went_offline():
+    ledger, statuses = watched("attic")
+    ledger(taken("attic", 1.0))
+
+    assert statuses.look("attic", 1.0) == Change("attic", None)
+    assert statuses.look("attic", 2.0) is None
+    assert statuses.advance(101.0, 10) == []
+    assert statuses.advance(101.5, 10) == [Change("attic", online=False)]
+    ledger(taken("attic", 102.0))
+    assert statuses.look("attic", 102.0) == Change("attic", online=True)
+
+
+def test_no_more_entities_are_looked_at_in_one_step_than_asked_for():
+    names = [f"device-{number}" for number in range(10_000)]
+    _, statuses = watched(*names)
+    steps = []
+    while statuses.next_at <= 101.0:
+        steps.append(len(statuses.advance(101.0, 200)))
+
+    assert steps == [200] * 50
+    assert statuses.counts["stale"] == 10_000
+    assert statuses.offline == set(names)
+
+
+def test_devices_that_are_read_in_time_are_looked_at_about_once_per_staleness():
+    ledger, statuses = watched("attic", stale_after=100.0)
+    looks = 0
+    for second in range(1000):
+        ledger(taken("attic", float(second)))
+        statuses.look("attic", float(second))
+        if statuses.next_at <= second:
+            looks += 1
+            statuses.advance(float(second), 1)
+
+    assert looks <= 10
+
+
+def test_side_jobs_and_devices_of_commands_are_well_and_change_with_no_time():
+    ledger = Ledger()
+    ledger.register_idle("lamp", 0.0)
+    statuses = Statuses(ledger, 0.0, frozenset({"cleanup"}))
+
+    assert statuses.next_at == math.inf
+    assert statuses.advance(1e9, 10) == []
+    assert statuses.well
+    assert statuses.jobs == {"cleanup"}
