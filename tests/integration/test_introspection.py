@@ -11,7 +11,10 @@ from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document
 from leadsman.introspection.document import Answer, CommandResult, DeviceError, Fault, Introspection, Registry, Status
+from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
 from leadsman.introspection.schema import schemas
+from leadsman.introspection.service import MOST_AT_ONCE
+from leadsman.mqtt.connection import ConnAck
 from leadsman.testing import Outages, Scripted, fail
 
 READING = {"t": 21.5}
@@ -204,16 +207,73 @@ def test_a_retained_request_is_ignored(harness):
     assert running.broker.messages("house/introspect/response") == []
 
 
-def test_an_answer_too_large_says_what_to_do(harness):
+def crowd(harness, devices, broker=None):
     app = App("house")
-    app.add_telemetry([f"device{number}" for number in range(1500)], Scripted(READING), interval="1h")
+    app.add_telemetry([f"device{number}" for number in range(devices)], Scripted(READING), interval="1h")
     running = harness(app)
-    running.run(1)
+    if broker is not None:
+        running.broker.connack = broker
+    running.run(10)
+    return running
 
-    answer = asked(running)
 
-    assert "ask for some 'devices'" in answer["error"]
-    assert asked(running, {"devices": ["device7"], "sections": ["devices"]})["status"] == "ok"
+def pages_of(running, payload=b"", correlation=None):
+    running.broker.send("house/introspect", payload, response_topic="house/tools/me", correlation=correlation)
+    running.run(5)
+    return running.broker.messages("house/tools/me")
+
+
+@pytest.mark.parametrize("largest", [None, 20_000])
+def test_a_large_answer_comes_in_pages_that_the_broker_takes(harness, largest):
+    running = crowd(harness, 1500, ConnAck(maximum_packet_size=largest))
+
+    messages = pages_of(running, {"transaction": 7}, correlation=b"\x01")
+    pages = [message.json for message in messages]
+
+    assert len(pages) > 1
+    assert [page["page"] for page in pages] == list(range(1, len(pages) + 1))
+    assert {page["pages"] for page in pages} == {len(pages)}
+    assert {(page["transaction"], page["status"]) for page in pages} == {(7, "ok")}
+    assert {message.correlation for message in messages} == {b"\x01"}
+    assert max(len(message.payload) for message in messages) < (largest or LARGEST + ENVELOPE)
+    for page in pages:
+        strictly(Answer, page)
+    document = strictly(Introspection, merged(page["data"] for page in pages))
+    assert list(document["devices"]) == [f"device{number}" for number in range(1500)]
+    assert set(document) == {"app", "mqtt", "adapters", "devices", "jobs"}
+
+
+def test_an_answer_about_few_of_many_devices_is_one_message_without_a_number(harness):
+    running = crowd(harness, 1500)
+
+    (message,) = pages_of(running, {"devices": ["device7", "device9"], "sections": ["devices"]})
+
+    assert "page" not in message.json
+    assert list(message.json["data"]["devices"]) == ["device7", "device9"]
+
+
+def test_a_wrong_name_among_many_is_compared_with_a_few_names_only(harness):
+    running = crowd(harness, 1500)
+
+    (near,) = pages_of(running, {"devices": ["devicee7"]})
+    far = pages_of(running, {"devices": ["kitchen"]})[-1]
+
+    assert "did you mean 'device7'" in near.json["error"]
+    assert "there are 1500, which the registry lists" in far.json["error"]
+
+
+def test_more_than_a_few_large_answers_at_once_are_refused(harness):
+    running = crowd(harness, 1500)
+    for _ in range(MOST_AT_ONCE + 1):
+        running.broker.send("house/introspect", b"", response_topic="house/tools/me")
+    running.run(30)
+
+    answers = [message.json for message in running.broker.messages("house/tools/me")]
+    refused = [answer for answer in answers if answer["status"] == "error"]
+    assert len(refused) == 1
+    assert "ask again in a few seconds" in refused[0]["error"]
+    assert sum(len(answer["data"]["devices"]) for answer in answers if answer["data"]) == 1500 * MOST_AT_ONCE
+    assert len(pages_of(running)) > len(answers), "later ones are answered again"
 
 
 def test_the_registry_is_retained_and_says_where_everything_is(harness):
@@ -233,6 +293,22 @@ def test_the_registry_is_retained_and_says_where_everything_is(harness):
     }
     assert "get" not in registry["devices"]["meter"]["topics"]
     assert set(registry["devices"]) == {"boiler", "air", "meter"}
+
+
+def test_the_registry_of_many_devices_is_retained_in_pages(harness):
+    running = crowd(harness, 4000)
+
+    first = strictly(Registry, running.broker.retained["house/registry"].json)
+    further = [f"house/registry/{number}" for number in range(2, first["pages"] + 1)]
+    pages = [first, *(strictly(Registry, running.broker.retained[topic].json) for topic in further)]
+
+    assert first["pages"] > 1
+    assert [page["page"] for page in pages] == list(range(1, first["pages"] + 1))
+    assert {page["introspect"] for page in pages} == {"house/introspect"}
+    assert [name for page in pages for name in page["devices"]] == [f"device{number}" for number in range(4000)]
+    retained = [topic for topic in running.broker.retained if topic.startswith("house/registry")]
+    assert sorted(retained) == sorted(["house/registry", *further])
+    assert max(len(running.broker.retained[topic].payload) for topic in retained) < LARGEST + ENVELOPE
 
 
 def test_the_registry_comes_back_to_a_broker_that_lost_it(harness):

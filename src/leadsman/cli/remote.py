@@ -1,4 +1,5 @@
-"""Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request."""
+"""Sends a request to a running app over MQTT and waits for its answer, which carries the transaction of the request.
+The pages of a large answer are put together."""
 
 import asyncio
 import json
@@ -8,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
+from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, Received
@@ -19,16 +21,16 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import Answer
 
 _PATIENCE = 1.0
-"""Seconds after which a waiting person is told what the command waits for."""
+"""Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
 
 def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Unless `quiet`, a person at a terminal reads
-    what the command waits for.
+    what the command waits for, and how many pages have come.
 
     Raises:
-        BrokerError: the broker cannot be reached, there is no answer within `timeout` seconds, or the answer is an
-            error.
+        BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
+            the answer is an error.
     """
     return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
 
@@ -41,34 +43,63 @@ class _Exchange:
         self._quiet = quiet or not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
         self._request = {**request, "transaction": self._transaction}
-        self._answer: asyncio.Future[Answer] | None = None
+        self._pages: dict[int, Answer] = {}
+        self._expected = 1
+        self._came = asyncio.Event()
+        self._lost: str | None = None
 
     async def ask(self, broker: Broker, timeout: float) -> Any:
-        loop = asyncio.get_running_loop()
-        self._answer = loop.create_future()
-        patience = loop.call_later(_PATIENCE, self._say, f"waiting for an answer at {self._topic!r} on {broker} …")
+        progress = asyncio.create_task(self._show_progress(broker))
         try:
-            return await self._exchange(broker, timeout, self._answer)
+            return await self._exchange(broker, timeout)
         finally:
-            patience.cancel()
+            progress.cancel()
 
-    async def _exchange(self, broker: Broker, timeout: float, coming: "asyncio.Future[Answer]") -> Any:
+    async def _exchange(self, broker: Broker, timeout: float) -> Any:
         connection = await self._connect(broker)
         try:
             await connection.subscribe(f"{self._topic}/response")
             connection.publish(Message(self._topic, json.dumps(self._request).encode()))
-            async with asyncio.timeout(timeout):
-                answer = await coming
+            while len(self._pages) < self._expected:
+                async with asyncio.timeout(timeout):
+                    await self._next_page()
         except TimeoutError:
+            if self._pages:
+                came = f"{len(self._pages)} of {self._expected} pages"
+                raise BrokerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
             raise BrokerError(
                 f"no answer at {self._topic!r} on {broker} within {timeout:g} s; "
                 "check that the app is running there, and its prefix"
             ) from None
         finally:
             await connection.close()
-        if answer.get("status") != "ok":
-            raise BrokerError(str(answer.get("error")))
-        return answer.get("data")
+        return self._data()
+
+    async def _next_page(self) -> None:
+        """Wait for a page that has not come yet."""
+        self._came.clear()
+        if self._lost is None:
+            await self._came.wait()
+        if self._lost is not None:
+            raise BrokerError(self._lost)
+
+    def _data(self) -> Any:
+        """What the pages contain. Raises `BrokerError` if the answer is an error."""
+        first = self._pages[min(self._pages)]
+        if first.get("status") != "ok":
+            raise BrokerError(str(first.get("error")))
+        if self._expected == 1:
+            return first.get("data")
+        return merged(self._pages[number]["data"] for number in sorted(self._pages))
+
+    async def _show_progress(self, broker: Broker) -> None:
+        await asyncio.sleep(_PATIENCE)
+        if not self._pages:
+            self._say(f"waiting for an answer at {self._topic!r} on {broker} …")
+        while True:
+            await asyncio.sleep(_PATIENCE)
+            if self._pages:
+                self._say(f"{len(self._pages)} of {self._expected} pages have come …")
 
     async def _connect(self, broker: Broker) -> Connection:
         clock = system_clock(asyncio.get_running_loop())
@@ -94,14 +125,14 @@ class _Exchange:
         except ValueError:
             return  # another sender's
         if isinstance(answer, dict) and answer.get("transaction") == self._transaction:
-            assert self._answer is not None  # made before the connection
-            if not self._answer.done():
-                self._answer.set_result(cast("Answer", answer))
+            self._pages.setdefault(answer.get("page", 1), cast("Answer", answer))
+            self._expected = answer.get("pages", 1)
+            self._came.set()
 
     def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(BrokerError(reason))
+        self._lost = reason
+        self._came.set()
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""

@@ -255,13 +255,18 @@ class CircuitRequest(TypedDict):
 
 
 class Answer(TypedDict):
-    """The answer to a request."""
+    """The answer to a request, or one page of it. The pages of an answer have the same transaction."""
 
     status: Literal["ok", "error"]
     data: Json
+    """On a page: the sections, or the parts of sections, that are on it."""
     error: str | None
     at: str
     transaction: NotRequired[Json]
+    page: NotRequired[int]
+    """The number of this page, from 1. Left out if there is one page."""
+    pages: NotRequired[int]
+    """The number of pages of the answer."""
 
 
 class CommandResult(Answer):
@@ -276,7 +281,8 @@ class RegistryDevice(TypedDict):
 
 
 class Registry(TypedDict):
-    """The message at ``{prefix}/registry``, for tools that search for apps."""
+    """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
+    pages; page 2 is at ``{prefix}/registry/2``."""
 
     app: str
     version: str
@@ -284,6 +290,10 @@ class Registry(TypedDict):
     introspect: str
     status: str
     devices: dict[str, RegistryDevice]
+    page: NotRequired[int]
+    """The number of this page, from 1. Left out if there is one page."""
+    pages: NotRequired[int]
+    """The number of pages. Pages with higher numbers are left from an earlier run."""
 
 
 class StatusDevice(TypedDict, total=False):

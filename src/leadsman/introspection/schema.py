@@ -28,6 +28,7 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
         topics.status: _of(document.Status),
         topics.error: _of(document.Fault),
         topics.registry: _of(document.Registry),
+        f"{topics.registry}/+": _of(document.Registry),
         topics.introspect: _of(document.Request) | {"direction": "in"},
         f"{topics.introspect}/response": _of(document.Answer)
         | {"description": "Its data is described by #introspection."},

@@ -1,30 +1,38 @@
 """Answers introspection requests at ``{prefix}/introspect`` with one document, and publishes ``{prefix}/registry``, a
 list of what an app offers.
 
+A document of many devices is made in slices and sent in pages: the first page of the registry is at
+``{prefix}/registry``, page 2 at ``{prefix}/registry/2``, and so on; the pages of an answer go to one topic. Each page
+has its number and the number of pages.
+
 Reading changes nothing. The documents contain no secrets: adapters and handlers are shown by their names, the broker by
 its address, and everything that a person wrote passes through `leadsman.text.clean`.
 """
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import PayloadError
+from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.registrations import kind_of, registered
+from leadsman.introspection.requests import Request, understood
 from leadsman.monitoring.health import Ledger, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
-from leadsman.mqtt.answers import Json, answered
+from leadsman.mqtt import answers
+from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.text import clean, suggestion
+from leadsman.slices import Slices
+from leadsman.text import clean, explained
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -32,24 +40,26 @@ if TYPE_CHECKING:
         AdapterSection,
         AppSection,
         DeviceSection,
-        Introspection,
         MqttSection,
-        Registry,
         RegistryDevice,
         Runtime,
-        TraceRow,
     )
-    from leadsman.monitoring.trace import Trace
+    from leadsman.monitoring.trace import Trace, TraceRow
 
-SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
-ON_REQUEST = ("trace",)
-"""Sections that a request must name."""
-LARGEST = 1024 * 1024 - 1024
-"""Bytes of an answer. The outbox does not accept a larger message."""
-KEYS = ("sections", "devices", "after", "since")
-"""The keys of a request."""
 EXPIRY = 10.0
-"""Seconds after which an answer is dropped, since its receiver no longer waits."""
+"""Seconds after which a page of an answer is dropped, since its receiver no longer waits."""
+SLICE = 25
+"""Devices that are described in one turn of the loop."""
+LIST_SLICE = 250
+"""Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
+MOST_AT_ONCE = 4
+"""Answers of more than one slice that are made at the same time."""
+MOST_WAITING = 512 * 1024
+"""Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
+PATIENCE = 60.0
+"""Seconds after which a page of the registry no longer waits."""
+PAUSE = 0.02
+"""Seconds between two looks at the outbox."""
 
 
 class About(NamedTuple):
@@ -80,56 +90,138 @@ class Service:
     """Answers introspection requests of one running app."""
 
     def __init__(
-        self, about: About, everything: Sequence[Telemetry | Source | Command], parts: Parts, context: PublisherContext
+        self,
+        about: About,
+        everything: Sequence[Telemetry | Source | Command],
+        parts: Parts,
+        context: PublisherContext,
+        slices: Slices,
     ) -> None:
         self._about = about
         self._parts = parts
         self._context = context
+        self._slices = slices
         self._registered: dict[str, list[Telemetry | Source | Command]] = {}
         for each in everything:
             self._registered.setdefault(each.name, []).append(each)
         self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
         self._started = context.environment.timers.origin
+        self._under_way = 0
 
     def register(self) -> None:
-        """Publish the registry."""
-        registry = encode(registry_of(self._about, self._registered))
-        self._context.send(Message(self._about.topics.registry, registry, retain=True, latest=True))
+        """Publish the registry. That ends with the connection, for the registry is published after each one."""
+        self._slices.begin("the registry", self._registry(self._parts.link.connects))
 
     def on_request(self, received: Received) -> None:
         """Answer a request. Retained messages are ignored."""
-        if not received.retain:
-            clock = self._context.environment.clock
-            message = answered(received, self._about.topics, clock.wall(), self._answer)
+        if received.retain:
+            return
+        clock = self._context.environment.clock
+        request, transaction, error = None, None, None
+        try:
+            value, transaction = answers.decode(received.payload)
+            request = self._understood(value)
+        except PayloadError as refused:
+            error = explained(refused)
+        envelope = answers.document(None, error, clock.wall(), transaction)
+        message = answers.answer_anyway(received, self._about.topics, envelope)
+        if request is None:
             self._context.send(message._replace(expires=clock.monotonic() + EXPIRY))
+            return
+        del envelope["data"]  # comes in pages
+        self._slices.begin("introspection", self._answer(request, message, envelope))
 
-    def _answer(self, request: Json) -> "Introspection":
-        """The document that a request asks for. Raises `PayloadError`."""
-        wanted = _wanted(request, self._registered)
-        data = self.document(*wanted)
-        if "trace" in wanted[0]:
-            data["trace"] = self._trace(request, wanted[1])
-        if len(encode(data)) > LARGEST:
-            raise PayloadError(f"the answer is larger than {LARGEST} bytes; ask for some 'devices'")
-        return data
+    def _understood(self, value: Json) -> Request:
+        """The request in a payload. Raises `PayloadError`."""
+        request = understood(value, self._registered)
+        if len(request.names) > SLICE and self._under_way >= MOST_AT_ONCE:
+            raise PayloadError(f"{self._under_way} large answers are under way; ask again in a few seconds")
+        return request
 
-    def document(self, sections: Sequence[str] = SECTIONS, devices: Sequence[str] | None = None) -> "Introspection":
-        """The document, with these sections and devices."""
+    def _answer(self, request: Request, message: Message, envelope: dict[str, Json]) -> Generator[float]:
+        """Make the document that a request asks for, and send it: in one message, or in pages."""
+        self._under_way += 1
+        try:
+            pages = Pages(page_size(self._parts.link.maximum_packet_size, len(message.payload)))
+            yield from self._describe(request, pages)
+            documents = pages.end()
+            for number, document in enumerate(documents, 1):
+                if not (yield from self._room(EXPIRY)):
+                    return
+                numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+                payload = around(envelope | numbers, b'{"data":' + document + b"}")
+                expires = self._context.environment.clock.monotonic() + EXPIRY
+                self._context.send(message._replace(payload=payload, expires=expires))
+                if number < len(documents):
+                    yield 0.0
+        finally:
+            self._under_way -= 1
+
+    def _registry(self, connects: int) -> Generator[float]:
+        """Make the registry, and publish its pages."""
+        about, link = self._about, self._parts.link
+        pages = Pages(page_size(link.maximum_packet_size))
+        pages.begin("devices", b"{}")
+        for number, (name, registrations) in enumerate(self._registered.items(), 1):
+            entry = registry_entry(about.topics, name, registrations)
+            if entry is not None:
+                pages.member(name, entry)
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        documents = pages.end()
+        for number, document in enumerate(documents, 1):
+            yield from self._room(PATIENCE)
+            if link.connects != connects:
+                return
+            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+            topic = about.topics.registry if number == 1 else f"{about.topics.registry}/{number}"
+            payload = around(_registry_head(about) | numbers, document)
+            self._context.send(Message(topic, payload, retain=True, latest=True))
+            yield 0.0
+
+    def _room(self, patience: float) -> Generator[float, None, bool]:
+        """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
+        clock, outbox = self._context.environment.clock, self._parts.link.outbox
+        deadline = clock.monotonic() + patience
+        while outbox.bytes > MOST_WAITING:
+            if clock.monotonic() >= deadline:
+                return False
+            yield PAUSE
+        return True
+
+    def _describe(self, request: Request, pages: Pages) -> Generator[float]:
+        """Put the sections that a request asks for on pages."""
         clock = self._context.environment.clock
         now, wall = clock.monotonic(), clock.wall()
-        found: Introspection = {}
+        sections = request.sections
         if "app" in sections:
-            found["app"] = self._app(now, wall)
+            pages.value("app", self._app(now, wall))
         if "mqtt" in sections:
-            found["mqtt"] = self._mqtt()
+            pages.value("mqtt", self._mqtt())
         if "adapters" in sections:
-            found["adapters"] = [_adapter(each) for each in self._parts.adapters]
-        names = [name for name in self._registered if devices is None or name in devices]
-        if "devices" in sections:
-            found["devices"] = {name: self._device(name, now, wall) for name in names if name not in self._jobs}
-        if "jobs" in sections:
-            found["jobs"] = {name: self._device(name, now, wall) for name in names if name in self._jobs}
-        return found
+            pages.begin("adapters", b"[]")
+            for adapter in self._parts.adapters:
+                pages.member(None, _adapter(adapter))
+        for section in ("devices", "jobs"):
+            if section in sections:
+                pages.begin(section, b"{}")
+                yield from self._describe_devices(request.names, section == "jobs", pages)
+        if "trace" in sections:
+            pages.begin("trace", b"[]")
+            for number, row in enumerate(self._trace(request), 1):
+                pages.member(None, row._asdict() | {"at": rfc3339(row.at)})
+                if number % LIST_SLICE == 0:
+                    yield 0.0
+
+    def _describe_devices(self, names: Sequence[str], jobs: bool, pages: Pages) -> Generator[float]:
+        clock, described = self._context.environment.clock, 0
+        for name in names:
+            if (name in self._jobs) is jobs:
+                if described == SLICE:
+                    yield 0.0
+                    described = 0
+                pages.member(name, self._device(name, clock.monotonic(), clock.wall()))
+                described += 1
 
     def _app(self, now: float, wall: float) -> "AppSection":
         section = app_section(self._about)
@@ -139,11 +231,9 @@ class Service:
             section["state_files"] = dict(self._parts.state_files)
         return section
 
-    def _trace(self, request: dict[str, Json], devices: Sequence[str] | None) -> "list[TraceRow]":
-        after, since = (_number(request, key) for key in ("after", "since"))
-        handlers = None if devices is None else frozenset(devices)
-        rows = [row for trace in self._parts.traces for row in trace.rows(handlers, since, int(after))]
-        return [cast("TraceRow", row._asdict() | {"at": rfc3339(row.at)}) for row in rows]
+    def _trace(self, request: Request) -> "list[TraceRow]":
+        handlers = frozenset(request.names) if request.chosen else None
+        return [row for trace in self._parts.traces for row in trace.rows(handlers, request.since, request.after)]
 
     def _mqtt(self) -> "MqttSection":
         link, outbox = self._parts.link, self._parts.link.outbox
@@ -228,62 +318,31 @@ def app_section(about: About) -> "AppSection":
     }
 
 
-def registry_of(about: About, everything: Mapping[str, Sequence[Telemetry | Source | Command]]) -> "Registry":
-    """The registry: the devices of an app with their topics."""
-    topics = about.topics
-    devices: dict[str, RegistryDevice] = {}
-    for name, registrations in everything.items():
-        kinds = [kind_of(each) for each in registrations if each.enabled]
-        if "periodic" in kinds:
-            continue
-        paths = {
-            "state": topics.state(name),
-            "availability": topics.availability(name),
-            "error": topics.device_error(name),
-        }
-        if "telemetry" in kinds:
-            paths["get"] = topics.of(name, "get")
-        if "command" in kinds:
-            paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
-        if kinds:
-            devices[name] = cast("RegistryDevice", {"kinds": kinds, "topics": paths})
+def _registry_head(about: About) -> dict[str, Json]:
+    """What each page of the registry begins with."""
     return {
         "app": about.name,
         "version": clean(about.version),
         "leadsman": about.leadsman,
-        "introspect": topics.introspect,
-        "status": topics.status,
-        "devices": devices,
+        "introspect": about.topics.introspect,
+        "status": about.topics.status,
     }
 
 
-def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """The sections and devices that a request asks for. Raises `PayloadError`."""
-    if request == "":
-        return SECTIONS, None
-    if not isinstance(request, dict):
-        raise PayloadError('send nothing, or an object such as {"sections": ["devices"], "devices": ["kitchen"]}')
-    for key in request:
-        if key not in KEYS:
-            raise PayloadError(f"{key!r} is unknown; {suggestion(str(key), (*KEYS, 'transaction'))}")
-    sections = _names(request, "sections", (*SECTIONS, *ON_REQUEST))
-    return SECTIONS if sections is None else sections, _names(request, "devices", known)
-
-
-def _number(request: dict[str, Json], key: str) -> float:
-    number = request.get(key, 0)
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e12:
-        raise PayloadError(f"{key!r} must be a number, 0 or more")
-    return number
-
-
-def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequence[str] | None:
-    names = request.get(key)
-    if names is None:
+def registry_entry(
+    topics: Topics, name: str, registrations: Sequence[Telemetry | Source | Command]
+) -> "RegistryDevice | None":
+    """A device in the registry, with its topics; None for a side job, and for a device that is not enabled."""
+    kinds = [kind_of(each) for each in registrations if each.enabled]
+    if "periodic" in kinds or not kinds:
         return None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise PayloadError(f"{key!r} must be a list of names")
-    for name in names:
-        if name not in known:
-            raise PayloadError(f"there is no {key.removesuffix('s')} {clean(name)!r}; {suggestion(name, known)}")
-    return names
+    paths = {
+        "state": topics.state(name),
+        "availability": topics.availability(name),
+        "error": topics.device_error(name),
+    }
+    if "telemetry" in kinds:
+        paths["get"] = topics.of(name, "get")
+    if "command" in kinds:
+        paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+    return cast("RegistryDevice", {"kinds": kinds, "topics": paths})

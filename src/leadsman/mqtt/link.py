@@ -68,6 +68,12 @@ class Link:
         return self._window.connection is not None
 
     @property
+    def maximum_packet_size(self) -> int | None:
+        """Bytes of the largest packet that the broker takes; None without a connection, or if there is no limit."""
+        connection = self._window.connection
+        return None if connection is None else connection.connack.maximum_packet_size
+
+    @property
     def last_error(self) -> str | None:
         """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
         return self._error or self.subscriptions.error or self._window.fault

@@ -16,6 +16,7 @@
 | `{prefix}/introspect`                | in: a request for the registrations and their state   | no, 1         |
 | `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
 | `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |
+| `{prefix}/registry/{page}`           | their further pages, from 2 on                        | yes, 1        |
 """
 
 import json

@@ -252,7 +252,7 @@ class RequestListeners:
             optional.traces,
             self._state_files,
         )
-        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.publisher)
+        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.publisher, core.slices)
 
     @cached_property
     def _operator(self) -> "OperatorRequests":

@@ -1,0 +1,86 @@
+"""Reads introspection requests. A wrong one is cheap, however many devices the app has."""
+
+import itertools
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from leadsman.errors import PayloadError
+from leadsman.mqtt.answers import Json
+from leadsman.mqtt.topics import LONGEST_NAME
+from leadsman.text import clean, nearest, suggestion
+
+SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
+ON_REQUEST = ("trace",)
+"""Sections that a request must name."""
+KEYS = ("sections", "devices", "after", "since")
+"""The keys of a request."""
+MOST_NEAR = 200
+"""Names that are compared with a name that is wrong."""
+
+
+class Request(NamedTuple):
+    """A request that was understood."""
+
+    sections: Sequence[str]
+    names: Sequence[str]
+    """The devices and side jobs to describe."""
+    chosen: bool
+    """Whether the request names these devices; else they are all that there are."""
+    after: int
+    since: float
+
+
+def understood(request: Json, known: Collection[str]) -> Request:
+    """Read a request to an app with these devices and side jobs.
+
+    Raises:
+        PayloadError: the request is wrong. The error says how to write it.
+    """
+    sections, devices = _wanted(request, known)
+    after, since = (0.0, 0.0) if request == "" else (_number(request, key) for key in ("after", "since"))
+    asked = None if devices is None else frozenset(devices)
+    names = [name for name in known if asked is None or name in asked]
+    return Request(sections, names, asked is not None, int(after), since)
+
+
+def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    if request == "":
+        return SECTIONS, None
+    if not isinstance(request, dict):
+        raise PayloadError('send nothing, or an object such as {"sections": ["devices"], "devices": ["kitchen"]}')
+    for key in request:
+        if key not in KEYS:
+            raise PayloadError(f"{clean(key)!r} is unknown; {suggestion(key[:LONGEST_NAME], (*KEYS, 'transaction'))}")
+    sections = _names(request, "sections", (*SECTIONS, *ON_REQUEST))
+    return SECTIONS if sections is None else sections, _names(request, "devices", known)
+
+
+def _number(request: dict[str, Json], key: str) -> float:
+    number = request.get(key, 0)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < 1e12:
+        raise PayloadError(f"{key!r} must be a number, 0 or more")
+    return number
+
+
+def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequence[str] | None:
+    names = request.get(key)
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PayloadError(f"{key!r} must be a list of names")
+    for name in names:
+        if name not in known:
+            raise PayloadError(
+                f"there is no {key.removesuffix('s')} {clean(name)!r}; {_hint(name[:LONGEST_NAME], known)}"
+            )
+    return names
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """What may have been meant by a wrong name. Among many names, it is looked for only where the beginning is right:
+    a comparison with each of ten thousand would block the app for a tenth of a second."""
+    if len(known) <= MOST_NEAR:
+        return suggestion(name, known)
+    alike = (each for each in known if each[:3] == name[:3])
+    near = nearest(name, itertools.islice(alike, MOST_NEAR))
+    return f"there are {len(known)}, which the registry lists" if near is None else f"did you mean {near!r}?"
