@@ -1,20 +1,32 @@
 """The job: so many devices, each read so often, each reading published with QoS 1, retained. As a process of its own.
 
-``python -m benchmarks.job bare|ours|spread PORT DEVICES INTERVAL MEASURE`` polls for two seconds, then measures itself
-for MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM. The bare loop is the one people write: a
-task per device that reads, publishes, and sleeps.
+``python -m benchmarks.job SIDE PORT DEVICES INTERVAL [MEASURE] [KIND]`` polls for two seconds, then measures itself for
+MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM.
+
+SIDE is ``bare``, the loop that people write: a task per device that reads, publishes, and sleeps; ``ours``, leadsman;
+``aiomqtt``, leadsman with its other client; ``spread``, leadsman with `spread=` over the interval. KIND says what a
+device does, see `KINDS`.
 """
 
+import argparse
 import asyncio
 import json
+import logging
 import os
 import resource
 import signal
 import sys
 import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 WARM_UP = 2.0
+KINDS = ("plain", "stamped", "backlog", "watched")
+"""``plain``: all devices share one function, whose readings are counted together. ``stamped``: each has a function of
+its own, whose readings have a number of its own and the time. ``backlog``: each sends BACKLOG readings at once, says so
+on stdout, and then one per INTERVAL. ``watched``: as plain; SIGUSR1 prints what blocked the event loop the longest."""
+BACKLOG = 640
+Read = Callable[[], Awaitable[dict[str, float]]]
 
 
 class Meter:
@@ -31,22 +43,35 @@ class Meter:
             self.lateness.append(late)
 
     async def measure(self, duration: float, delivered: Any) -> None:
-        """Let it warm up, measure, print, and stop the process."""
+        """Let it warm up, measure CPU and then lateness, print, and stop the process."""
         await asyncio.sleep(WARM_UP)
         if not duration:
             return
         calls, arrived, cpu, began = self.calls, delivered(), _cpu(), time.perf_counter()
-        self.measuring = True
         await asyncio.sleep(duration)
         took = time.perf_counter() - began
         result = {
             "calls": (self.calls - calls) / took,
             "delivered": (delivered() - arrived) / took,
             "cpu_per_10k": (_cpu() - cpu) / max(1, delivered() - arrived) * 1e4,
-            "p99_late": sorted(self.lateness)[int(len(self.lateness) * 0.99)] if self.lateness else 0.0,
+            "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
+        self.measuring = True
+        await asyncio.sleep(duration / 2)
+        result["p99_late"] = sorted(self.lateness)[int(len(self.lateness) * 0.99)] if self.lateness else 0.0
         print(json.dumps(result), flush=True)
         os._exit(0)
+
+
+class Lost(logging.Handler):
+    """Reads in the log of leadsman how many messages it could not deliver at its end."""
+
+    messages = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = getattr(record, "fields", {})
+        if fields.get("event") == "messages lost":
+            self.messages = fields["messages"]
 
 
 def _cpu() -> float:
@@ -54,17 +79,31 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def bare(port: int, devices: int, interval: float, duration: float) -> None:
+def stamped(meter: Meter) -> Read:
+    """The function of one device, whose readings have a number and a time."""
+    number = 0
+
+    async def read() -> dict[str, float]:
+        nonlocal number
+        number += 1
+        meter.calls += 1
+        return {"temperature": 21.5, "n": number, "at": time.time()}
+
+    return read
+
+
+def bare(port: int, devices: int, interval: float, duration: float, kind: str) -> None:
     """The loop that people write."""
     import aiomqtt
 
     meter, arrived = Meter(), 0
 
-    async def read() -> dict[str, float]:
+    async def plain() -> dict[str, float]:
         return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
 
     async def device(client: aiomqtt.Client, number: int) -> None:
         nonlocal arrived
+        read = stamped(Meter()) if kind == "stamped" else plain
         due = time.perf_counter()
         while True:
             now = time.perf_counter()
@@ -92,55 +131,135 @@ def bare(port: int, devices: int, interval: float, duration: float) -> None:
     asyncio.run(main())
 
 
-def ours(port: int, devices: int, interval: float, duration: float, *, spread: bool = False) -> None:
-    """The same with leadsman; `spread` starts the devices apart, as who has many of them would."""
+def ours(port: int, devices: int, interval: float, duration: float, kind: str, spread: float | None) -> None:
+    """The same with leadsman; `spread` starts the devices apart by so many seconds, None as leadsman does it."""
+    from leadsman import App
+
+    app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
+    options: dict[str, Any] = {} if spread is None else {"spread": spread}
+
+    async def plain() -> dict[str, float]:
+        meter.calls += 1
+        return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
+
+    for number in range(devices if kind != "backlog" else 0):
+        read = stamped(meter) if kind == "stamped" else plain
+        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, **options)
+    if kind == "backlog":
+        _sources(app, devices, interval)
+    if kind == "watched":
+        _watch_the_loop()
+    if duration:
+        asyncio.run(_measured(app, meter, interval, duration))
+    else:
+        lost = Lost()
+        logging.getLogger("leadsman").addHandler(lost)
+        app.run()
+        print(json.dumps({"calls": meter.calls, "lost": lost.messages}), flush=True)
+
+
+async def _measured(app: Any, meter: Meter, interval: float, duration: float) -> None:
     import gc
 
-    from leadsman import App
     from leadsman.mqtt.outbox import Outbox
     from leadsman.runtime.poll_runner import PollRunner
     from leadsman.runtime.poll_schedule import IntervalSchedule
 
-    app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
+    serving = asyncio.create_task(app.serve())
+    await asyncio.sleep(0.5)
+    outbox = next(thing for thing in gc.get_objects() if isinstance(thing, Outbox))
+    advance = PollRunner.cycle
 
-    async def read() -> dict[str, float]:
-        meter.calls += 1
-        return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
+    async def watched(poll: PollRunner, horizon: float) -> None:
+        if isinstance(poll.schedule, IntervalSchedule):
+            meter.lateness.append(asyncio.get_running_loop().time() - (poll.schedule.due - interval))
+        await advance(poll, horizon)
+
+    def watch() -> None:
+        PollRunner.cycle = watched  # type: ignore[method-assign,assignment]
+
+    if interval >= 0.1:  # at the highest rates even this would cost
+        asyncio.get_running_loop().call_later(WARM_UP + duration, watch)
+    await meter.measure(duration, lambda: outbox.delivered)
+    await serving
+
+
+def _sources(app: Any, devices: int, interval: float) -> None:
+    full = 0
+
+    def add(name: str) -> None:
+        @app.source(name)  # type: ignore[untyped-decorator]
+        async def source() -> AsyncIterator[dict[str, float]]:
+            nonlocal full
+            for number in range(BACKLOG):
+                yield {"n": number, "at": time.time()}
+                await asyncio.sleep(0)
+            full += 1
+            if full == devices:
+                print("full", flush=True)
+            while True:
+                await asyncio.sleep(interval)
+                yield {"n": -1, "at": time.time()}
 
     for number in range(devices):
-        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, spread=interval if spread else 0)
+        add(f"d{number}")
 
-    if not duration:
-        app.run()
-        return
 
-    async def main() -> None:
-        serving = asyncio.create_task(app.serve())
-        await asyncio.sleep(0.5)
-        outbox = next(thing for thing in gc.get_objects() if isinstance(thing, Outbox))
-        advance = PollRunner.cycle
+def _watch_the_loop() -> None:
+    """Time each callback of the event loop, by the CPU that its thread used: a busy machine counts for nothing."""
+    handle, longest, began = asyncio.Handle, (0.0, "nothing"), 0.0
+    running: asyncio.Handle | None = None
+    run = handle._run
 
-        async def watched(poll: PollRunner, horizon: float) -> None:
-            if meter.measuring and isinstance(poll.schedule, IntervalSchedule):
-                meter.lateness.append(asyncio.get_running_loop().time() - (poll.schedule.due - interval))
-            await advance(poll, horizon)
+    def timed(self: asyncio.Handle) -> None:
+        nonlocal began, running
+        began, running = time.thread_time(), self
+        run(self)
+        count()
+        running = None
 
-        if interval >= 0.1:  # at the highest rates even this would cost
-            PollRunner.cycle = watched  # type: ignore[method-assign,assignment]
-        await meter.measure(duration, lambda: outbox.delivered)
-        await serving
+    def count() -> None:
+        nonlocal longest
+        took = time.thread_time() - began
+        if running is not None and took > longest[0]:
+            callback = getattr(running, "_callback", None)
+            task = getattr(callback, "__self__", None)
+            longest = took, repr(task.get_coro() if isinstance(task, asyncio.Task) else callback)
 
-    asyncio.run(main())
+    def show(*_: object) -> None:
+        nonlocal longest
+        count()  # what has not ended yet
+        print(json.dumps({"longest": longest[0], "where": longest[1]}), flush=True)
+        longest = 0.0, "nothing"
+
+    handle._run = timed  # type: ignore[method-assign]
+    signal.signal(signal.SIGUSR1, show)
 
 
 def main() -> None:
     """Do the job that the command line says, on one core."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("side", choices=("bare", "ours", "aiomqtt", "spread"))
+    parser.add_argument("port", type=int)
+    parser.add_argument("devices", type=int)
+    parser.add_argument("interval", type=float)
+    parser.add_argument("measure", type=float, nargs="?", default=0.0)
+    parser.add_argument("kind", choices=KINDS, nargs="?", default="plain")
+    given = parser.parse_args()
     os.sched_setaffinity(0, {0})
-    side, (port, devices, interval, duration) = sys.argv[1], map(float, sys.argv[2:])
-    if side == "bare":
-        bare(int(port), int(devices), interval, duration)
-    else:
-        ours(int(port), int(devices), interval, duration, spread=side == "spread")
+    if given.side == "bare":
+        bare(given.port, given.devices, given.interval, given.measure, given.kind)
+        return
+    if given.side == "aiomqtt":
+        sys.modules["mqtt5"] = None  # type: ignore[assignment]  # as on a machine for which there is no such package
+    ours(
+        given.port,
+        given.devices,
+        given.interval,
+        given.measure,
+        given.kind,
+        given.interval if given.side == "spread" else None,
+    )
 
 
 if __name__ == "__main__":

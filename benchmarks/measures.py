@@ -5,45 +5,40 @@ import os
 import signal
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import paho.mqtt.client as paho
 import psutil
-from paho.mqtt.enums import CallbackAPIVersion
 
+from benchmarks import bare_python
+from benchmarks.ear import Ear
+from benchmarks.rows import note
 from leadsman import App
 from leadsman.testing import Harness, Mosquitto, Scripted
 
 os.sched_setaffinity(0, {1})  # brokers inherit it; the job takes the other core, so that neither waits for the other
 ROOT = Path(__file__).parent.parent
+RATES = (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 20_000, 24_000, 30_000)
+"""Readings a second that are asked for, until much less is delivered."""
 SIDES = ("bare", "ours")
-Pair = dict[str, float]
-
-
-def note(words: str) -> None:
-    """Say what is being measured."""
-    print(f"  {words}", file=sys.stderr, flush=True)
+CLIENTS = (*SIDES, "aiomqtt")
+"""With leadsman on its other client."""
 
 
 def job(
-    side: str, port: int, devices: int, interval: float, duration: float = 0, **options: Any
+    side: str, port: int, devices: int, interval: float, duration: float = 0, kind: str = "plain"
 ) -> "subprocess.Popen[str]":
-    """Start the job as a process."""
-    command = [sys.executable, "-m", "benchmarks.job", side, *map(str, (port, devices, interval, duration))]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **options)
+    """Start the job as a process; see `benchmarks.job`."""
+    words = map(str, (side, port, devices, interval, duration, kind))
+    command = [bare_python.executable(), "-m", "benchmarks.job", *words]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
-def medians(measure: Callable[[str], float], times: int) -> Pair:
-    """Both sides, interleaved."""
-    taken: dict[str, list[float]] = {side: [] for side in SIDES}
-    for _ in range(times):
-        for side in SIDES:
-            taken[side].append(measure(side))
-    return {side: statistics.median(values) for side, values in taken.items()}
+def end(process: "subprocess.Popen[str]") -> None:
+    """Kill the job."""
+    process.kill()
+    process.communicate()
 
 
 def import_time(code: str, times: int) -> float:
@@ -51,38 +46,11 @@ def import_time(code: str, times: int) -> float:
 
     def run(what: str) -> float:
         before = time.perf_counter()
-        subprocess.run([sys.executable, "-c", what], check=True, cwd=ROOT)
+        subprocess.run([bare_python.executable(), "-c", what], check=True, cwd=ROOT)
         return (time.perf_counter() - before) * 1e3
 
     pairs = [(run("pass"), run(code)) for _ in range(times)]
     return statistics.median(loaded for _, loaded in pairs) - statistics.median(empty for empty, _ in pairs)
-
-
-class Ear:
-    """Hears readings with the time they came."""
-
-    def __init__(self, port: int) -> None:
-        self.heard: list[tuple[float, Any]] = []
-        self.client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
-        self.client.reconnect_delay_set(1, 1)
-        self.client.on_connect = lambda client, *_: client.subscribe("+/+/state", 1)
-        self.client.on_message = lambda *heard: self.heard.append((time.perf_counter(), heard[-1]))
-        self.client.connect("127.0.0.1", port)
-        self.client.loop_start()
-
-    def wait(self, timeout: float = 30.0) -> float:
-        """The time of the first reading."""
-        end = time.perf_counter() + timeout
-        while not self.heard:
-            if time.perf_counter() > end:
-                raise TimeoutError("no reading came")
-            time.sleep(0.0005)
-        return self.heard[0][0]
-
-    def close(self) -> None:
-        """Hear no more."""
-        self.client.disconnect()
-        self.client.loop_stop()
 
 
 def first_reading(side: str, devices: int) -> float:
@@ -93,8 +61,7 @@ def first_reading(side: str, devices: int) -> float:
         before = time.perf_counter()
         process = job(side, broker.port, devices, 60)
         came = ear.wait()
-        process.kill()
-        process.wait()
+        end(process)
         ear.close()
     return (came - before) * 1e3
 
@@ -105,8 +72,7 @@ def memory(side: str, devices: int) -> float:
         process = job(side, broker.port, devices, 2)
         time.sleep(6)
         resident = psutil.Process(process.pid).memory_info().rss / 2**20
-        process.kill()
-        process.wait()
+        end(process)
     return resident
 
 
@@ -114,28 +80,25 @@ def measured(side: str, devices: int, rate: float, duration: float) -> dict[str,
     """The job's own figures at so many readings a second."""
     with Mosquitto() as broker:
         process = job(side, broker.port, devices, devices / rate, duration)
-        out, _ = process.communicate(timeout=duration + 60)
+        out, _ = process.communicate(timeout=2 * duration + 60)
     figures: dict[str, float] = json.loads(out)
     return figures
 
 
-def highest_rates(side: str, duration: float) -> tuple[float, float]:
+def highest_rates(side: str, duration: float, rates: Sequence[float] = RATES) -> tuple[float, float]:
     """Readings per second delivered at the most, and the highest offered rate that was delivered within 5 %."""
     most = held = 0.0
-    for rate in (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 20_000):
+    holding = True
+    for rate in rates:
         delivered = measured(side, 200, rate, duration)["delivered"]
-        note(f"{side}: {rate} readings/s offered, {delivered:.0f} delivered")
+        note(f"{side}: {rate:,} readings/s offered, {delivered:,.0f} delivered")
         most = max(most, delivered)
-        if delivered >= 0.95 * rate and held in (0.0, _before(rate)):
+        holding = holding and delivered >= 0.95 * rate
+        if holding:
             held = rate
-        if delivered < 0.6 * rate and side == "ours":
+        if delivered < 0.6 * rate:
             break
     return most, held
-
-
-def _before(rate: float) -> float:
-    rates = (0.0, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_000, 20_000)
-    return rates[rates.index(rate) - 1]
 
 
 def stopping(side: str, situation: str, devices: int = 10) -> float:
@@ -170,7 +133,7 @@ app.run()
 """
     with Mosquitto() as broker:
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env={**os.environ, "URL": broker.url}, stderr=subprocess.DEVNULL
+            [bare_python.executable(), "-c", code], env={**os.environ, "URL": broker.url}, stderr=subprocess.DEVNULL
         )
         time.sleep(2)
         before = time.perf_counter()
@@ -205,14 +168,13 @@ def broker_killed(side: str, away: float = 10.0) -> tuple[float, float]:
         back = time.perf_counter()
         after = Ear(broker.port)
         time.sleep(8)
-        process.kill()
-        process.wait()
+        end(process)
         after.close()
-    first = min(at for at, _ in after.heard) - back
+    first = min(heard.at for heard in after.heard) - back
     numbers = before_numbers | _numbers(after)
     expected = max(numbers) - min(numbers) + 1
     return (1 - len(numbers) / expected) * 100, first
 
 
-def _numbers(ear: Ear) -> set[int]:
-    return {json.loads(message.payload)["n"] for _, message in ear.heard if not message.retain}
+def _numbers(ear: Ear) -> set[float]:
+    return {heard.reading["n"] for heard in ear.heard if not heard.retained}

@@ -1,0 +1,60 @@
+"""Rows of the table, and how both sides are compared."""
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+NONE = "–"
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    name: str
+    bare: str = NONE
+    ours: str = NONE
+    other: str = NONE
+    """leadsman with its other client, which stands on aiomqtt and paho."""
+    ratio: str = NONE
+    """leadsman to the bare loop."""
+    wanted: str = NONE
+
+    def __str__(self) -> str:
+        return " | ".join(self)
+
+
+def ratio_row(name: str, unit: str, sides: Mapping[str, float], wanted: str) -> Row:
+    """A row of values, with the ratio of leadsman to the bare loop.
+
+    Args:
+        name: the first column.
+        unit: of the values.
+        sides: a value for each of ``bare``, ``ours`` and ``aiomqtt`` that was measured.
+        wanted: the goal.
+    """
+    cells = [f"{sides[side]:,.3g} {unit}" if side in sides else NONE for side in ("bare", "ours", "aiomqtt")]
+    ratio = f"{sides['ours'] / sides['bare']:.2f}" if sides.get("bare") and "ours" in sides else NONE
+    return Row(name, cells[0], cells[1], cells[2], ratio, wanted)
+
+
+def paired_row(name: str, unit: str, rounds: Sequence[Mapping[str, float]], wanted: str) -> Row:
+    """A row of medians, with the median of the ratios: each round ran all sides one after the other, so that a
+    neighbour on a shared machine spoils a round and not a side."""
+    row = ratio_row(name, unit, {side: statistics.median(each[side] for each in rounds) for side in rounds[0]}, wanted)
+    return row._replace(ratio=f"{statistics.median(each['ours'] / each['bare'] for each in rounds):.2f}")
+
+
+def interleaved(measure: Callable[[str], float], sides: Sequence[str], times: int) -> list[dict[str, float]]:
+    """So many rounds, each of which measures all sides."""
+    return [{side: measure(side) for side in sides} for _ in range(times)]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` of the values, 0 to 1, do not exceed; not a number if there are none."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))] if values else float("nan")
+
+
+def note(words: str) -> None:
+    """Say what is being measured."""
+    print(f"  {words}", file=sys.stderr, flush=True)
