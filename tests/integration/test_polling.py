@@ -90,6 +90,35 @@ def test_a_spread_starts_devices_apart_and_always_at_the_same_point(harness):
     assert max(starts) <= 30.1
 
 
+def test_many_devices_are_spread_by_default_after_a_first_poll_at_once(harness):
+    app, sensors = App("app"), {}
+    for number in range(100):
+        sensors[number] = Scripted(READING)
+        app.add_telemetry(f"d{number}", sensors[number], interval=60)
+    for name, words in {"all at once": {"spread": 0}, "bus": {"group": "bus"}, "bus too": {"group": "bus"}}.items():
+        sensors[name] = Scripted(READING)
+        app.add_telemetry(name, sensors[name], interval=60, **words)
+    harness(app).run("10m30s")
+
+    assert {sensor.calls[0] for sensor in sensors.values()} == {0}
+    assert all(len(sensor.calls) == 11 for sensor in sensors.values())
+    grid = {name: sensor.calls[1] - 60 for name, sensor in sensors.items()}
+    assert {round(shift, 3) for shift in grid.values()} == {0, 0.05, 0.1, 0.15, 0.2}
+    assert grid["all at once"] == pytest.approx(0)
+    assert grid["bus"] == pytest.approx(grid["bus too"], abs=0.001)
+    for name, sensor in sensors.items():
+        assert sensor.calls[2:] == [pytest.approx(grid[name] + 60 * tick) for tick in range(2, 11)]
+
+
+def test_a_few_devices_are_polled_together_in_a_group_or_not(harness):
+    app, sensors = App("app"), [Scripted(READING) for _ in range(25)]
+    for number, sensor in enumerate(sensors):
+        app.add_telemetry(f"d{number}", sensor, interval=60)
+    harness(app).run("2m1s")
+
+    assert [sensor.calls for sensor in sensors] == [[0, 60, 120]] * 25
+
+
 def test_a_device_is_not_stale_before_it_was_asked_at_all(harness):
     app = App("app")
     for name in "abcdefgh":

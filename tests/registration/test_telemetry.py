@@ -29,7 +29,7 @@ def test_defaults_are_those_of_the_documentation():
     assert telemetry.guards.breaker is None
     assert telemetry.guards.timeout == 30
     assert telemetry.delivery == Delivery(qos=1, retain=True, expiry=None, taken_at=None)
-    assert (telemetry.group, telemetry.spread, telemetry.enabled, telemetry.overrun) == (None, 0, True, False)
+    assert (telemetry.group, telemetry.spread, telemetry.enabled, telemetry.overrun) == (None, None, True, False)
     assert telemetry.stale_after == 120
 
 

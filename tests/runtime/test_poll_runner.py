@@ -56,7 +56,7 @@ def polls(bench):
 
 
 def started(bench, runner, pending=0.0):
-    bench.call(runner.start, pending)
+    bench.call(runner.start, pending, 0.0)
     return runner
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from leadsman import Cron
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.timing.schedule import CLOCK_SET_BACK, Wait, look, next_on_grid, spread_offset
+from leadsman.timing.schedule import CLOCK_SET_BACK, Wait, look, next_on_grid
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -50,18 +50,6 @@ def test_what_the_process_slept_through_is_counted_not_replayed():
 
 def test_a_point_that_is_exactly_now_is_not_given_again():
     assert next_on_grid(60.0, 60.0, 60.0) == (120.0, 0)
-
-
-@given(st.text(min_size=1), st.floats(0, 1e6))
-def test_a_spread_is_the_same_at_every_start_and_within_bounds(name, spread):
-    assert 0 <= spread_offset(name, spread) <= spread
-    assert spread_offset(name, spread) == spread_offset(name, spread)
-
-
-def test_a_hundred_names_are_spread_evenly():
-    offsets = [spread_offset(f"device-{n}", 10.0) for n in range(100)]
-
-    assert all(sum(low <= offset < low + 2.5 for offset in offsets) >= 15 for low in (0, 2.5, 5, 7.5))
 
 
 def test_a_daily_slot_stays_at_its_hour_through_both_clock_changes():

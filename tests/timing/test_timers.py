@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from leadsman.events import AppFault
 from leadsman.testing import VirtualLoop
-from leadsman.timing.timers import BATCH, BEHIND, FINE, Timers
+from leadsman.timing.slots import BATCH, FINE
+from leadsman.timing.timers import BEHIND, Timers
 
 
 class Bell:

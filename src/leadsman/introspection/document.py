@@ -65,7 +65,7 @@ class Registered(TypedDict):
     publish: NotRequired[str | None]
     delivery: NotRequired[DeliveryTerms]
     group: NotRequired[str | None]
-    spread: NotRequired[float]
+    spread: NotRequired[float | None]
     stale_after: NotRequired[float]
     throttle: NotRequired[float]
     silence: NotRequired[float | None]

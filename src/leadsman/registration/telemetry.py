@@ -30,7 +30,8 @@ from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.failure import exception_types
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
 from leadsman.timing.durations import Duration, positive_seconds, seconds
-from leadsman.timing.schedule import Cron, spread_offset
+from leadsman.timing.schedule import Cron
+from leadsman.timing.spread import offset_of
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
@@ -94,7 +95,8 @@ class TelemetryOptions(TypedDict, total=False):
     group: str | None
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
-    """Delay the first poll by a fixed part of this time, the same one at every start. Default 0."""
+    """Delay the first poll by a fixed part of this time, the same one at every start. Default: the first poll comes at
+    once, and later ones of more than 25 devices with one interval are spread over at most a second. 0: no spread."""
     stale_after: Duration | None
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
@@ -119,7 +121,8 @@ class Telemetry(NamedTuple):
     publish: PublishRule | None
     delivery: Delivery
     group: str | None
-    spread: float
+    spread: float | None
+    """Seconds; None for the default, see `leadsman.timing.spread`."""
     stale_after: float
     throttle: float
     enabled: bool
@@ -134,7 +137,13 @@ class Telemetry(NamedTuple):
     def offset(self) -> float:
         """Seconds from the start of the app to the first poll. All members of a group have the same offset, and so
         common times."""
-        return 0.0 if self.cron is not None else spread_offset(self.group or self.name, self.spread)
+        return 0.0 if self.cron is not None or self.spread is None else offset_of(self.group or self.name, self.spread)
+
+    @property
+    def unit(self) -> str | None:
+        """What is moved as one if the handler is spread by default: its group, or the handler itself. None if it says
+        how it is spread, and for cron."""
+        return self.group or self.name if self.cron is None and self.spread is None else None
 
 
 def register(
@@ -171,7 +180,7 @@ def _register(
         publish=publish_of(options),
         delivery=delivery_of(options),
         group=group_of(options),
-        spread=seconds(options.get("spread", 0.0), "spread"),
+        spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=not any(option in options for option in ("policy", *RETRYING)),

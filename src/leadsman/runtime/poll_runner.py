@@ -114,12 +114,13 @@ class PollRunner:
 
     # On schedule
 
-    def start(self, pending: float) -> None:
+    def start(self, pending: float, shift: float) -> None:
         """Poll for the first time now, or within the handler's `spread`, or at its cron schedule; or in `pending`
-        seconds, where an attempt was waited for when the app ended."""
+        seconds, where an attempt was waited for when the app ended. The polls after it lie `shift` seconds later on the
+        grid."""
         environment, telemetry = self._context.environment, self.telemetry
         offset = max(telemetry.offset, min(pending, telemetry.interval or 0.0))
-        environment.timers.add(self.schedule.start(offset, environment), self)
+        environment.timers.add(self.schedule.start(offset, shift, environment), self)
 
     def ring(self, now: float) -> None:
         """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is

@@ -26,10 +26,13 @@ class IntervalSchedule:
         self.due = math.inf
         """When the next poll is due, monotonic seconds."""
 
-    def start(self, offset: float, environment: Environment) -> float:
-        """Begin `offset` seconds after the start of the app. Returns when to ring first, monotonic seconds."""
-        self.due = environment.timers.first_slot(offset)
-        return self.due
+    def start(self, offset: float, shift: float, environment: Environment) -> float:
+        """Begin `offset` seconds after the start of the app, and move all polls but the first by `shift` seconds, which
+        is at most the interval. The second poll follows half an interval to one and a half after the first. Returns
+        when to ring first, monotonic seconds."""
+        first = environment.timers.first_slot(offset)
+        self.due = first + (shift if shift < self.interval / 2 else shift - self.interval)
+        return first
 
     def advance(self, now: float, environment: Environment) -> tuple[bool, int, float]:
         """The alarm rang at `now`, monotonic seconds: whether a poll is due, how many polls were missed before it, and
@@ -57,8 +60,8 @@ class CronSchedule:
         self._cron = cron
         self._wait = Wait(math.inf, 0.0, 0.0)
 
-    def start(self, offset: float, environment: Environment) -> float:
-        """See `IntervalSchedule`. Cron has no offset."""
+    def start(self, offset: float, shift: float, environment: Environment) -> float:
+        """See `IntervalSchedule`. Cron has no offset and no shift."""
         clock, origin, at_start = environment.clock, environment.timers.origin, self._cron.at_start
         wall = clock.wall()
         self._wait = Wait(wall if at_start else self._cron.after(wall), wall, clock.monotonic())

@@ -13,6 +13,7 @@ from leadsman.runtime.poll_runner import PollContext, PollRunner
 from leadsman.runtime.publisher import PublisherContext, PublishQueue
 from leadsman.runtime.runner import Answer
 from leadsman.text import clean
+from leadsman.timing.spread import shifts
 
 
 class Poller:
@@ -41,8 +42,15 @@ class Poller:
     def start(self, pending: Mapping[str, float]) -> None:
         """Start all polls. `pending`: seconds until the next attempt, of handlers that waited for one when the app
         ended."""
+        units: dict[str, float] = {}
+        for runner in self.runners.values():
+            unit, interval = runner.telemetry.unit, runner.telemetry.interval
+            if unit is not None and interval is not None:
+                units[unit] = min(interval, units.get(unit, interval))
+        spread = shifts(units)
         for name, runner in self.runners.items():
-            runner.start(pending.get(name, 0.0))
+            unit = runner.telemetry.unit
+            runner.start(pending.get(name, 0.0), 0.0 if unit is None else spread[unit])
 
     def ask(self, name: str, answer: Answer) -> None:
         """Poll a device now; see `PollRunner.ask`.

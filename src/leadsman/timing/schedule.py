@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta, tzinfo
 from functools import lru_cache
@@ -55,11 +54,6 @@ def next_on_grid(last: float, interval: float, now: float) -> Due:
     if at <= now:  # the division rounded down across a point
         steps, at = steps + 1, last + (steps + 1) * interval
     return Due(at, steps - 1)
-
-
-def spread_offset(name: str, spread: float) -> float:
-    """Where within `spread` seconds a handler's first poll falls: the same for a name, at every start."""
-    return zlib.crc32(name.encode()) / 2**32 * spread
 
 
 class Wait(NamedTuple):

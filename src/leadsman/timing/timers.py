@@ -22,17 +22,11 @@ from itertools import islice
 from typing import Protocol
 
 from leadsman.events import AppFault
+from leadsman.timing.slots import BATCH, COARSE, EPSILON, FINE
 
-FINE = 0.005
-"""Seconds; the slot of what is due within a second."""
-COARSE = 10
-"""Fine slots in a coarse one (50 ms), for what is due later than that."""
-BATCH = 25
-"""Alarms that ring in one turn of the event loop. Each may start a poll, which takes about a tenth of a millisecond."""
 BEHIND = 0.05
 """Seconds that alarms may be late until they leave half of the time to others; also the longest pause between two
 batches."""
-_EPSILON = 1e-6
 
 
 class Alarm(Protocol):
@@ -64,7 +58,7 @@ class Timers:
 
     def add(self, when: float, alarm: Alarm) -> int:
         """Ring `alarm` at the first slot at or after `when`, monotonic seconds. Returns the slot, for `remove`."""
-        slot = math.ceil((when - self.origin) / FINE - _EPSILON)
+        slot = math.ceil((when - self.origin) / FINE - EPSILON)
         if when - self._loop.time() > 1.0:
             slot = -(-slot // COARSE) * COARSE
         alarms = self._slots.get(slot)
@@ -86,7 +80,7 @@ class Timers:
     def first_slot(self, offset: float) -> float:
         """The first coarse slot at or after `offset` seconds from the origin, in monotonic seconds. An alarm that
         starts at a slot is never late."""
-        return self.origin + math.ceil(offset / (FINE * COARSE) - _EPSILON) * FINE * COARSE
+        return self.origin + math.ceil(offset / (FINE * COARSE) - EPSILON) * FINE * COARSE
 
     async def sleep(self, delay: float) -> None:
         """Sleep `delay` seconds, rounded up to a slot, without a timer or a task of one's own."""
@@ -116,7 +110,7 @@ class Timers:
     def _wake(self) -> None:
         self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop
         now = self._loop.time()
-        reached = math.floor((now - self.origin) / FINE + _EPSILON)
+        reached = math.floor((now - self.origin) / FINE + EPSILON)
         room, before = BATCH, -math.inf
         while room and before < self._first() <= reached:  # one that is set back to the past waits for the next turn
             before = self._heap[0]
