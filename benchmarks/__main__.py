@@ -13,7 +13,7 @@ from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row
 
 RUN = "import asyncio, json, aiomqtt"
 IMPORT = "import leadsman"
-LOADED = f"""{IMPORT}, leadsman.wiring.run, leadsman.settings.load, leadsman.mqtt.client
+LOADED = f"""{IMPORT}, leadsman.wiring.run, leadsman.settings.load, leadsman.mqtt.codec_client
 import leadsman.monitoring.log_format, leadsman.monitoring.loop_stalls"""
 WITHOUT_CODEC = "import sys; sys.modules['mqtt5'] = None"
 

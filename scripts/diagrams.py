@@ -32,7 +32,7 @@ MODULES = (
     ("runtime/publisher.py", "the publish rule decides"),
     ("mqtt/outbox.py", "keeps it until it is acknowledged"),
     ("mqtt/send_window.py", "sends it, again if necessary"),
-    ("mqtt/client.py", "speaks MQTT"),
+    ("mqtt/codec_client.py", "speaks MQTT"),
 )
 
 PLACES = {

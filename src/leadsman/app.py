@@ -281,8 +281,11 @@ class App(Registrar):
         from importlib import import_module
 
         self.load()
-        for module in ("leadsman.wiring.run", "leadsman.wiring.outside", "leadsman.mqtt.client"):
+        for module in ("leadsman.wiring.run", "leadsman.wiring.outside"):
             import_module(module)
+        from leadsman.mqtt.client import chosen
+
+        chosen(self.broker, self.broker.protocol)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

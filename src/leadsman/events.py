@@ -157,10 +157,12 @@ class CommandDone(NamedTuple):
 
 
 class LinkUp(NamedTuple):
-    """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``."""
+    """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``, and `client` the library that speaks
+    it."""
 
     session: int
     protocol: str
+    client: str
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 

@@ -8,7 +8,7 @@ from leadsman.errors import PayloadError, PollRefused
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
 _URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
-_BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss"})
+_BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
 _SECRETS = re.compile(r"(?i)\b(password|passwd|token|secret|authorization)\b(\s*[=:]\s*)\S+")
 
 

@@ -54,7 +54,7 @@ def log(caplog):
 
 
 def up(at, protocol="5.0"):
-    return LinkUp(1, protocol, at, 1000.0 + at)
+    return LinkUp(1, protocol, "mqtt5", at, 1000.0 + at)
 
 
 def down(at, reason="connection lost", **more):
@@ -74,10 +74,10 @@ def test_an_outage_of_the_broker_is_one_line_for_each_reason_and_one_with_its_le
         log.observe(event)
 
     assert caplog.messages == [
-        "house: connected to the broker with MQTT 5.0",
+        "house: connected to the broker with MQTT 5.0 by mqtt5",
         "No connection to the broker: connection lost. Readings are kept; trying again.",
         "No connection to the broker: connection refused. Readings are kept; trying again.",
-        "house: connected to the broker with MQTT 5.0 after 1m",
+        "house: connected to the broker with MQTT 5.0 by mqtt5 after 1m",
     ]
 
 

@@ -32,7 +32,7 @@ STALE_AFTER = 100.0
 class Connected:
     """What a heartbeat needs of a link: it keeps what it is given."""
 
-    number, connects, last_error, session = 7, 1, None, ConnectionState()
+    number, client, connects, last_error, session = 7, "mqtt5", 1, None, ConnectionState()
 
     def __init__(self):
         self.outbox, self.sent, self.up = Outbox(), [], True
@@ -135,7 +135,7 @@ def test_only_a_change_of_availability_is_sent(watched):
 
 def test_each_connection_begins_with_the_document_and_the_availability_of_every_device(watched):
     watched.see(taken("attic", 1.0))
-    watched.heartbeat.observe(LinkUp(7, "5.0", 2.0, WALL + 2))
+    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", 2.0, WALL + 2))
 
     topics = [topic for topic, _ in watched.link.sent]
     assert topics == ["house/status", "house/attic/availability", "house/cellar/availability"]

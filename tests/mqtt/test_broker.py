@@ -77,6 +77,31 @@ def test_a_password_that_must_be_percent_encoded_is_refused_with_how(password):
         Broker.from_url(f"mqtt://ann:{password}@host")
 
 
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("mqtt+unix:///run/mosquitto.sock", "/run/mosquitto.sock"), ("mqtt+unix://ann:x@/tmp/a%20b", "/tmp/a b")],
+)
+def test_a_unix_socket_is_a_path_without_a_host(url, path):
+    broker = Broker.from_url(url)
+
+    assert (broker.unix, broker.encrypted, broker.websocket, broker.path) == (True, False, False, path)
+    assert str(broker) == f"mqtt+unix://{path}"
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("mqtt+unix://", "three slashes: mqtt\\+unix:///run/mosquitto.sock"),
+        ("mqtt+unix:///", "three slashes"),
+        ("mqtt+unix://run/mosquitto.sock", "three slashes"),
+        ("mqtt+unix:///run/x?ca=ca.pem", "'ca' without TLS; a unix socket has none"),
+    ],
+)
+def test_a_wrong_url_of_a_unix_socket_says_what_to_write(url, advice):
+    with pytest.raises(InvalidValue, match=advice):
+        Broker.from_url(url)
+
+
 def test_a_url_without_a_scheme_is_refused_with_one():
     with pytest.raises(InvalidValue, match="write one such as 'mqtt://localhost:1883'"):
         Broker.from_url("localhost")

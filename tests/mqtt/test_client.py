@@ -1,30 +1,91 @@
+"""Which client a connection gets."""
+
+import asyncio
+import subprocess
+import sys
+
 import pytest
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
 
-from leadsman.mqtt.client import BrokerConnection
-from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.message import Message
-from leadsman.timing.clock import Clock
+from leadsman.errors import ConnectionRefused
+from leadsman.mqtt import aiomqtt_client, client, codec_client
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect
 
-
-class Client:
-    connack = ConnAck()
+PACKET = Connect("me", "5.0", "house/status", b"{}")
 
 
-@pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 300, 1024])
-def test_properties_are_packed_as_the_library_packs_them(length):
-    connection = BrokerConnection(Client(), v5=True, clock=Clock(lambda: 100.0, lambda: 0.0))
-    message = Message("a", b"", taken_at=1_767_225_600.25, expires=160.0, correlation=b"x" * length)
-    expected = Properties(PacketTypes.PUBLISH)
-    expected.MessageExpiryInterval = 60
-    expected.UserProperty = ("taken_at", "2026-01-01T00:00:00.250Z")
-    expected.CorrelationData = b"x" * length
+@pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "mqtt+unix"])
+def test_mqtt_5_goes_through_the_codec(scheme):
+    assert client.chosen(Broker(scheme=scheme), "5.0") is codec_client
 
-    packed = connection._properties(message).pack()
-    read = Properties(PacketTypes.PUBLISH)
-    _, used = read.unpack(packed)
 
-    assert len(packed) == len(expected.pack())
-    assert used == len(packed)
-    assert read.json() == expected.json()
+@pytest.mark.parametrize(
+    ("scheme", "protocol"), [("mqtt", "3.1.1"), ("ws", "5.0"), ("wss", "5.0"), ("mqtt+unix", "3.1.1")]
+)
+def test_the_old_version_and_websockets_go_through_aiomqtt(scheme, protocol):
+    assert client.chosen(Broker(scheme=scheme), protocol) is aiomqtt_client
+
+
+@pytest.fixture
+def without_codec(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mqtt5", None)
+    for name in ("leadsman.mqtt.codec", "leadsman.mqtt.codec_client"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_without_a_codec_all_goes_through_aiomqtt(without_codec):
+    assert client.chosen(Broker(), "5.0") is aiomqtt_client
+
+
+def test_a_fault_in_our_own_imports_is_not_taken_for_a_missing_codec(without_codec, monkeypatch):
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.keepalive", None)
+    monkeypatch.delitem(sys.modules, "mqtt5")
+
+    with pytest.raises(ImportError, match="keepalive"):
+        client.chosen(Broker(), "5.0")
+
+
+def test_with_the_codec_aiomqtt_is_not_imported():
+    code = (
+        "import sys; from leadsman.mqtt import client; from leadsman.mqtt.broker import Broker;"
+        "client.chosen(Broker(), '5.0'); print('mqtt5' in sys.modules, 'aiomqtt' in sys.modules, 'paho' in sys.modules)"
+    )
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["True", "False", "False"]
+
+
+class Refusing:
+    """A client whose broker refuses wills with the given codes, one after the other."""
+
+    def __init__(self, *codes):
+        self.codes, self.packets = list(codes), []
+
+    async def connect(self, broker, clock, packet, listener):
+        self.packets.append(packet)
+        if self.codes:
+            raise ConnectionRefused(self.codes.pop(0), "no")
+        return self
+
+
+def connect(monkeypatch, refusing, packet=PACKET):
+    monkeypatch.setitem(sys.modules, "leadsman.mqtt.codec_client", refusing)
+    return asyncio.run(client.connect(Broker(), None, packet, None))
+
+
+def test_a_will_is_offered_again_without_what_the_broker_does_not_support(monkeypatch):
+    refusing = Refusing(0x9A, 0x9B)
+
+    assert connect(monkeypatch, refusing) is refusing
+    assert [(packet.will_retained, packet.will_qos) for packet in refusing.packets] == [
+        (True, 1),
+        (False, 1),
+        (False, 0),
+    ]
+
+
+@pytest.mark.parametrize("codes", [(0x87,), (0x9A, 0x9A), (0x9B, 0x9B)])
+def test_another_refusal_or_the_same_again_is_raised(monkeypatch, codes):
+    with pytest.raises(ConnectionRefused) as caught:
+        connect(monkeypatch, Refusing(*codes))
+
+    assert caught.value.code == codes[-1]

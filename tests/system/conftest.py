@@ -1,5 +1,6 @@
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,17 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.system)
+
+
+@pytest.fixture(params=["mqtt5", "aiomqtt"])
+def client(request, monkeypatch):
+    """Both clients for real brokers, one after the other, here and in the apps that the test starts."""
+    if request.param == "aiomqtt":
+        monkeypatch.setenv("NOT_INSTALLED", "mqtt5")
+        monkeypatch.setitem(sys.modules, "mqtt5", None)
+        for name in ("leadsman.mqtt.codec", "leadsman.mqtt.codec_client"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+    return request.param
 
 
 @pytest.fixture

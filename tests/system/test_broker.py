@@ -1,4 +1,4 @@
-"""Against real brokers."""
+"""Against real brokers, with both clients."""
 
 import asyncio
 import json
@@ -29,6 +29,9 @@ async def counter():
     n += 1
     return {"n": n}
 """
+
+
+pytestmark = pytest.mark.usefixtures("client")
 
 
 def numbers(listener):
@@ -122,6 +125,30 @@ def test_a_broker_that_starts_later_gets_every_reading(listen, start_app, tmp_pa
 
     # The retained reading may come before the listener's own subscription; the outbox sends them in order all the same.
     assert numbers(listener) == sorted(numbers(listener))
+
+
+def test_the_client_is_named_in_the_log_and_in_the_heartbeat(mosquitto, listen, start_app, client):
+    listener = listen(mosquitto.port)
+    app = start_app(COUNTER, mosquitto.url)
+
+    status = json.loads(listener.wait_for("sys/status", where=lambda message: b"online" in message.payload)[0].payload)
+
+    assert status["mqtt"]["client"] == client
+    assert f"with MQTT 5.0 by {client}" in app.log
+
+
+def test_with_the_codec_the_other_library_is_not_imported(mosquitto, listen, start_app, client):
+    listener = listen(mosquitto.port)
+    code = """
+@app.telemetry("imports", interval=60)
+async def imports():
+    return {name: name in sys.modules for name in ("aiomqtt", "paho")}
+"""
+    start_app(code, mosquitto.url)
+
+    imported = json.loads(listener.wait_for("sys/imports/state")[0].payload)
+
+    assert imported == {"aiomqtt": client == "aiomqtt", "paho": client == "aiomqtt"}
 
 
 def test_an_old_broker_is_spoken_to_in_mqtt_3_1_1(old_broker, listen, start_app):
@@ -310,6 +337,20 @@ def test_websockets_carry_mqtt():
     with Mosquitto(f"listener {port} 127.0.0.1\nprotocol websockets\n"):
         wait_until_open(port)
         assert connected(f"ws://127.0.0.1:{port}", publish_one).acknowledgements[0] < 0x80
+
+
+@pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
+def test_a_unix_socket_carries_mqtt(tmp_path, protocol):
+    path = tmp_path / "mosquitto.sock"
+    with Mosquitto(f"listener 0 {path}\n"):
+        assert connected(f"mqtt+unix://{path}", publish_one, protocol).acknowledgements[0] < 0x80
+
+
+def test_a_unix_socket_where_nobody_listens_is_a_named_error(tmp_path):
+    with pytest.raises(BrokerError, match=f"cannot connect to mqtt\\+unix://{tmp_path}/none: .*No such file") as caught:
+        connected(f"mqtt+unix://{tmp_path}/none", publish_one)
+
+    assert "TLS" not in str(caught.value)
 
 
 @pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])

@@ -18,8 +18,7 @@ from leadsman.demo.meter import Meter
 from leadsman.demo.viewer import Viewer
 from leadsman.errors import GarbledData, LeadsmanError
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.client import CONNECT_TIMEOUT
-from leadsman.mqtt.connection import Received
+from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
 from leadsman.publish import Every, OnChange
 from leadsman.resilience.backoff import ExponentialBackoff

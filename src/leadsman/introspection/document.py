@@ -174,6 +174,7 @@ class MqttSection(TypedDict):
     client_id: str
     connected: bool
     protocol: str
+    client: str | None
     session: int
     connects: int
     last_error: str | None
@@ -325,6 +326,7 @@ class StatusMqtt(TypedDict):
     """The connection to the broker in the heartbeat."""
 
     protocol: str
+    client: str | None
     connects: int
     outbox_messages: int
     outbox_bytes: int

@@ -243,6 +243,7 @@ class Service:
             "client_id": self._about.client_id,
             "connected": link.up,
             "protocol": link.session.protocol,
+            "client": link.client,
             "session": link.number,
             "connects": link.connects,
             "last_error": link.last_error,

@@ -243,8 +243,9 @@ class Log:
         if self._link_clash or self._link_topic is not None:
             return  # not stable yet: `LinkSettled` follows; or the connection broke on a message, which was logged
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
-        about = log_fields("link up", protocol=event.protocol)
-        logger.info("%s: connected to the broker with MQTT %s%s", self._name, event.protocol, lasted, extra=about)
+        about = log_fields("link up", protocol=event.protocol, client=event.client)
+        what = "%s: connected to the broker with MQTT %s by %s%s"
+        logger.info(what, self._name, event.protocol, event.client, lasted, extra=about)
         if event.protocol != "5.0" and not self._old_version_logged:
             self._old_version_logged = True
             hint = (

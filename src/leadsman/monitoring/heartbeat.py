@@ -159,6 +159,7 @@ class Heartbeat:
             **self._constants,
             "mqtt": {
                 "protocol": link.session.protocol,
+                "client": link.client,
                 "connects": link.connects,
                 "outbox_messages": outbox.messages,
                 "outbox_bytes": outbox.bytes,

@@ -7,8 +7,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.value import Value
 
-_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-"""IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket."""
+_UNIX = "mqtt+unix"
+_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443, _UNIX: 0}
+"""IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket; none for a unix socket."""
 _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
 _PARAMETERS = _TLS_PARAMETERS | {"protocol"}
 _CREDENTIALS = ("username", "password", "ca", "cert", "key")
@@ -55,11 +56,11 @@ class Broker(Value):
     Args:
         host: name or address.
         port: TCP port.
-        scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket). There is no fallback to an unencrypted
-            connection.
+        scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket), or ``mqtt+unix`` (a socket of this host).
+            There is no fallback to an unencrypted connection.
         username: None where the broker wants none.
         password: None where the broker wants none.
-        path: of a WebSocket.
+        path: of a WebSocket, or of a unix socket.
         tls: certificates, for ``mqtts`` and ``wss``.
         protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
     """
@@ -87,7 +88,7 @@ class Broker(Value):
         protocol: str = "5.0",
     ) -> None:
         if scheme not in _PORTS:
-            raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws or wss")
+            raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
         self._hold(host=host, port=port, scheme=scheme, username=username, password=password, path=path)
@@ -124,11 +125,16 @@ class Broker(Value):
         """Whether MQTT travels in a WebSocket."""
         return self.scheme in ("ws", "wss")
 
+    @property
+    def unix(self) -> bool:
+        """Whether the broker listens on a unix socket, `path`."""
+        return self.scheme == _UNIX
+
     def __repr__(self) -> str:
         return f"Broker({self})"
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.path}" if self.unix else f"{self.scheme}://{self.host}:{self.port}"
 
     @classmethod
     def from_url(cls, url: object) -> Self:
@@ -143,7 +149,9 @@ class Broker(Value):
         if not separator:
             raise InvalidValue(f"the broker's URL has no mqtt:// before the host; write one such as {DEFAULT_URL!r}")
         if scheme not in _PORTS:
-            raise InvalidValue(f"the broker's URL begins with {scheme!r}; write mqtt://, mqtts://, ws:// or wss://")
+            raise InvalidValue(
+                f"the broker's URL begins with {scheme!r}; write mqtt://, mqtts://, ws://, wss:// or mqtt+unix://"
+            )
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -151,7 +159,11 @@ class Broker(Value):
             raise InvalidValue(_unreadable(url)) from None
         if "@" in f"{parts.path}{parts.query}{parts.fragment}" or parts.fragment:
             raise InvalidValue(_unreadable(url))
-        if not parts.hostname:
+        if scheme == _UNIX and (parts.hostname or len(parts.path) < 2):
+            raise InvalidValue(
+                "the broker's URL names no unix socket; write its path after three slashes: mqtt+unix:///run/mosquitto.sock"
+            )
+        if scheme != _UNIX and not parts.hostname:
             raise InvalidValue(f"the broker's URL names no host; write one such as {DEFAULT_URL!r}")
         extra = dict(parse_qsl(parts.query))
         unknown = sorted(extra.keys() - _PARAMETERS)
@@ -159,15 +171,16 @@ class Broker(Value):
             raise InvalidValue(
                 f"the broker's URL has the parameter {unknown[0]!r}; write one of {', '.join(sorted(_PARAMETERS))}"
             )
-        if parts.scheme in ("mqtt", "ws") and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
-            raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; write {parts.scheme}s://")
+        if parts.scheme in ("mqtt", "ws", _UNIX) and (useless := sorted(extra.keys() & _TLS_PARAMETERS)):
+            hint = "a unix socket has none" if scheme == _UNIX else f"write {parts.scheme}s://"
+            raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; {hint}")
         return cls(
-            host=parts.hostname,
+            host=parts.hostname or "localhost",
             port=port or _PORTS[parts.scheme],
             scheme=parts.scheme,
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
-            path=parts.path or "/mqtt",
+            path=unquote(parts.path) or "/mqtt",
             tls=Tls(
                 extra.get("ca"),
                 extra.get("cert"),

@@ -1,5 +1,5 @@
-"""The interface between the link and a connection. `leadsman.mqtt.client` implements it for real brokers,
-`leadsman.testing` for one in memory."""
+"""The interface between the link and a connection, and what both clients agree on. `leadsman.mqtt.client` connects to
+real brokers, `leadsman.testing` to one in memory."""
 
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
@@ -8,11 +8,21 @@ from leadsman.mqtt.message import Message
 
 LARGEST_PACKET = 256 * 1024
 """Bytes: more than any command may have. The broker discards what is larger."""
+CONNECT_TIMEOUT = 5.0
+"""Seconds for the name, TCP, TLS and CONNACK together; also for the answer to a SUBSCRIBE."""
+KEEPALIVE = 15
+"""Seconds; a half-open link is noticed within twice this (MQTT 5 §3.1.2.10)."""
+WILL_DELAY = 10
+"""Seconds the broker holds the will back, so that a quick reconnect does not flap (§3.1.3.2.2)."""
+SESSION_EXPIRY = 60
+"""Seconds the broker keeps the session: longer than the will delay, too short for a command to go stale in it."""
+CLOSE_TIMEOUT = 0.3
+"""Seconds for DISCONNECT to be written; the process has two in all to end."""
 
 
 class Connect(NamedTuple):
-    """The contents of CONNECT: the client id, the MQTT version (``"5.0"`` or ``"3.1.1"``), and the will, with QoS
-    1. Without a topic there is no will."""
+    """The contents of CONNECT: the client id, the MQTT version (``"5.0"`` or ``"3.1.1"``), and the will. Without a
+    topic there is no will."""
 
     client_id: str
     protocol: str
@@ -22,6 +32,7 @@ class Connect(NamedTuple):
     """Bytes that the broker may send us in one packet (MQTT 5 §3.1.2.11.4); None for any number."""
     will_retained: bool = True
     """Whether the broker keeps the will for later subscribers."""
+    will_qos: int = 1
 
 
 class ConnAck(NamedTuple):
@@ -31,6 +42,10 @@ class ConnAck(NamedTuple):
     """QoS 1 messages that may be unacknowledged at a time (MQTT 5 §3.2.2.3.3)."""
     maximum_packet_size: int | None = None
     """Bytes (§3.2.2.3.6)."""
+    maximum_qos: int = 1
+    """0 or 1 (§3.2.2.3.4). A message of QoS 1 is sent with 0 where the broker takes no more."""
+    retain_available: bool = True
+    """Whether the broker keeps messages (§3.2.2.3.5). Where it does not, messages are sent without RETAIN."""
 
 
 class Received(NamedTuple):
@@ -65,6 +80,8 @@ class Connection(Protocol):
     """One connection, from CONNACK to its end."""
 
     connack: ConnAck
+    client: str
+    """The library that speaks MQTT: ``"mqtt5"``, ``"aiomqtt"``, or ``"memory"`` in tests."""
 
     def publish(self, message: Message) -> int:
         """Hand a message over and return its packet identifier. Raises `BrokerError` when it cannot be written."""
@@ -86,3 +103,12 @@ class Connection(Protocol):
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
 for faults that a person has to mend, and `BrokerError`."""
+
+
+def permitted(message: Message, connack: ConnAck) -> Message:
+    """The message as the broker takes it: with a lower quality, or not retained, where CONNACK says so."""
+    if message.qos > connack.maximum_qos:
+        message = message._replace(qos=connack.maximum_qos)
+    if message.retain and not connack.retain_available:
+        message = message._replace(retain=False)
+    return message

@@ -2,7 +2,7 @@
 
 import ssl
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
 
 PASSING = {
@@ -24,10 +24,62 @@ _CONNACK = {
     0x88: "it is not available; its log says why",
     0x89: "it is busy",
     0x8A: "this client is banned; the broker's log says why",
+    0x95: "it does not accept a packet of this size",
     0x97: "its quota is exceeded",
+    0x9A: "it keeps no messages, so it takes no will that is to be kept",
+    0x9B: "it does not take a will of this quality",
+    0x9C: "another broker is to be used",
+    0x9D: "it has moved",
     0x9F: "too many connections in a short time",
 }
 """CONNACK reason codes (MQTT 5 §3.2.2.2)."""
+_DISCONNECT = {
+    0x00: "without a reason",
+    0x80: "unspecified error",
+    0x81: "it calls a packet of ours malformed",
+    0x82: "it calls a packet of ours a protocol error",
+    0x83: "implementation specific error",
+    0x87: "not authorized; check its access list",
+    0x89: "it is busy",
+    0x8B: "it is shutting down",
+    0x8D: "it received nothing within the keep-alive time",
+    0x8E: "another client connected with this client id",
+    0x8F: "it does not accept a topic filter",
+    0x90: "it does not accept a topic",
+    0x93: "more messages were in flight than it allows",
+    0x94: "topic alias invalid",
+    0x95: "a packet was larger than it allows",
+    0x96: "messages come too quickly",
+    0x97: "a quota is exceeded",
+    0x98: "an administrator closed it",
+    0x99: "it does not accept the format of a payload",
+    0x9A: "it keeps no messages",
+    0x9B: "it does not take this quality of delivery",
+    0x9C: "another broker is to be used",
+    0x9D: "it has moved",
+    0x9E: "it has no shared subscriptions",
+    0x9F: "too many connections in a short time",
+    0xA0: "the time allowed for one connection is over",
+    0xA1: "it has no subscription identifiers",
+    0xA2: "it has no wildcard subscriptions",
+}
+"""Reason codes of the broker's DISCONNECT (MQTT 5 §3.14.2.1)."""
+_SUBACK = {
+    0x80: "unspecified error",
+    0x83: "implementation specific error",
+    0x87: "not authorized; check its access list",
+    0x8F: "it does not accept the filter",
+    0x91: "packet identifier in use",
+    0x97: "its quota is exceeded",
+    0x9E: "it has no shared subscriptions",
+    0xA1: "it has no subscription identifiers",
+    0xA2: "it has no wildcard subscriptions",
+}
+"""SUBACK reason codes (MQTT 5 §3.9.3)."""
+V311_REFUSALS = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
+"""Return codes of MQTT 3.1.1 §3.2.2.3 as reason codes of MQTT 5 §3.2.2.2."""
+RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
+"""CONNACK: the will is to be kept, or has a quality, and the broker supports neither (§3.2.2.2)."""
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
 """A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
 alert."""
@@ -41,10 +93,17 @@ class FileError(OSError):
     """A file for TLS; the message names it."""
 
 
-def refused(broker: Broker, code: int) -> ConnectionRefused:
-    """The broker answered CONNECT with a refusal."""
+def refused(broker: Broker, code: int, reference: str | None = None, words: str | None = None) -> ConnectionRefused:
+    """The broker answered CONNECT with a refusal; `reference` and `words` are what it says itself."""
     advice = _CONNACK.get(code, "the broker's log says why")
-    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x})")
+    said = _said(reference, words)
+    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}")
+
+
+def disconnected(code: int, reference: str | None = None, words: str | None = None) -> str:
+    """The broker sent DISCONNECT."""
+    why = _DISCONNECT.get(code, "for a reason of its own")
+    return f"the broker closed the connection: {why} (0x{code:02x}){_said(reference, words)}"
 
 
 def unreachable(broker: Broker, text: str, cause: BaseException | None) -> BrokerError:
@@ -99,8 +158,22 @@ def client_id_in_use(client_id: str, *, certain: bool) -> str:
     )
 
 
+def not_subscribed(topic_filter: str, code: int) -> SubscriptionRefused:
+    """The broker refused a subscription."""
+    why = _SUBACK.get(code, "it does not say why")
+    return SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r}: {why} (0x{code:02x})")
+
+
+def _said(reference: str | None, words: str | None) -> str:
+    """What the broker adds to a reason code (MQTT 5 §4.11 and §3.14.2.2.3)."""
+    other = f"; it names {reference!r} as the broker to use" if reference else ""
+    return f"{other}; it says: {words}" if words else other
+
+
 def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
     """The error of an open port that gives no answer, with the URL that may have been meant."""
+    if broker.unix:
+        return kind(text)
     if broker.encrypted:
         hint = f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
     else:

@@ -51,6 +51,8 @@ class Link:
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
         """Connections made since the start."""
+        self.client: str | None = None
+        """The library of the latest connection; None before the first one."""
         self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
         self._error: str | None = None
         self._identity = identity
@@ -185,12 +187,13 @@ class Link:
 
     def _begin(self, connection: Connection) -> None:
         self.connects += 1
+        self.client = connection.client
         if connection_state.client_id_in_use(self.session):
             self._settling = self._loop.call_later(connection_state.SETTLED, self._settled)
         else:
             self._error = None
         self._window.connection = connection
-        self._events.emit(LinkUp(self.number, self.session.protocol))
+        self._events.emit(LinkUp(self.number, self.session.protocol, connection.client))
         self._window.start()
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))

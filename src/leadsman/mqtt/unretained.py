@@ -16,6 +16,7 @@ def unretained(connect: Connector) -> Connector:
 class _Unretained:
     def __init__(self, connection: Connection) -> None:
         self.connack = connection.connack
+        self.client = connection.client
         self.subscribe = connection.subscribe
         self.close = connection.close
         self.abort = connection.abort

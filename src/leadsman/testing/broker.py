@@ -203,6 +203,8 @@ class MemoryBroker:
 
 
 class _MemoryConnection:
+    client = "memory"
+
     def __init__(
         self, broker: MemoryBroker, packet: Connect, listener: ConnectionListener, loop: asyncio.AbstractEventLoop
     ) -> None:

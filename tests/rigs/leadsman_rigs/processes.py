@@ -9,6 +9,7 @@ from pathlib import Path
 
 HEADER = """\
 import asyncio, os, sys, threading, time
+sys.modules.update(dict.fromkeys(os.environ.get("NOT_INSTALLED", "").split()))
 from leadsman import *
 app = App("sys", mqtt=os.environ["URL"])
 """

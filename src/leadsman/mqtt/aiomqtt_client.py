@@ -1,0 +1,398 @@
+"""Connects to real brokers with aiomqtt, and paho below it: with MQTT 3.1.1, through a WebSocket, and where the
+codec of MQTT 5 is not installed. Only this file uses these libraries.
+
+It works around what aiomqtt 2.5 does not report, or gets wrong:
+
+* it drops the reason code of a PUBACK, so refused messages look delivered;
+* it forgets a disconnection right after CONNACK, and does not notice one before it;
+* a client that is reused after a lost connection re-sends what it reported as failed: each connection gets a new
+  client;
+* a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement is a callback;
+* a connection attempt that is given up keeps its socket and its thread;
+* return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
+  connection;
+* it does not name a certificate file that cannot be read.
+"""
+
+import asyncio
+import math
+import os
+import socket
+import ssl
+import struct
+import threading
+from typing import Any
+
+import aiomqtt
+import paho.mqtt.client as paho
+from aiomqtt.exceptions import MqttConnectError
+from aiomqtt.types import PahoSocket
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from leadsman.errors import BrokerError, ConnackMissing
+from leadsman.mqtt import diagnosis, transport
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import (
+    CLOSE_TIMEOUT,
+    CONNECT_TIMEOUT,
+    KEEPALIVE,
+    SESSION_EXPIRY,
+    WILL_DELAY,
+    ConnAck,
+    Connect,
+    Connection,
+    ConnectionListener,
+    Received,
+    permitted,
+)
+from leadsman.mqtt.connection_state import V5
+from leadsman.mqtt.diagnosis import V311_REFUSALS, FileError
+from leadsman.mqtt.message import Message
+from leadsman.timing.clock import Clock, rfc3339
+
+
+class _ClosingSocket(ssl.SSLSocket):
+    """A socket that closes when its handshake fails, which paho leaves to the garbage collector, and keeps the TLS
+    alerts that it receives."""
+
+    alerts: list[ssl.SSLError]
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise
+        except ssl.SSLError as error:  # paho takes it for a lost connection
+            self.alerts.append(error)
+            raise
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
+class _Client(aiomqtt.Client):
+    """An aiomqtt client that reports every event."""
+
+    def __init__(self, listener: ConnectionListener, **options: Any) -> None:
+        super().__init__(**options)
+        self._listener = listener
+        self._thread_id = threading.get_ident()
+        self._given_up = False
+        self.closing = False
+        """Whether DISCONNECT is about to be sent."""
+        self.connack = ConnAck()
+        self.files: dict[str, str] = {}
+        """Files that TLS needs, by the name of their parameter."""
+        self.alerts: list[ssl.SSLError] = []
+        """The alerts with which the broker refused our certificate, after the handshake."""
+        self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
+        self._client.disable_logger()
+        self._client.connect_timeout = CONNECT_TIMEOUT
+
+    @property
+    def opened(self) -> bool:
+        """Whether TCP, at least, was established."""
+        return self._client.socket() is not None
+
+    def give_up(self) -> None:
+        """Close the socket now, or as soon as the thread that still opens it has it."""
+        self._given_up = True
+        self._client._sock_close()  # noqa: SLF001  # paho has no public way to drop a connection without DISCONNECT
+        if self._misc_task is not None:
+            self._misc_task.cancel()
+
+    def write(self, message: Message, properties: "_Packed | None") -> int:
+        """PUBLISH without waiting; returns the packet identifier."""
+        given: Any = properties  # paho asks for pack() only
+        info = self._client.publish(message.topic, message.payload, message.qos, message.retain, given)
+        if info.rc != 0:
+            raise BrokerError(f"the message could not be written: {info.rc!s}")
+        return info.mid
+
+    def _set_tls_params(self) -> None:
+        # aiomqtt calls this from the thread that connects, as it reads files.
+        for name, path in self.files.items():
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                raise FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
+        try:
+            super()._set_tls_params()
+        except ssl.SSLError as error:
+            given = " or ".join(f"{name}={path!r}" for name, path in self.files.items())
+            raise FileError(
+                f"{given} is not a certificate or key in PEM format, or the two do not match: {error}"
+            ) from error
+        context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
+        if context is not None:
+            context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
+
+    def _handle_connack(self) -> MQTTErrorCode:
+        # paho hides return code 1 of MQTT 3.1.1 behind a protocol error, which has other causes too.
+        packet = self._client._in_packet["packet"]  # noqa: SLF001
+        if self._client.protocol == paho.MQTTv311 and packet[1:2] == b"\x01" and not self._connected.done():
+            self._connected.set_exception(MqttConnectError(1))
+        return paho.Client._handle_connack(self._client)  # noqa: SLF001
+
+    def _on_connect(
+        self,
+        client: paho.Client,
+        userdata: object,
+        flags: paho.ConnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self.connack = ConnAck(
+            getattr(properties, "ReceiveMaximum", 65_535),
+            getattr(properties, "MaximumPacketSize", None),
+            getattr(properties, "MaximumQoS", 1),
+            bool(getattr(properties, "RetainAvailable", True)),
+        )
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(
+        self,
+        client: paho.Client,
+        userdata: object,
+        flags: paho.DisconnectFlags,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        if self.closing:  # aiomqtt waits for it; otherwise it would keep an exception that is never retrieved
+            super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        elif flags.is_disconnect_packet_from_server:
+            reference, words = (getattr(properties, name, None) for name in ("ServerReference", "ReasonString"))
+            self._broken(diagnosis.disconnected(reason_code.value, reference, words), reason_code.value)
+        else:
+            self._broken("the connection was lost")
+
+    def _broken(self, reason: str, code: int = 0) -> None:
+        if self._given_up:
+            return
+        if not self._connected.done():
+            self._connected.set_exception(ConnackMissing(reason))
+        elif self._connected.exception() is None:
+            self._listener.lost(reason, code)
+
+    def _on_publish(
+        self, client: paho.Client, userdata: object, mid: int, reason_code: ReasonCode, properties: Properties
+    ) -> None:
+        self._listener.acknowledged(mid, reason_code.value)
+
+    def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
+        properties = getattr(message, "properties", None)
+        response_topic = getattr(properties, "ResponseTopic", None)
+        correlation = getattr(properties, "CorrelationData", None)
+        payload = bytes(message.payload)
+        self._listener.received(Received(message.topic, payload, bool(message.retain), response_topic, correlation))
+
+    def _on_socket_open(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        # paho calls this from the thread that connects.
+        self._loop.call_soon_threadsafe(self._adopt, sock)
+
+    def _adopt(self, sock: PahoSocket) -> None:
+        if self._given_up:
+            self._client._sock_close()  # noqa: SLF001  # as in give_up
+        elif sock.fileno() >= 0:
+            with socket.socket(fileno=os.dup(sock.fileno())) as same:  # paho wraps the socket of a WebSocket
+                transport.tune(same)
+            self._loop.add_reader(sock.fileno(), self._read)
+            self._misc_task = self._loop.create_task(self._misc_loop())
+
+    def _read(self) -> None:
+        try:
+            self._client.loop_read()
+            sock = self._client.socket()
+            while sock is not None and hasattr(sock, "pending") and sock.pending() > 0:
+                self._client.loop_read()  # decoded bytes that a TLS socket or a WebSocket holds back
+                sock = self._client.socket()
+        except Exception as error:  # a packet that paho cannot parse, or a socket that broke
+            self._fail(error)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+            sock = self._client.socket()
+            if sock is not None and self._client.want_write():  # the kernel's buffer is full
+                self._loop.add_writer(sock.fileno(), self._write)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        self._broken(reason)
+        self.give_up()
+
+    def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        # Without a turn of the selector: the socket can nearly always be written, and `_write` says when it cannot.
+        if threading.get_ident() == self._thread_id:
+            self._loop.call_soon(self._write)
+        else:
+            self._loop.call_soon_threadsafe(self._write)
+
+    def _on_socket_unregister_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.remove_writer(sock.fileno())
+
+
+class _Packed:
+    """Properties of a PUBLISH, packed. paho builds three dicts for each `Properties`; it only ever asks for `pack`."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, data: bytes) -> None:
+        length, head = len(data), bytearray()
+        while length > 0x7F:  # Variable Byte Integer, MQTT 5 §1.5.5
+            head.append(length & 0x7F | 0x80)
+            length >>= 7
+        head.append(length)
+        self._bytes = bytes(head) + data
+
+    def pack(self) -> bytes:
+        return self._bytes
+
+
+class BrokerConnection:
+    """One connection through aiomqtt."""
+
+    client = "aiomqtt"
+
+    def __init__(self, client: _Client, *, v5: bool, clock: Clock) -> None:
+        self._client = client
+        self._v5 = v5
+        self._clock = clock
+        self.connack = client.connack
+
+    def publish(self, message: Message) -> int:
+        message = permitted(message, self.connack)
+        return self._client.write(message, self._properties(message) if self._v5 else None)
+
+    def _properties(self, message: Message) -> _Packed | None:
+        data = b""
+        if message.expires is not None:  # Message Expiry Interval, four bytes, at least one second
+            remaining = max(1, math.ceil(message.expires - self._clock.monotonic()))
+            data = struct.pack("!BI", 0x02, min(remaining, 0xFFFF_FFFF))
+        if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
+            data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
+        if message.correlation is not None:  # Correlation Data: bytes with their length
+            data += struct.pack("!BH", 0x09, len(message.correlation)) + message.correlation
+        return _Packed(data) if data else None
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        try:
+            codes = await self._client.subscribe(topic_filter, qos)
+        except (aiomqtt.MqttError, ValueError) as error:
+            raise BrokerError(f"cannot subscribe to {topic_filter!r}: {error}") from error
+        for code in codes:
+            value = code if isinstance(code, int) else code.value
+            if value >= 0x80:
+                raise diagnosis.not_subscribed(topic_filter, value)
+
+    async def close(self) -> None:
+        self._client.closing = True
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._client.__aexit__(None, None, None)
+        except (aiomqtt.MqttError, TimeoutError):
+            pass  # it is going away either way; abort below
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        self._client.give_up()
+
+
+async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
+    """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
+    v5 = packet.protocol == V5
+    try:
+        client = _Client(listener, **_options(broker, packet, v5=v5))
+        client.files = broker.files
+    except ValueError as error:
+        raise BrokerError(f"cannot connect to {broker}: {error}") from error
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            await client.__aenter__()
+    except BaseException as error:
+        opened = client.opened
+        client.give_up()
+        translated = _translated(broker, error, v5=v5, opened=opened, alerts=client.alerts)
+        if translated is error:
+            raise
+        raise translated from error
+    return BrokerConnection(client, v5=v5, clock=clock)
+
+
+def _translated(
+    broker: Broker, error: BaseException, *, v5: bool, opened: bool, alerts: list[ssl.SSLError]
+) -> BaseException:
+    match error:
+        case ConnackMissing() if alerts:
+            return diagnosis.alert(broker, alerts[0])
+        case ConnackMissing():
+            return diagnosis.no_connack(broker, str(error))
+        case MqttConnectError():
+            code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
+            code = code if v5 or code >= 0x80 else V311_REFUSALS.get(code, 0x80)
+            return diagnosis.refused(broker, code)
+        case TimeoutError():
+            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
+        case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first
+            return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
+        case aiomqtt.MqttError() | OSError() | ValueError():
+            cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
+            return diagnosis.unreachable(broker, str(error), cause)
+    return error
+
+
+def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
+    will_properties = connect_properties = None
+    if v5:
+        will_properties = _properties(PacketTypes.WILLMESSAGE)
+        will_properties.WillDelayInterval = WILL_DELAY
+        connect_properties = _properties(PacketTypes.CONNECT)
+        connect_properties.SessionExpiryInterval = SESSION_EXPIRY
+        if packet.largest is not None:
+            connect_properties.MaximumPacketSize = packet.largest
+    options: dict[str, Any] = {
+        "hostname": broker.host,
+        "port": broker.port,
+        "username": broker.username,
+        "password": broker.password,
+        "identifier": packet.client_id,
+        "protocol": aiomqtt.ProtocolVersion.V5 if v5 else aiomqtt.ProtocolVersion.V311,
+        "will": None
+        if packet.will_topic is None
+        else aiomqtt.Will(
+            packet.will_topic, packet.will_payload, packet.will_qos, packet.will_retained, properties=will_properties
+        ),
+        "keepalive": KEEPALIVE,
+        "timeout": CONNECT_TIMEOUT,
+        "properties": connect_properties,
+        "max_inflight_messages": 0,  # the link keeps the window; 0 is "no second one below it"
+    }
+    if v5:
+        options["clean_start"] = False
+    else:
+        options["clean_session"] = True  # 3.1.1 sessions never expire; a clean one still takes the old one over
+    if broker.unix:
+        options |= {"hostname": broker.path, "transport": "unix", "port": 1}  # paho wants one, and does not use it
+    if broker.websocket:
+        options |= {"transport": "websockets", "websocket_path": broker.path}
+    if broker.encrypted:
+        tls = broker.tls
+        options["tls_params"] = aiomqtt.TLSParameters(ca_certs=tls.ca, certfile=tls.cert, keyfile=tls.key)
+        options["tls_insecure"] = tls.insecure
+    return options
+
+
+def _properties(packet_type: int) -> Properties:
+    return Properties(packet_type)  # type: ignore[no-untyped-call]  # paho leaves it untyped

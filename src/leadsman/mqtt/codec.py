@@ -1,0 +1,302 @@
+"""Writes and reads the packets of MQTT 5 with the codec `mqtt5`. Only this file uses that library.
+
+`Reader` cuts the bytes of a connection into packets. Its memory is bounded: it keeps one packet that is not complete
+yet, and a packet that is larger than we allow is an error as soon as its length is known.
+"""
+
+import math
+from typing import NamedTuple, Protocol
+
+import mqtt5
+from mqtt5 import (
+    ConnAckPacket,
+    DisconnectPacket,
+    PingRespPacket,
+    PubAckPacket,
+    PublishPacket,
+    QoS,
+    SubAckPacket,
+)
+
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import KEEPALIVE, SESSION_EXPIRY, WILL_DELAY, ConnAck, Connect, Received
+from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
+from leadsman.mqtt.diagnosis import V311_REFUSALS
+from leadsman.mqtt.message import Message
+from leadsman.timing.clock import rfc3339
+
+LIBRARY = "mqtt5"
+PINGREQ = mqtt5.PingReqPacket().write()
+MALFORMED, PROTOCOL_ERROR, ALIAS_INVALID, PACKET_TOO_LARGE, QOS_NOT_SUPPORTED = 0x81, 0x82, 0x94, 0x95, 0x9B
+"""Reason codes of our DISCONNECT (MQTT 5 §3.14.2.1)."""
+_LARGEST = 5 + 0x0FFF_FFFF
+"""Bytes of the largest packet that MQTT can express (§1.5.5)."""
+_QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE)
+_CONNACK = 0x20
+"""The first byte of a CONNACK (§3.2.1)."""
+_FIRST_BYTES = 16
+"""So many bytes of something that is not MQTT are reported: they say what it is."""
+_OLD_CONNACK = b"\x20\x02"
+"""The first bytes of a CONNACK of MQTT 3.1.1; that of MQTT 5 is longer. Old brokers answer any version with theirs."""
+
+
+class Answer(NamedTuple):
+    """A CONNACK: the reason code, what the broker allows, and what it says about itself."""
+
+    code: int
+    connack: ConnAck
+    keepalive: int
+    """Seconds: Server Keep Alive, else what we asked for (MQTT 5 §3.2.2.3.14); 0 demands nothing."""
+    reference: str | None = None
+    """Server Reference: another broker to use (§3.2.2.3.16)."""
+    words: str | None = None
+    """The broker's own words (§3.2.2.3.9)."""
+
+
+class PacketError(Exception):
+    """The broker sent bytes that no client can use.
+
+    Attributes:
+        code: the reason code for our DISCONNECT.
+    """
+
+    def __init__(self, text: str, code: int = MALFORMED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class PacketHandler(Protocol):
+    """Takes the packets of the broker."""
+
+    def answered(self, answer: Answer) -> None:
+        """CONNACK."""
+        ...
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """PUBACK."""
+        ...
+
+    def arrived(self, message: Received, packet_id: int | None) -> None:
+        """PUBLISH; with a packet identifier it must be acknowledged."""
+        ...
+
+    def subscribed(self, packet_id: int, codes: list[int]) -> None:
+        """SUBACK, with a reason code for each filter."""
+        ...
+
+    def disconnected(self, code: int, reference: str | None, words: str | None) -> None:
+        """DISCONNECT, with the Server Reference and the words of the broker."""
+        ...
+
+
+class Reader:
+    """The reading side of one connection.
+
+    Args:
+        handler: takes the packets.
+        largest: bytes that one packet may have; None for any number.
+    """
+
+    def __init__(self, handler: PacketHandler, largest: int | None) -> None:
+        self._handler = handler
+        self._largest = _LARGEST if largest is None else largest
+        self._data, self._at = b"", 0
+        self._chunks: list[bytes] = []
+        self._held = 0
+        self._needed = 1
+        """Bytes that must be there before it makes sense to read."""
+        self._greeted = self._stopped = False
+        self.packets = 0
+        """Packets that were read."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are not read yet."""
+        return self._held
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes from the socket."""
+        self._chunks.append(data)
+        self._held += len(data)
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._stopped = True
+
+    def read(self, most: int) -> bool:
+        """Hand at most `most` packets to the handler. Returns whether there may be more.
+
+        Raises:
+            PacketError: the connection is of no use any more.
+        """
+        if self._held < self._needed:
+            return False
+        if self._chunks:
+            self._data, self._at = b"".join((self._data[self._at :], *self._chunks)), 0
+            self._chunks.clear()
+        view, end = memoryview(self._data), len(self._data)
+        for _ in range(most):
+            if self._at == end or self._stopped:
+                return False
+            packet = self._next(view[self._at :])
+            if packet is None:
+                return False
+            self._dispatch(packet)
+        return True
+
+    def _next(self, rest: memoryview) -> mqtt5.Packet | None:
+        """The first packet of `rest`; None if it is not complete."""
+        if not self._greeted:
+            if rest[0] != _CONNACK:
+                first = bytes(rest[:_FIRST_BYTES])
+                raise PacketError(f"the broker sent {first!r} where a CONNACK was due", PROTOCOL_ERROR)
+            if rest[:2] == _OLD_CONNACK:
+                self._old_connack(rest)
+                return None
+        try:
+            packet, used = mqtt5.read(rest)
+        except IndexError:
+            self._needed = self._length(rest)
+            return None
+        except ValueError as error:
+            raise PacketError(f"the broker sent a malformed packet: {error}") from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            # The codec panics where a string is not UTF-8; its exception is no `Exception`.
+            raise PacketError("the broker sent a malformed packet: text that is not UTF-8") from None
+        if used > self._largest:
+            raise self._too_large(used)
+        self._at += used
+        self._held -= used
+        self._needed = 1
+        self.packets += 1
+        return packet
+
+    def _old_connack(self, rest: memoryview) -> None:
+        if len(rest) < 4:
+            self._needed = 4
+            return
+        self._greeted = self._stopped = True
+        self._handler.answered(Answer(V311_REFUSALS.get(rest[3], UNSUPPORTED_VERSION), ConnAck(), 0))
+
+    def _length(self, rest: memoryview) -> int:
+        """The bytes of a packet of which the first bytes are there, as its fixed header says (MQTT 5 §2.1.4)."""
+        length = 0
+        for place in range(1, min(5, len(rest))):
+            length |= (rest[place] & 0x7F) << 7 * (place - 1)
+            if rest[place] < 0x80:
+                total = 1 + place + length
+                if total > self._largest:
+                    raise self._too_large(total)
+                return total
+        return len(rest) + 1
+
+    def _too_large(self, length: int) -> PacketError:
+        text = f"the broker sent a packet of {length} bytes, and {self._largest} are allowed"
+        return PacketError(text, PACKET_TOO_LARGE)
+
+    def _dispatch(self, packet: mqtt5.Packet) -> None:
+        handler = self._handler
+        if isinstance(packet, PubAckPacket):
+            handler.acknowledged(packet.packet_id, int(packet.reason_code))
+        elif isinstance(packet, PublishPacket):
+            self._publish(packet)
+        elif isinstance(packet, PingRespPacket):
+            pass  # a packet arrived, which is all that it says
+        elif isinstance(packet, SubAckPacket):
+            handler.subscribed(packet.packet_id, [int(code) for code in packet.reason_codes])
+        elif isinstance(packet, DisconnectPacket):
+            handler.disconnected(int(packet.reason_code), packet.server_reference, packet.reason_str)
+        elif isinstance(packet, ConnAckPacket) and not self._greeted:
+            self._greeted = True
+            handler.answered(_answer(packet))
+        else:
+            raise PacketError(f"the broker sent {_name(packet)}, which was not due", PROTOCOL_ERROR)
+
+    def _publish(self, packet: PublishPacket) -> None:
+        if packet.topic_alias is not None or not packet.topic:  # we allow none (§3.1.2.11.5)
+            raise PacketError("the broker used a topic alias, and none is allowed", ALIAS_INVALID)
+        qos = int(packet.qos)
+        if qos > 1 or (qos and not packet.packet_id):
+            raise PacketError(f"the broker sent a message of quality {qos}, which was not asked for", QOS_NOT_SUPPORTED)
+        message = Received(packet.topic, packet.payload, packet.retain, packet.response_topic, packet.correlation_data)
+        self._handler.arrived(message, packet.packet_id if qos else None)
+
+
+def _answer(packet: ConnAckPacket) -> Answer:
+    connack = ConnAck(packet.receive_max, packet.max_packet_size, min(int(packet.max_qos), 1), packet.retain_available)
+    keepalive = KEEPALIVE if packet.server_keep_alive is None else packet.server_keep_alive
+    return Answer(int(packet.reason_code), connack, keepalive, packet.server_reference, packet.reason_str)
+
+
+def _name(packet: mqtt5.Packet) -> str:
+    return type(packet).__name__.removesuffix("Packet").upper()
+
+
+def connect(broker: Broker, packet: Connect) -> bytes:
+    """CONNECT.
+
+    Raises:
+        ValueError: a text is longer than MQTT can express, or is not UTF-8.
+    """
+    will = None
+    if packet.will_topic is not None:
+        will = mqtt5.Will(
+            packet.will_topic,
+            payload=packet.will_payload,
+            qos=_QUALITIES[packet.will_qos],
+            retain=packet.will_retained,
+            will_delay_interval=WILL_DELAY,
+        )
+    return mqtt5.ConnectPacket(
+        packet.client_id,
+        username=broker.username,
+        password=None if broker.password is None else broker.password.encode(),
+        clean_start=False,
+        will=will,
+        keep_alive=KEEPALIVE,
+        session_expiry_interval=SESSION_EXPIRY,
+        max_packet_size=packet.largest,
+    ).write()
+
+
+def publish(message: Message, packet_id: int, now: float) -> bytes:
+    """PUBLISH. `now`: monotonic seconds, which the expiry counts from.
+
+    Raises:
+        ValueError: a text is longer than MQTT can express, or is not UTF-8.
+    """
+    expiry = None
+    if message.expires is not None:
+        expiry = min(max(1, math.ceil(message.expires - now)), 0xFFFF_FFFF)
+    return PublishPacket(
+        message.topic,
+        message.payload,
+        qos=_QUALITIES[message.qos],
+        retain=message.retain,
+        packet_id=packet_id if message.qos else None,
+        message_expiry_interval=expiry,
+        correlation_data=message.correlation,
+        user_properties=None if message.taken_at is None else [("taken_at", rfc3339(message.taken_at))],
+    ).write()
+
+
+def puback(packet_id: int) -> bytes:
+    """PUBACK, without a reason."""
+    return PubAckPacket(packet_id).write()
+
+
+def subscribe(packet_id: int, topic_filter: str, qos: int) -> bytes:
+    """SUBSCRIBE to one filter.
+
+    Raises:
+        ValueError: the filter is longer than MQTT can express, or is not UTF-8.
+    """
+    wanted = mqtt5.TopicFilter(topic_filter, max_qos=_QUALITIES[qos], retain_as_published=False)
+    return mqtt5.SubscribePacket(packet_id, [wanted]).write()
+
+
+def disconnect(code: int = 0) -> bytes:
+    """DISCONNECT, with a reason code."""
+    return DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode(code)).write()

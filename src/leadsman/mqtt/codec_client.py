@@ -1,0 +1,349 @@
+"""Connects to real brokers with MQTT 5 on asyncio's transports: TCP, TLS and unix sockets.
+
+Packets that are written in one turn of the event loop are handed to the socket at once, at the end of the turn. Where
+the socket does not take them all, the others wait here until it does. Packets are read in bounded batches, so a flood
+of them does not keep the loop from its other work.
+"""
+
+import asyncio
+import contextlib
+import functools
+import ssl
+from typing import cast
+
+from leadsman.errors import BrokerError
+from leadsman.mqtt import codec, diagnosis, transport
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.codec import Answer, PacketError
+from leadsman.mqtt.connection import (
+    CLOSE_TIMEOUT,
+    CONNECT_TIMEOUT,
+    ConnAck,
+    Connect,
+    Connection,
+    ConnectionListener,
+    Received,
+    permitted,
+)
+from leadsman.mqtt.keepalive import KeepAlive
+from leadsman.mqtt.message import Message
+from leadsman.timing.clock import Clock
+
+BATCH = 500
+"""Packets that one turn of the loop reads."""
+FAREWELL = 0.1
+"""Seconds for the broker to close the connection after our DISCONNECT. If we closed first with data unread, the system
+would reset the connection, and the broker might miss the DISCONNECT."""
+UNSENT_ACKNOWLEDGEMENTS = 1000
+"""Acknowledgements that wait for the socket before no more is read from a broker that sends and does not read."""
+_PACKET_IDS = 65_535
+
+
+class CodecConnection(asyncio.Protocol):
+    """One connection; `connect` makes it. It takes bytes from asyncio and, as `PacketHandler`, the packets in them."""
+
+    client = codec.LIBRARY
+
+    def __init__(self, broker: Broker, packet: Connect, clock: Clock, listener: ConnectionListener) -> None:
+        self.connack = ConnAck()
+        self._loop = asyncio.get_running_loop()
+        self._broker = broker
+        self._clock = clock
+        self._listener = listener
+        self._reader = codec.Reader(self, packet.largest)
+        self._accepted: asyncio.Future[None] = self._loop.create_future()
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._over = False
+        self._out: list[bytes] = []
+        self._flush_due = self._paused = self._deaf = False
+        self._owed = 0
+        self._packet_id = 0
+        self._unanswered: set[int] = set()
+        self._unsent: list[int] = []
+        """Messages of QoS 0, which nobody acknowledges; they are done when the socket has taken them."""
+        self._subscriptions: dict[int, asyncio.Future[list[int]]] = {}
+        self._keepalive = KeepAlive(0, 0.0)
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def accepted(self) -> None:
+        """Wait for CONNACK.
+
+        Raises:
+            ConnectionRefused, ConnackMissing, TlsRefused: the broker does not accept the connection.
+        """
+        await self._accepted
+
+    def publish(self, message: Message) -> int:
+        """See `Connection`."""
+        if self._over:
+            raise BrokerError("the connection is closed")
+        message = permitted(message, self.connack)
+        packet_id = self._next_id()
+        try:
+            data = codec.publish(message, packet_id, self._clock.monotonic())
+        except (ValueError, OverflowError) as error:
+            raise BrokerError(f"the message to {message.topic!r} could not be written: {error}") from error
+        if message.qos:
+            self._unanswered.add(packet_id)
+        else:
+            self._unsent.append(packet_id)
+        self.write(data)
+        return packet_id
+
+    async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
+        """See `Connection`."""
+        packet_id = self._next_id()
+        try:
+            data = codec.subscribe(packet_id, topic_filter, qos)
+        except ValueError as error:
+            raise BrokerError(f"cannot subscribe to {topic_filter!r}: {error}") from error
+        answer = self._subscriptions[packet_id] = self._loop.create_future()
+        self._unanswered.add(packet_id)
+        self.write(data)
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                codes = await answer
+        except TimeoutError:
+            text = f"cannot subscribe to {topic_filter!r}: no answer within {CONNECT_TIMEOUT:g} s"
+            raise BrokerError(text) from None
+        finally:
+            del self._subscriptions[packet_id]
+            self._unanswered.discard(packet_id)
+        for code in codes:
+            if code >= 0x80:
+                raise diagnosis.not_subscribed(topic_filter, code)
+
+    async def close(self) -> None:
+        """See `Connection`."""
+        if not self._over:
+            self._over = True
+            self._reader.stop()
+            self._out.append(codec.disconnect())
+            self._flush()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT if self._paused else FAREWELL):
+                    await self._closed
+        self.abort()
+
+    def abort(self) -> None:
+        """See `Connection`."""
+        self._over = True
+        self._reader.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Hand a packet to the socket at the end of this turn of the loop, with all others of the turn."""
+        self._out.append(data)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See `asyncio.Protocol`."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=1, low=0)  # what does not fit waits here
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`."""
+        if not self._over:
+            self._reader.feed(data)
+            if not self._deaf:
+                self._read()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        if not self._closed.done():
+            self._closed.set_result(None)
+        if isinstance(exc, ssl.SSLError):
+            self._end(f"TLS ended: {exc}", error=diagnosis.alert(self._broker, exc))
+        else:
+            self._end("the connection was lost" if exc is None else f"the connection was lost: {exc}")
+
+    def pause_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """See `asyncio.Protocol`."""
+        self._paused, self._owed = False, 0
+        self._flush()
+        self._listen()
+
+    def answered(self, answer: Answer) -> None:
+        """See `PacketHandler`."""
+        if answer.code >= 0x80:
+            error = diagnosis.refused(self._broker, answer.code, answer.reference, answer.words)
+            self._end(str(error), error=error)
+            return
+        self.connack = answer.connack
+        self._keepalive = KeepAlive(answer.keepalive, self._loop.time())
+        self._watch()
+        if not self._accepted.done():
+            self._accepted.set_result(None)
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `PacketHandler`. An identifier that is not ours is ignored."""
+        if packet_id in self._unanswered:
+            self._unanswered.remove(packet_id)
+            self._listener.acknowledged(packet_id, code)
+
+    def arrived(self, message: Received, packet_id: int | None) -> None:
+        """See `PacketHandler`."""
+        self._listener.received(message)
+        if packet_id is not None:
+            self.write(codec.puback(packet_id))
+            if self._paused:
+                self._owed += 1
+                if self._owed == UNSENT_ACKNOWLEDGEMENTS:
+                    self._stop_listening()
+
+    def subscribed(self, packet_id: int, codes: list[int]) -> None:
+        """See `PacketHandler`."""
+        answer = self._subscriptions.get(packet_id)
+        if answer is not None and not answer.done():
+            answer.set_result(codes)
+
+    def disconnected(self, code: int, reference: str | None, words: str | None) -> None:
+        """See `PacketHandler`."""
+        self._end(diagnosis.disconnected(code, reference, words), code)
+
+    def _next_id(self) -> int:
+        """A packet identifier that no unanswered packet has."""
+        if len(self._unanswered) >= _PACKET_IDS:
+            raise BrokerError(f"{_PACKET_IDS} packets are unanswered")
+        while True:
+            self._packet_id = self._packet_id % _PACKET_IDS + 1
+            if self._packet_id not in self._unanswered:
+                return self._packet_id
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        if self._paused or self._transport is None or self._transport.is_closing():
+            return
+        if self._out:
+            out, self._out = self._out, []
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._keepalive.sent(self._loop.time())
+        if self._unsent and not self._paused:
+            self._settle_unsent()
+
+    def _settle_unsent(self) -> None:
+        """Report the messages of QoS 0, which the socket has taken."""
+        unsent, self._unsent = self._unsent, []
+        for packet_id in unsent:
+            if not self._over:
+                self._listener.acknowledged(packet_id, 0)
+
+    def _read(self) -> None:
+        """Read a batch; where there is more, let the loop do its other work first."""
+        before = self._reader.packets
+        try:
+            more = self._reader.read(BATCH)
+        except PacketError as error:
+            self._refuse(error)
+            return
+        except Exception as error:  # a fault of the listener
+            self._end(f"{type(error).__name__}: {error}")
+            return
+        if self._reader.packets > before:
+            self._keepalive.received(self._loop.time())
+        if more and not self._over:
+            self._stop_listening()
+            self._loop.call_soon(self._listen)
+
+    def _stop_listening(self) -> None:
+        if not self._deaf and self._transport is not None:
+            self._deaf = True
+            self._transport.pause_reading()
+
+    def _listen(self) -> None:
+        """Read on, unless the broker must first take the acknowledgements that wait for it."""
+        blocked = self._paused and self._owed >= UNSENT_ACKNOWLEDGEMENTS
+        if self._deaf and not blocked and not self._over and self._transport is not None:
+            self._deaf = False
+            self._transport.resume_reading()
+            self._read()
+
+    def _watch(self) -> None:
+        """Send a PINGREQ when it is due, and give up a broker that leaves one unanswered."""
+        now, keepalive = self._loop.time(), self._keepalive
+        if keepalive.dead(now):
+            self._end(f"the broker did not answer a ping within {keepalive.patience:g} s")
+            return
+        if keepalive.ping_due(now):
+            keepalive.asked(now)
+            self.write(codec.PINGREQ)
+        self._timer = self._loop.call_at(keepalive.next(), self._watch)
+
+    def _refuse(self, error: PacketError) -> None:
+        """End the connection, and say why to the broker if it listens."""
+        if self._accepted.done() and not self._over and self._transport is not None:
+            self._transport.write(codec.disconnect(error.code))
+        self._end(str(error))
+
+    def _end(self, reason: str, code: int = 0, error: BrokerError | None = None) -> None:
+        """The connection is of no use any more. This is reported once, and the socket is closed."""
+        if self._over:
+            return
+        self.abort()
+        if not self._accepted.done():
+            self._accepted.set_exception(error or diagnosis.no_connack(self._broker, reason))
+            self._accepted.exception()  # nobody may wait for it any more
+        elif not self._accepted.cancelled():
+            self._listener.lost(reason, code)
+
+
+async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:
+    """Make one connection to `broker`; see `leadsman.mqtt.connection.Connector`."""
+    connection = CodecConnection(broker, packet, clock, listener)
+    attempt = _Attempt(broker)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            greeting = codec.connect(broker, packet)
+            await attempt.open(connection)
+            connection.write(greeting)
+            await connection.accepted()
+    except BaseException as error:
+        connection.abort()
+        translated = attempt.explained(error)
+        if translated is error:
+            raise
+        raise translated from error
+    return connection
+
+
+class _Attempt:
+    """One attempt to open the transport."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._opened = False
+        """Whether TCP, at least, was established."""
+
+    async def open(self, protocol: asyncio.Protocol) -> None:
+        broker, context = self._broker, None
+        if broker.encrypted:
+            context = await transport.in_thread(functools.partial(transport.tls_context, broker))
+        if broker.unix:
+            sock = await transport.open_unix(broker.path)
+        else:
+            sock = await transport.open_tcp(await transport.resolve(broker.host, broker.port))
+        self._opened = True
+        name = broker.host if context is not None else None
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: protocol, sock=sock, ssl=context, server_hostname=name)
+
+    def explained(self, error: BaseException) -> BaseException:
+        """The error for the link."""
+        match error:
+            case TimeoutError(errno=None):
+                return diagnosis.silent(self._broker, CONNECT_TIMEOUT, opened=self._opened)
+            case OSError() | ValueError():
+                strerror = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+                text = strerror or str(error) or "the connection was closed during the TLS handshake"
+                return diagnosis.unreachable(self._broker, text, error)
+        return error

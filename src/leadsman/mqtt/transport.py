@@ -1,0 +1,196 @@
+"""Opens the socket to a broker: TCP, TLS or a unix socket. Nothing here knows MQTT.
+
+What may block, which is a name server that keeps silent, or a file of a certificate on a slow disk, runs in a daemon
+thread. A connection attempt that is given up leaves that thread alone, and the process ends without it.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from itertools import chain, zip_longest
+from typing import Any, NamedTuple, TypeVar
+
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.diagnosis import FileError
+from leadsman.threads import DaemonExecutor
+
+NEXT_ADDRESS = 0.25
+"""Seconds after which the next address of a name is tried beside the ones before it (RFC 8305 §8)."""
+_SOCKET_OPTIONS = (
+    ("IPPROTO_TCP", "TCP_NODELAY", 1),  # a small packet would wait for the acknowledgement of the one before it
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 15),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 4),
+)
+"""TCP keep-alive keeps a path through routers open where the broker asks for a long MQTT keep-alive. Seconds, and the
+number of probes. A system that lacks an option does without it."""
+
+T = TypeVar("T")
+_threads = DaemonExecutor()
+
+
+class Address(NamedTuple):
+    """One address of a broker, as `socket.getaddrinfo` returns it."""
+
+    family: int
+    kind: int
+    protocol: int
+    name: str
+    where: Any
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """Make a blocking call in a daemon thread. The thread is left alone when the caller is cancelled."""
+    return await asyncio.wrap_future(_threads.submit(call))
+
+
+def tune(sock: Any) -> None:
+    """Set the options of a TCP socket; a socket of another family, or one that is closed already, stays as it is."""
+    if sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for level, option, value in _SOCKET_OPTIONS:
+        if hasattr(socket, option):
+            try:
+                sock.setsockopt(getattr(socket, level), getattr(socket, option), value)
+            except OSError:
+                return
+
+
+def tls_context(broker: Broker) -> ssl.SSLContext:
+    """The certificates and checks of a broker with TLS. Reads files.
+
+    Raises:
+        FileError: a file cannot be read, or holds no certificate or key; the message names it.
+    """
+    for name, path in broker.files.items():
+        try:
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            raise FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
+    tls = broker.tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        if tls.ca is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(tls.ca)
+        if tls.cert is not None:
+            context.load_cert_chain(tls.cert, tls.key, password="")  # without one OpenSSL asks at the terminal
+    except ssl.SSLError as error:
+        given = " or ".join(f"{name}={path!r}" for name, path in broker.files.items())
+        raise FileError(
+            f"{given} is not a certificate or key in PEM format, or the two do not match: {error}"
+        ) from error
+    if tls.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def resolve(host: str, port: int) -> list[Address]:
+    """The addresses of a host, those of both families in turns.
+
+    Raises:
+        OSError: the name is not known, or no name server answers.
+    """
+
+    def look_up(flags: int = 0) -> list[Address]:
+        return [Address(*each) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)]
+
+    try:
+        return look_up(socket.AI_NUMERICHOST)  # asks nobody
+    except socket.gaierror:
+        return in_turns(await in_thread(look_up))
+
+
+def in_turns(addresses: Iterable[Address]) -> list[Address]:
+    """The addresses, the families in turns, beginning with the family of the first one (RFC 8305 §4)."""
+    families: dict[int, list[Address]] = {}
+    for each in addresses:
+        families.setdefault(each.family, []).append(each)
+    return [each for each in chain.from_iterable(zip_longest(*families.values())) if each is not None]
+
+
+async def open_tcp(addresses: list[Address], delay: float = NEXT_ADDRESS) -> socket.socket:
+    """Connect to the first address that answers. Each one gets `delay` seconds before the next one is tried beside it
+    (RFC 8305 §5).
+
+    Raises:
+        OSError: none can be reached; the message names each of them.
+    """
+    loop = asyncio.get_running_loop()
+    waiting = list(reversed(addresses))
+    attempts: dict[asyncio.Task[socket.socket], Address] = {}
+    pending: set[asyncio.Task[socket.socket]] = set()
+    faults: list[OSError] = []
+    try:
+        while waiting or pending:
+            if waiting:
+                address = waiting.pop()
+                task = loop.create_task(_open(address))
+                attempts[task] = address
+                pending.add(task)
+            done, pending = await asyncio.wait(
+                pending, timeout=delay if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                if task.exception() is None:
+                    del attempts[task]
+                    return task.result()
+                faults.append(_fault(task.exception(), attempts[task]))
+        raise _together(faults)
+    finally:
+        await _discard(attempts)
+
+
+async def open_unix(path: str) -> socket.socket:
+    """Connect to a unix socket.
+
+    Raises:
+        OSError: it does not exist, nobody listens, or we may not use it.
+    """
+    return await _open(Address(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
+
+
+async def _open(address: Address) -> socket.socket:
+    sock = socket.socket(address.family, address.kind, address.protocol)
+    try:
+        sock.setblocking(False)
+        tune(sock)
+        await asyncio.get_running_loop().sock_connect(sock, address.where)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _discard(attempts: Iterable["asyncio.Task[socket.socket]"]) -> None:
+    """End the other attempts, and close what they have opened meanwhile."""
+    tasks = list(attempts)
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, socket.socket):
+            result.close()
+
+
+def _fault(error: BaseException | None, address: Address) -> OSError:
+    """The error of one address, which it names."""
+    if not isinstance(error, OSError):
+        raise error or AssertionError("a failed task has an exception")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return type(error)(error.errno, reason, address.where[0])
+
+
+def _together(faults: list[OSError]) -> OSError:
+    """One error for all addresses; it has the type of the first one."""
+    if not faults:
+        return OSError("the name has no address")
+    first = faults[0]
+    if len(faults) > 1:
+        return type(first)(first.errno, ", ".join(f"{each.strerror} ({each.filename})" for each in faults))
+    return type(first)(first.errno, first.strerror)

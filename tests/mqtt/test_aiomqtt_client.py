@@ -1,0 +1,30 @@
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from leadsman.mqtt.aiomqtt_client import BrokerConnection
+from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.message import Message
+from leadsman.timing.clock import Clock
+
+
+class Client:
+    connack = ConnAck()
+
+
+@pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 300, 1024])
+def test_properties_are_packed_as_the_library_packs_them(length):
+    connection = BrokerConnection(Client(), v5=True, clock=Clock(lambda: 100.0, lambda: 0.0))
+    message = Message("a", b"", taken_at=1_767_225_600.25, expires=160.0, correlation=b"x" * length)
+    expected = Properties(PacketTypes.PUBLISH)
+    expected.MessageExpiryInterval = 60
+    expected.UserProperty = ("taken_at", "2026-01-01T00:00:00.250Z")
+    expected.CorrelationData = b"x" * length
+
+    packed = connection._properties(message).pack()
+    read = Properties(PacketTypes.PUBLISH)
+    _, used = read.unpack(packed)
+
+    assert len(packed) == len(expected.pack())
+    assert used == len(packed)
+    assert read.json() == expected.json()

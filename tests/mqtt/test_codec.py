@@ -1,0 +1,262 @@
+"""Packets of MQTT 5, written and read."""
+
+from itertools import pairwise
+
+import mqtt5
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.mqtt import codec
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.codec import PACKET_TOO_LARGE, PacketError, Reader
+from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received
+from leadsman.mqtt.message import Message
+
+# Where text is not UTF-8 the codec panics, and Python reports the error in it besides.
+panics = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+CONNACK = mqtt5.ConnAckPacket().write()
+WELCOME = ("answered", 0, ConnAck(), KEEPALIVE, None, None)
+
+
+class Log:
+    """A handler that writes down what it is given."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            first = arguments[0]
+            self.calls.append((name, *first, *arguments[1:]) if isinstance(first, tuple) else (name, *arguments))
+
+        return call
+
+
+def read(data, largest=None, most=1000):
+    log = Log()
+    reader = Reader(log, largest)
+    reader.feed(data)
+    while reader.read(most):
+        pass
+    return log.calls
+
+
+def parsed(data):
+    packet, used = mqtt5.read(memoryview(data))
+    assert used == len(data)
+    return packet
+
+
+def test_connect_has_the_session_the_will_and_the_credentials():
+    broker = Broker(username="ann", password="geheim€")
+    packet = parsed(codec.connect(broker, Connect("me", "5.0", "house/status", b"gone", largest=1000)))
+
+    assert (packet.client_id, packet.username, packet.password) == ("me", "ann", "geheim€".encode())
+    assert (packet.clean_start, packet.session_expiry_interval, packet.keep_alive) == (False, 60, 15)
+    assert packet.max_packet_size == 1000
+    will = packet.will
+    assert (will.topic, will.payload, will.qos, will.retain, will.will_delay_interval) == (
+        "house/status",
+        b"gone",
+        1,
+        True,
+        10,
+    )
+
+
+def test_without_a_will_topic_there_is_no_will():
+    assert parsed(codec.connect(Broker(), Connect("me", "5.0", None, b""))).will is None
+
+
+@given(
+    st.binary(max_size=300),
+    st.sampled_from([0, 1]),
+    st.booleans(),
+    st.none() | st.floats(0, 4e9),
+    st.none() | st.binary(min_size=1, max_size=300),
+    st.none() | st.floats(0, 1e12),
+)
+def test_a_message_is_written_with_all_that_it_has(payload, qos, retain, taken_at, correlation, expires):
+    message = Message("a/b", payload, qos, retain, taken_at, expires, correlation=correlation)
+    packet = parsed(codec.publish(message, 7, 100.0))
+
+    assert (packet.topic, packet.payload, packet.qos, packet.retain) == ("a/b", payload, qos, retain)
+    assert packet.packet_id == (7 if qos else None)
+    assert packet.correlation_data == correlation
+    assert [name for name, _ in packet.user_properties] == ([] if taken_at is None else ["taken_at"])
+    if expires is None:
+        assert packet.message_expiry_interval is None
+    else:
+        assert 1 <= packet.message_expiry_interval <= 0xFFFF_FFFF
+        assert packet.message_expiry_interval >= min(expires - 100.0, 0xFFFF_FFFF)
+
+
+def test_the_time_of_a_reading_is_a_user_property():
+    packet = parsed(codec.publish(Message("a", b"", taken_at=1_767_225_600.25), 1, 0.0))
+
+    assert packet.user_properties == [("taken_at", "2026-01-01T00:00:00.250Z")]
+
+
+def test_connack_says_what_the_broker_allows():
+    packet = mqtt5.ConnAckPacket(
+        receive_max=20,
+        max_packet_size=5000,
+        max_qos=mqtt5.QoS.AT_MOST_ONCE,
+        retain_available=False,
+        server_keep_alive=7,
+        assigned_client_id="another",
+    )
+
+    assert read(packet.write()) == [("answered", 0, ConnAck(20, 5000, 0, False), 7, None, None)]
+
+
+STREAM = b"".join(
+    (
+        CONNACK,
+        mqtt5.SubAckPacket(3, [mqtt5.SubAckReasonCode.NOT_AUTHORIZED]).write(),
+        mqtt5.PublishPacket("a", b"x" * 200, response_topic="r", correlation_data=b"c").write(),
+        mqtt5.PublishPacket("b", b"", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=9, retain=True).write(),
+        mqtt5.PingRespPacket().write(),
+        mqtt5.PubAckPacket(4).write(),
+        mqtt5.PubAckPacket(5, reason_code=mqtt5.PubAckReasonCode.NOT_AUTHORIZED).write(),
+        mqtt5.DisconnectPacket(
+            reason_code=mqtt5.DisconnectReasonCode.SERVER_MOVED, server_reference="b2", reason_str="bye"
+        ).write(),
+    )
+)
+CALLS = [
+    WELCOME,
+    ("subscribed", 3, [0x87]),
+    ("arrived", *Received("a", b"x" * 200, False, "r", b"c"), None),
+    ("arrived", *Received("b", b"", True), 9),
+    ("acknowledged", 4, 0),
+    ("acknowledged", 5, 0x87),
+    ("disconnected", 0x9D, "b2", "bye"),
+]
+
+
+@given(st.lists(st.integers(0, len(STREAM))), st.integers(1, 5))
+def test_the_same_packets_come_out_wherever_the_stream_is_cut(cuts, most):
+    log = Log()
+    reader = Reader(log, None)
+    places = [0, *sorted(cuts), len(STREAM)]
+    for start, end in pairwise(places):
+        reader.feed(STREAM[start:end])
+        while reader.read(most):
+            pass
+
+    assert log.calls == CALLS
+    assert reader.held == 0
+
+
+def test_a_batch_ends_after_as_many_packets_as_were_asked_for():
+    log = Log()
+    reader = Reader(log, None)
+    reader.feed(STREAM)
+
+    assert reader.read(2)
+    assert log.calls == CALLS[:2]
+
+
+def test_a_reader_that_is_stopped_hands_nothing_over():
+    log = Log()
+    reader = Reader(log, None)
+    reader.feed(STREAM)
+    reader.read(1)
+    reader.stop()
+
+    assert not reader.read(10)
+    assert log.calls == CALLS[:1]
+
+
+def test_a_long_packet_in_small_pieces_is_read_once_it_is_complete():
+    log = Log()
+    reader = Reader(log, None)
+    data = CONNACK + mqtt5.PublishPacket("a", bytes(300_000)).write()
+    for start in range(0, len(data), 1000):
+        reader.feed(data[start : start + 1000])
+        reader.read(10)
+
+    assert [call[:2] for call in log.calls] == [WELCOME[:2], ("arrived", "a")]
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "only its header"])
+def test_a_packet_larger_than_we_allow_is_an_error_as_soon_as_its_length_is_known(whole):
+    data = CONNACK + mqtt5.PublishPacket("a", bytes(1000)).write()
+
+    with pytest.raises(PacketError, match="a packet of 1007 bytes, and 500 are allowed") as caught:
+        read(data if whole else data[: len(CONNACK) + 3], largest=500)
+
+    assert caught.value.code == PACKET_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "b'HTTP/1.1 400 Bad' where a CONNACK was due"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "where a CONNACK was due"),  # a TLS alert
+        (mqtt5.PubAckPacket(1).write(), "where a CONNACK was due"),
+        (CONNACK + CONNACK, "CONNACK, which was not due"),
+        (CONNACK + b"\xc0\x00", "PINGREQ, which was not due"),
+        (CONNACK + b"\x30\x05\x00\x02\xff\xfe\x00", "text that is not UTF-8"),
+        (CONNACK + mqtt5.PublishPacket("a", b"", topic_alias=3).write(), "topic alias"),
+        (CONNACK + mqtt5.PublishPacket("a", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=3).write(), "quality 2"),
+        (CONNACK + b"\x32\x06\x00\x01a\x00\x00\x00", "quality 1"),  # the packet identifier is 0
+        (CONNACK + b"\x30\xff\xff\xff\xff\x01", "malformed"),
+    ],
+)
+@panics
+def test_bytes_that_no_client_can_use_are_a_named_error(data, reason):
+    with pytest.raises(PacketError, match=reason):
+        read(data)
+
+
+def test_a_connack_of_mqtt_3_1_1_refuses_our_version_whatever_it_says():
+    assert read(b"\x20\x02\x00\x01") == [("answered", 0x84, ConnAck(), 0, None, None)]
+    assert read(b"\x20\x02\x00\x00") == [("answered", 0x84, ConnAck(), 0, None, None)]
+    assert read(b"\x20\x02\x00\x05") == [("answered", 0x87, ConnAck(), 0, None, None)]
+    assert read(b"\x20\x02\x00") == []
+
+
+def fed(chunks):
+    """What ended the reading of `chunks`, or None; and the reader."""
+    reader = Reader(Log(), 1000)
+    try:
+        for chunk in chunks:
+            reader.feed(chunk)
+            while reader.read(3):
+                pass
+    except PacketError as error:
+        return error, reader
+    return None, reader
+
+
+VALID = [STREAM, CONNACK, STREAM[len(CONNACK) :]]
+
+
+@given(
+    st.sampled_from(VALID),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=6),
+    st.binary(max_size=40),
+    st.lists(st.integers(0, 400), max_size=8),
+)
+@panics
+def test_broken_bytes_end_in_a_named_error_or_are_read_and_memory_is_bounded(valid, changes, tail, cuts):
+    data = bytearray(valid + tail)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    places = [0, *sorted(place % len(data) for place in cuts), len(data)]
+    ended, reader = fed([bytes(data[start:end]) for start, end in pairwise(places)])
+
+    assert ended is None or (str(ended) and ended.code >= 0x80)
+    assert reader.held <= len(data)
+
+
+@given(st.lists(st.binary(max_size=60), max_size=10))
+@panics
+def test_random_bytes_end_in_a_named_error_or_are_read(chunks):
+    ended, reader = fed([CONNACK, *chunks])
+
+    assert ended is None or (str(ended) and ended.code >= 0x80)
+    assert reader.held <= sum(map(len, chunks))
