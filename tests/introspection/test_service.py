@@ -114,8 +114,7 @@ def test_one_page_is_sent_in_one_turn_of_the_loop():
 
 def test_the_registry_is_made_and_published_in_slices():
     asked = Asked()
-    asked.service.register()
-    (work,) = asked.slices.works
+    work = asked.service.registry()
     turns = len(list(work))
 
     assert turns == DEVICES // LIST_SLICE + len(asked.sent)
@@ -157,8 +156,7 @@ def test_the_pages_go_on_once_there_is_room():
 def test_the_registry_waits_for_room_but_not_for_ever():
     asked = Asked()
     asked.outbox.bytes = MOST_WAITING + 1
-    asked.service.register()
-    for pause in asked.slices.works[0]:
+    for pause in asked.service.registry():
         asked.now += pause
 
     assert len(asked.sent) > 1
@@ -167,8 +165,7 @@ def test_the_registry_waits_for_room_but_not_for_ever():
 
 def test_the_registry_of_a_connection_ends_with_it():
     asked = Asked()
-    asked.service.register()
-    (work,) = asked.slices.works
+    work = asked.service.registry()
     next(work)
     asked.link.connects += 1
 

@@ -4,7 +4,9 @@ import json
 import subprocess
 
 import paho.mqtt.client as paho
+import pytest
 
+from leadsman.testing import Mosquitto
 from leadsman_rigs.service import LEADSMAN
 
 
@@ -71,23 +73,40 @@ def test_a_broker_that_speaks_3_1_1_only_carries_commands_and_introspection(old_
     assert json.loads(asked.stdout)["mqtt"]["protocol"] == "3.1.1", asked.stderr
 
 
-MANY = """
-@app.telemetry([f"d{number}" for number in range(700)], interval="1h")
+DEVICES = 4000
+MANY = f"""
+@app.telemetry([f"d{{number}}" for number in range({DEVICES})], interval="1h")
 async def d():
-    return {}
+    return {{}}
 """
 
 
-def test_a_large_app_is_inspected_in_one_answer(mosquitto, listen, start_app):
-    start_app(MANY, mosquitto.url)
-    listen(mosquitto.port).wait_for("sys/registry", timeout=20)
+@pytest.mark.parametrize("limit", ["", "max_packet_size 50000\n"])
+def test_a_large_app_tells_all_in_pages_and_leaves_nothing_undelivered(listen, start_app, limit):
+    with Mosquitto(limit) as mosquitto:
+        app = start_app(MANY, mosquitto.url)
+        listener = listen(mosquitto.port)
+        pages = json.loads(listener.wait_for("sys/registry", timeout=60)[0].payload)["pages"]
+        registry = [listener.on("sys/registry")[-1]]
+        registry += [listener.wait_for(f"sys/registry/{page}", timeout=60)[-1] for page in range(2, pages + 1)]
 
-    asked = subprocess.run(
-        [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", mosquitto.url, "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+        asked = subprocess.run(
+            [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", mosquitto.url, "--json", "--timeout", "30s"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        listener.wait_for(f"sys/d{DEVICES - 1}/availability", timeout=60)
+        listener.wait_for(f"sys/d{DEVICES - 1}/state", timeout=60)
+        code, _ = app.end()
 
-    assert len(asked.stdout) > 256 * 1024, asked.stderr
-    assert len(json.loads(asked.stdout)["devices"]) == 700
+        names = {f"d{number}" for number in range(DEVICES)}
+        assert {name for page in registry for name in json.loads(page.payload)["devices"]} == names
+        assert set(json.loads(asked.stdout)["devices"]) == names, asked.stderr
+        answers = listener.on("sys/introspect/response")
+        assert len(answers) == json.loads(answers[0].payload)["pages"] > 10
+        assert max(len(message.payload) for message in (*registry, *answers)) < (50_000 if limit else 128 * 1024)
+        listener.wait_for("sys/status", where=lambda message: json.loads(message.payload)["state"] == "offline")
+        assert code == 0
+        assert "not delivered" not in app.log
+        assert "dropped" not in app.log

@@ -14,7 +14,7 @@ ON_REQUEST = ("trace",)
 """Sections that a request must name."""
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
-MOST_NEAR = 200
+MOST_NEAR = 100
 """Names that are compared with a name that is wrong."""
 
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 EXPIRY = 10.0
 """Seconds after which a page of an answer is dropped, since its receiver no longer waits."""
-SLICE = 25
+SLICE = 20
 """Devices that are described in one turn of the loop."""
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
@@ -101,16 +101,12 @@ class Service:
         self._parts = parts
         self._context = context
         self._slices = slices
-        self._registered: dict[str, list[Telemetry | Source | Command]] = {}
+        self._registered: dict[str, tuple[Telemetry | Source | Command, ...]] = {}
         for each in everything:
-            self._registered.setdefault(each.name, []).append(each)
+            self._registered[each.name] = (*self._registered.get(each.name, ()), each)
         self._jobs = {each.name for each in everything if isinstance(each, Telemetry) and each.job}
         self._started = context.environment.timers.origin
         self._under_way = 0
-
-    def register(self) -> None:
-        """Publish the registry. That ends with the connection, for the registry is published after each one."""
-        self._slices.begin("the registry", self._registry(self._parts.link.connects))
 
     def on_request(self, received: Received) -> None:
         """Answer a request. Retained messages are ignored."""
@@ -157,9 +153,11 @@ class Service:
         finally:
             self._under_way -= 1
 
-    def _registry(self, connects: int) -> Generator[float]:
-        """Make the registry, and publish its pages."""
+    def registry(self) -> Generator[float]:
+        """Make the registry, and publish its pages, in slices. That ends with the connection, for the registry is
+        published after each one."""
         about, link = self._about, self._parts.link
+        connects = link.connects
         pages = Pages(page_size(link.maximum_packet_size))
         pages.begin("devices", b"{}")
         for number, (name, registrations) in enumerate(self._registered.items(), 1):

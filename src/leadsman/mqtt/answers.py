@@ -49,17 +49,15 @@ def decode(payload: bytes) -> tuple[Json, Json]:
     except UnicodeDecodeError:
         raise PayloadError("the payload is not UTF-8; send JSON") from None
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
     except ValueError as error:
         if text.lstrip()[:1] in ("{", "[", '"'):
             raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
         return text, None
-    if _is_deeper(value, MOST_DEPTH):
+    if text.count("[") + text.count("{") > MOST_DEPTH and _is_deeper(value, MOST_DEPTH):
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
-    if not is_finite(value):  # 1e999 is JSON, and more than a float holds
-        raise PayloadError("the payload contains an infinite number")
     if "\\u" in text and not _is_encodable(value):
         raise PayloadError("the payload contains half a surrogate pair, which UTF-8 cannot carry")
     transaction = value.pop("transaction", None) if isinstance(value, dict) else None
@@ -139,6 +137,14 @@ def _is_encodable(value: Json) -> bool:
 
 def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """1e999 is JSON, and more than a float holds."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise PayloadError("the payload contains an infinite number")
+    return number
 
 
 def _is_deeper(value: Json, depth: int) -> bool:

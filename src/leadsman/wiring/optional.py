@@ -28,7 +28,7 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.slices import Slices
+from leadsman.slices import Slices, Work
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -223,8 +223,16 @@ class RequestListeners:
             asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
 
     def _register(self) -> None:
-        if not self._core.environment.stopping.is_set():
-            self._introspection.register()
+        self._core.slices.begin("the registry", self._registry())
+
+    def _registry(self) -> Work:
+        """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
+        import leadsman.introspection.service  # noqa: F401
+
+        yield 0.0
+        service = self._introspection
+        yield 0.0
+        yield from service.registry()
 
     def _on_introspect(self, received: Received) -> None:
         self._introspection.on_request(received)

@@ -1,0 +1,91 @@
+"""A request to a running app, and the pages of its answer."""
+
+import json
+
+import pytest
+
+from leadsman.cli import remote
+from leadsman.errors import BrokerError
+from leadsman.mqtt.broker import Broker
+
+
+class Answering:
+    """A connection to a broker on which an app answers with these pages."""
+
+    def __init__(self, listener, pages):
+        self.listener, self.pages, self.closed = listener, pages, False
+
+    async def subscribe(self, topic):
+        self.topic = topic
+
+    def publish(self, message):
+        transaction = json.loads(message.payload)["transaction"]
+        for page in self.pages:
+            answer = {"status": "ok", "error": None, "transaction": transaction, **page}
+            self.listener.received(Page(json.dumps(answer).encode()))
+        return 1
+
+    async def close(self):
+        self.closed = True
+
+
+class Page:
+    def __init__(self, payload):
+        self.payload = payload
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    def asked(*pages, timeout=0.05):
+        async def connect(broker, clock, hello, listener):
+            return Answering(listener, pages)
+
+        monkeypatch.setattr(remote.client, "connect", connect)
+        return remote.ask(Broker.from_url("mqtt://broker.lan"), "house/introspect", {}, timeout)
+
+    return asked
+
+
+def page(number, of, **data):
+    return {"data": data, "page": number, "pages": of}
+
+
+def test_an_answer_of_one_page_is_its_data(ask):
+    assert ask({"data": {"app": 1}}) == {"app": 1}
+
+
+def test_pages_are_put_together_in_their_order_whichever_comes_first(ask):
+    found = ask(
+        page(3, 3, devices={"c": 3}, trace=[3]),
+        page(1, 3, app=1, devices={"a": 1}),
+        page(1, 3, app=1, devices={"a": 1}),
+        page(2, 3, devices={"b": 2}, trace=[1, 2]),
+    )
+
+    assert found == {"app": 1, "devices": {"a": 1, "b": 2, "c": 3}, "trace": [1, 2, 3]}
+    assert list(found["devices"]) == ["a", "b", "c"]
+
+
+def test_a_page_that_does_not_come_is_reported_with_how_many_did(ask):
+    with pytest.raises(BrokerError, match="2 of 3 pages came, and then none within 0.05 s; ask for some devices"):
+        ask(page(1, 3), page(3, 3))
+
+
+def test_no_answer_is_reported(ask):
+    with pytest.raises(BrokerError, match="no answer at 'house/introspect'"):
+        ask()
+
+
+def test_an_error_is_raised(ask):
+    with pytest.raises(BrokerError, match="there is no device 'x'"):
+        ask({"data": None, "status": "error", "error": "there is no device 'x'"})
+
+
+def test_a_person_reads_how_many_pages_have_come(ask, monkeypatch, capsys):
+    monkeypatch.setattr(remote, "_PATIENCE", 0.02)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+
+    with pytest.raises(BrokerError):
+        ask(page(1, 3), page(2, 3), timeout=0.1)
+
+    assert "2 of 3 pages have come" in capsys.readouterr().err
