@@ -1,9 +1,12 @@
+import asyncio
+
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from leadsman.mqtt.aiomqtt_client import BrokerConnection
-from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.aiomqtt_client import BrokerConnection, _Client, _options
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
 
@@ -28,3 +31,13 @@ def test_properties_are_packed_as_the_library_packs_them(length):
     assert len(packed) == len(expected.pack())
     assert used == len(packed)
     assert read.json() == expected.json()
+
+
+def test_an_acknowledgement_that_nothing_asked_for_puts_no_traceback_into_the_log(caplog):
+    async def run():
+        client = _Client(None, **_options(Broker("127.0.0.1"), Connect("me", "3.1.1", None, b""), v5=False))
+        client._on_subscribe(client._client, None, 133, [])
+
+    asyncio.run(run())
+
+    assert caplog.records == []

@@ -15,6 +15,7 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 """
 
 import asyncio
+import logging
 import math
 import os
 import socket
@@ -378,6 +379,7 @@ def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
         "timeout": CONNECT_TIMEOUT,
         "properties": connect_properties,
         "max_inflight_messages": 0,  # the link keeps the window; 0 is "no second one below it"
+        "logger": logging.Logger("aiomqtt", 99),  # above all levels: faults go to the listener
     }
     if v5:
         options["clean_start"] = False
