@@ -152,4 +152,5 @@ def end(started):
     """Kill what still runs, and see that no log has a traceback."""
     for each in started:
         each.kill()
+    for each in started:
         assert "Traceback" not in each.log, each.log

@@ -1,0 +1,79 @@
+"""A broker that is far away: a real one, behind a proxy that delays what passes, 200 ms each way."""
+
+import json
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from leadsman.testing import Mosquitto
+from leadsman_rigs.proxy import Proxy, Way
+
+DEVICES = """
+class Device:
+    def __init__(self):
+        self.n = 0
+    async def __call__(self):
+        self.n += 1
+        return {"n": self.n, "at": time.time()}
+
+for number in range(%d):
+    app.add_telemetry(f"d{number}", Device(), interval=%s)
+"""
+DELAY = 0.2
+FEW, MANY = "Receive Maximum 20", "Receive Maximum 2000"
+BROKERS = {FEW: "max_inflight_messages 20\n", MANY: "max_inflight_messages 2000\n"}
+"""The first is what mosquitto does by default. With 400 ms for a round trip it lets 50 readings a second through."""
+COUNT = 15
+
+
+class Case:
+    """Devices that one broker can carry, and what came of them."""
+
+    def __init__(self, name, stack, start_app, listen):
+        broker = stack.enter_context(Mosquitto(BROKERS[name]))
+        self.proxy = stack.enter_context(Proxy(broker.port, Way(delay=DELAY)))
+        self.listener = listen(broker.port)
+        self.app = start_app(DEVICES % (COUNT, 0.5), self.proxy.url)
+
+    def numbers(self, device):
+        """The numbers of a device's readings, in the order they came."""
+        return [json.loads(message.payload)["n"] for message in self.listener.on(f"sys/d{device}/state")]
+
+    def wait_for(self, count):
+        """Wait until each device has been heard so often."""
+        deadline = time.monotonic() + 60
+        while any(len(set(self.numbers(device))) < count for device in range(COUNT)):
+            assert time.monotonic() < deadline, self.app.log
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cases(start_app_for_all, listen_all_along):
+    """All of them at once: nearly all of it is waiting. After ten readings, connections break."""
+    with ExitStack() as stack:
+        cases = {name: Case(name, stack, start_app_for_all, listen_all_along) for name in BROKERS}
+        for case in cases.values():
+            case.wait_for(10)
+            case.calm = [case.numbers(device) for device in range(COUNT)]
+        for count in (12, 16):
+            for case in cases.values():
+                case.wait_for(count)
+                assert case.proxy.cut() == 1
+        for case in cases.values():
+            case.wait_for(22)
+        yield cases
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_every_reading_arrives_once_and_in_the_order_of_its_device(cases, name):
+    for numbers in cases[name].calm:
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_connections_that_break_with_messages_in_flight_cost_no_reading_and_no_order(cases, name):
+    for device in range(COUNT):
+        different = list(dict.fromkeys(cases[name].numbers(device)))
+        assert different == list(range(1, len(different) + 1))
+    assert cases[name].proxy.done.accepted >= 3
