@@ -22,7 +22,7 @@ BEGAN = 1_000.0
 
 @pytest.fixture
 def trace():
-    return Trace({"d": "5 retries"})
+    return Trace({"d": "5 retries"}.get)
 
 
 def failed_call(at, entity="d", error=AWAY, reason="retry", delay=1.0):
@@ -118,7 +118,7 @@ def test_an_adapter_has_rows_of_its_own(trace):
 
 
 def test_a_device_that_fails_each_second_takes_no_row_from_another():
-    trace = Trace({}, rows=10)
+    trace = Trace({}.get, rows=10)
     trace.observe(failed_call(0, "quiet"))
 
     rows = seen(trace, *[failed_call(at, "loud") for at in range(100)])
@@ -129,7 +129,7 @@ def test_a_device_that_fails_each_second_takes_no_row_from_another():
 
 
 def test_of_too_many_rows_in_all_the_device_that_has_most_loses_its_oldest():
-    trace = Trace({}, rows=100, most=12)
+    trace = Trace({}.get, rows=100, most=12)
 
     rows = seen(
         trace, *[failed_call(at, f"d{at % 3}") for at in range(3)], *[failed_call(at, "loud") for at in range(3, 50)]

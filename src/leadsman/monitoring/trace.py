@@ -9,7 +9,7 @@ displace the rows of others.
 
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -69,13 +69,13 @@ class Trace:
     """Observes events, and keeps the latest rows.
 
     Args:
-        policies: the retry policy of each device, as text.
+        policy: the retry policy of a device, as text; None for an adapter. Asked once a row.
         rows: how many rows of each device to keep.
         most: how many rows of all devices to keep.
     """
 
-    def __init__(self, policies: Mapping[str, str], rows: int = ROWS, most: int = MOST) -> None:
-        self._policies = policies
+    def __init__(self, policy: Callable[[str], str | None], rows: int = ROWS, most: int = MOST) -> None:
+        self._policy = policy
         self._limit = rows
         self._most = most
         self._rows: dict[str, deque[TraceRow]] = {}
@@ -175,7 +175,7 @@ class Trace:
             type(event.error).__name__,
             describe(event.error),
             _traceback(event.error),
-            self._policies.get(name),
+            self._policy(name),
             event.circuit,
             outage_id,
         )

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.monitoring.health import OK, QUIET, STARTING, Ledger, is_stale
+from leadsman.monitoring.health import OK, QUIET, STARTING, is_stale
 from leadsman.monitoring.sd_notify import Notifier
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.text import counted, describe, log_fields
 from leadsman.timing.timers import Timers
@@ -64,11 +65,11 @@ def read_health(path: Path, now: float) -> tuple[bool, str]:
 class Watchdog:
     """Notifies the service manager and writes the health file. It is an alarm of `Timers`."""
 
-    def __init__(
-        self, environment: Mapping[str, str], ledger: Ledger, jobs: frozenset[str], link: Link, timers: Timers
-    ) -> None:
-        self._ledger = ledger
-        self._jobs = jobs
+    def __init__(self, environment: Mapping[str, str], statuses: Statuses, link: Link, timers: Timers) -> None:
+        self._statuses = statuses
+        self._devices = [
+            name for name, health in statuses.records.items() if name not in statuses.jobs and health.polled
+        ]
         self._link = link
         self._timers = timers
         self._notifier = Notifier.from_environment(environment)
@@ -101,14 +102,14 @@ class Watchdog:
 
     def look(self, now: float) -> tuple[bool, str]:
         """Whether any data is fresh, and a summary of the app in one line."""
-        ledger = self._ledger
-        devices = [name for name, health in ledger.entities.items() if name not in self._jobs and health.polled]
-        bad = sorted(name for name in devices if ledger.status(name, now) not in (OK, STARTING))
-        fresh = not devices or any(
-            not is_stale(ledger.entities[name], now) or ledger.status(name, now) in QUIET for name in devices
-        )
+        devices, records, words = self._devices, self._statuses.records, self._statuses.words
+        fresh = not devices or any(words[name] in QUIET or not is_stale(records[name], now) for name in devices)
+        jobs, troubled = self._statuses.jobs, self._statuses.troubled
+        bad = [
+            name for name in troubled if words[name] not in (OK, STARTING) and name not in jobs and records[name].polled
+        ]
         link = "connected" if self._link.up else f"no connection to the broker: {self._link.last_error or 'connecting'}"
-        named = f" (not {', '.join(bad[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
+        named = f" (not {', '.join(sorted(bad)[:3])}{' …' if len(bad) > 3 else ''})" if bad else ""
         count = (
             f"{len(devices) - len(bad)} of {counted(len(devices), 'device')} ok{named}"
             if devices

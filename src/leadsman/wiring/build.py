@@ -38,6 +38,7 @@ class Parts(NamedTuple):
 
     core: Core
     optional: OptionalParts
+    statuses: Statuses
     heartbeat: Heartbeat
     pending: Mapping[str, float]
     """Seconds until the next attempt of devices whose retry was waited for when the app ended."""
@@ -62,11 +63,12 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         plan.topics, core.link.put, core.ledger, log_lines, functools.partial(_declared_errors, plan)
     )
     pending = await _restored(core, optional, outages)
+    statuses = Statuses(core.ledger, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,
         {"version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
         plan.heartbeat,
-        Statuses(core.ledger, core.environment.clock.monotonic(), plan.jobs),
+        statuses,
         core.link,
         core.environment.clock,
         core.slices,
@@ -81,7 +83,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading, Phase.REPORT)
     _subscribe_optional(events, optional)
-    return Parts(core, optional, heartbeat, pending, fatal)
+    return Parts(core, optional, statuses, heartbeat, pending, fatal)
 
 
 def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:

@@ -3,6 +3,7 @@ import costs a start about two milliseconds, and only apps that use a part pay f
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +21,7 @@ from leadsman.events import (
     StateWritten,
 )
 from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
@@ -164,21 +166,22 @@ class OptionalParts:
         needs = {each.name: each.needs for each in plan.readers}
         return AdapterRecovery(plan.adapters, needs, plan.last_resort, self._core.environment)
 
-    def watchdog(self) -> "Watchdog | None":
+    def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""
         core, variables = self._core, self._core.plan.variables
         if not variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
             return None
         from leadsman.monitoring.watchdog import Watchdog
 
-        return Watchdog(variables, core.ledger, core.plan.jobs, core.link, core.environment.timers)
+        return Watchdog(variables, statuses, core.link, core.environment.timers)
 
     def make_trace(self) -> "Trace":
         """Begin the trace."""
         from leadsman.introspection.registrations import policy_text
         from leadsman.monitoring.trace import Trace
 
-        trace = Trace({each.name: policy_text(each) for each in self._core.plan.readers})
+        readers = {each.name: each for each in self._core.plan.readers}
+        trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
         self.traces.append(trace)
         if self._core.plan.on_trace is not None:
             self._core.plan.on_trace(trace)

@@ -75,7 +75,7 @@ async def run(parts: Parts) -> Running:
     for name, source in optional.sources.items():
         running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
     core.poller.start(parts.pending)
-    watchdog = optional.watchdog()
+    watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
         watchdog.start()
     await stopping.wait()

@@ -1,0 +1,92 @@
+"""What the watchdog says of an app: whether any data is fresh, and a summary in one line."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from leadsman.events import CircuitMoved, DeviceHeld, PollFailed, ReadingTaken
+from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.statuses import Statuses
+from leadsman.monitoring.watchdog import Watchdog
+
+STALE_AFTER = 100.0
+
+
+class Watched:
+    """A watchdog over devices that were read at 0 s."""
+
+    def __init__(self, *devices, jobs=(), commands=()):
+        self.ledger = Ledger()
+        for name in (*devices, *jobs):
+            self.ledger.register(name, STALE_AFTER, 0.0)
+        for name in commands:
+            self.ledger.register_idle(name, 0.0)
+        self.statuses = Statuses(self.ledger, 0.0, frozenset(jobs))
+        self.watchdog = Watchdog({}, self.statuses, SimpleNamespace(up=True), None)
+        for name in (*devices, *jobs):
+            self.see(ReadingTaken(name, 0.0, 0.0, 0.1))
+
+    def see(self, event):
+        self.ledger(event)
+        self.statuses.look(event.entity, event.at)
+
+    def look(self, now):
+        while self.statuses.next_at <= now:
+            self.statuses.advance(now, 1000)
+        return self.watchdog.look(now)
+
+
+def test_all_is_well():
+    assert Watched("attic", "cellar").look(1.0) == (True, "2 of 2 devices ok; connected")
+
+
+def test_what_fails_is_named():
+    watched = Watched("attic", "cellar", "hall", "loft", "barn")
+    for name in ("loft", "hall", "cellar", "barn"):
+        watched.see(PollFailed(name, OSError("away"), 1, 1.0, 1.0))
+
+    assert watched.look(2.0) == (True, "1 of 5 devices ok (not barn, cellar, hall …); connected")
+
+
+def test_nothing_is_fresh_once_every_device_is_stale():
+    watched = Watched("attic", "cellar")
+
+    assert watched.look(STALE_AFTER)[0]
+    watched.see(ReadingTaken("attic", 50.0, 50.0, 0.1))
+    assert watched.look(STALE_AFTER + 1)[0]
+    assert not watched.look(STALE_AFTER + 51)[0]
+
+
+def test_an_open_circuit_is_not_fresh_for_ever():
+    watched = Watched("attic")
+    watched.see(CircuitMoved("attic", "open", 3, 1.0, 1.0))
+
+    assert watched.look(STALE_AFTER)[0]
+    assert not watched.look(STALE_AFTER + 1)[0]
+
+
+def test_staleness_is_seen_even_if_the_statuses_are_late():
+    watched = Watched("attic")
+
+    assert not watched.watchdog.look(STALE_AFTER + 1)[0]
+
+
+@pytest.mark.parametrize("event", [DeviceHeld("attic", 1.0, 1.0), CircuitMoved("attic", "isolated", 0, 1.0, 1.0)])
+def test_a_device_that_waits_for_a_person_is_no_reason_for_a_restart(event):
+    watched = Watched("attic")
+    watched.see(event)
+
+    assert watched.look(10 * STALE_AFTER)[0]
+
+
+def test_side_jobs_and_devices_of_commands_do_not_count():
+    watched = Watched("attic", jobs=["cleanup"], commands=["lamp"])
+    watched.see(PollFailed("cleanup", OSError("away"), 1, 1.0, 1.0))
+    watched.see(CircuitMoved("lamp", "isolated", 0, 1.0, 1.0))
+
+    assert watched.look(2.0) == (True, "1 of 1 device ok; connected")
+    assert not watched.look(STALE_AFTER + 1)[0]
+
+
+def test_an_app_without_devices_is_well():
+    assert Watched(commands=["lamp"]).look(1e6) == (True, "no devices to poll; connected")
