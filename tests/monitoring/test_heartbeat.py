@@ -32,7 +32,8 @@ STALE_AFTER = 100.0
 class Connected:
     """What a heartbeat needs of a link: it keeps what it is given."""
 
-    number, client, connects, last_error, session = 7, "mqtt5", 1, None, ConnectionState()
+    number, client, connects, session = 7, "mqtt5", 1, ConnectionState()
+    last_error, limited_by = None, None
 
     def __init__(self):
         self.outbox, self.sent, self.up = Outbox(), [], True

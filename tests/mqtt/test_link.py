@@ -12,7 +12,8 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import PUBACK_TIMEOUT, WINDOW
+from leadsman.mqtt.send_window import PUBACK_TIMEOUT
+from leadsman.mqtt.window_size import FIRST
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.timing.clock import system_clock
 
@@ -95,11 +96,11 @@ class TestSending:
 
     def test_no_more_messages_are_on_their_way_than_the_window_is_wide(self, up):
         up.broker.freeze()
-        for number in range(2 * WINDOW):
+        for number in range(2 * FIRST):
             up.put(number, topic=f"house/{number}")
         up.run(1)
 
-        assert up.link.outbox.in_flight == WINDOW
+        assert up.link.outbox.in_flight == FIRST
 
     def test_a_broker_that_wants_fewer_at_a_time_gets_fewer(self, running):
         life = running(connack=ConnAck(receive_maximum=3))

@@ -9,8 +9,9 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import PAUSE, PUBACK_TIMEOUT, WINDOW, SendWindow
-from leadsman.mqtt.suspects import QUIET
+from leadsman.mqtt.send_window import BATCH, BEHIND, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.suspects import FEW, QUIET
+from leadsman.mqtt.window_size import FIRST, MOST
 from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import Clock
 
@@ -21,7 +22,7 @@ class Connection:
     """A connection that remembers what was published."""
 
     def __init__(self, connack=ConnAck(), error=None):
-        self.connack, self.error, self.published = connack, error, []
+        self.connack, self.error, self.published, self.answered = connack, error, [], []
 
     def publish(self, message):
         if self.error is not None:
@@ -43,10 +44,20 @@ class Apparatus:
 
         self.window = loop.run_until_complete(make())
 
-    def connect(self, connection=None):
+    def connect(self, connection=None, **options):
         self.connection = self.window.connection = connection or Connection()
-        self.window.start()
+        self.window.start(self.connection, **options)
         return self.connection
+
+    def answer(self, seconds, each=0.01):
+        """Acknowledge one message after the other for so many seconds."""
+        end, done = self.loop.time() + seconds, len(self.connection.answered)
+        while self.loop.time() < end:
+            self.turn(each)
+            if done < len(self.sent):
+                done += 1
+                self.connection.answered.append(done)
+                self.window.acknowledged(done, 0)
 
     def put(self, *topics, retain=False):
         for topic in topics:
@@ -101,10 +112,10 @@ def test_nothing_is_sent_before_the_subscriptions_if_they_come_first(here):
 
 
 def test_no_more_is_in_flight_than_the_window_holds_and_the_broker_takes(here):
-    topics = [f"t{number}" for number in range(WINDOW + 5)]
+    topics = [f"t{number}" for number in range(FIRST + 5)]
     here.put(*topics)
 
-    assert len(here.connect().published) == WINDOW
+    assert len(here.connect().published) == FIRST
     here.acknowledge()
     assert here.sent == topics
 
@@ -242,3 +253,103 @@ def test_flushing_waits_no_longer_than_it_may_and_not_for_topics_that_pause(here
 
     assert here.loop.run_until_complete(here.window.flush(3)) is False
     assert here.loop.time() == before
+
+
+class TestManyMessages:
+    def readings(self, here, count, topics=1):
+        for number in range(count):
+            here.window.put(Message(f"t{number % topics}", b"%d" % number, taken_at=float(number), retain=True))
+
+    def numbers(self, here):
+        return [int(message.payload) for message in here.connection.published]
+
+    def test_a_turn_of_the_loop_sends_a_batch_and_the_next_turn_goes_on(self, here):
+        here.connect(Connection(ConnAck(receive_maximum=MOST)))
+        here.window._size.size = MOST
+        self.readings(here, 3 * BATCH)
+        here.window.pump()
+        first = len(here.sent)
+        for _ in range(5):
+            here.turn()
+
+        assert first == BATCH
+        assert self.numbers(here) == list(range(3 * BATCH))
+
+    def test_the_window_grows_while_messages_wait_up_to_what_the_broker_allows(self, here):
+        self.readings(here, 5000)
+        here.connect(Connection(ConnAck(receive_maximum=100)))
+        for _ in range(20):
+            before = len(here.connection.answered)
+            here.turn(0.1)
+            for number in range(before, len(here.sent)):
+                here.connection.answered.append(number)
+                here.window.acknowledged(number + 1, 0)
+            here.turn()
+
+        assert here.window.size == 100
+        assert here.outbox.in_flight == 100
+
+    def test_an_outage_that_is_made_up_for_within_a_second_is_sent_in_order(self, here):
+        self.readings(here, 80)
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+
+        here.answer(BEHIND - 0.1)
+
+        assert self.numbers(here) == list(range(80))
+        assert here.window.limited_by is None
+
+    def test_the_newest_readings_go_first_after_a_second_in_which_others_wait(self, here):
+        self.readings(here, 500, topics=2)
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        here.answer(BEHIND + 0.1)
+        before = len(here.sent)
+
+        here.window.put(Message("t0", b"500", taken_at=500.0, retain=True))
+        here.answer(0.1)
+
+        assert self.numbers(here)[:100] == list(range(100))
+        assert 500 in self.numbers(here)[before:]
+        assert here.window.limited_by == "receive_maximum"
+
+    def test_in_the_end_everything_has_been_sent_and_the_broker_keeps_the_newest(self, here):
+        self.readings(here, 300, topics=2)
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+
+        here.answer(5)
+
+        assert set(self.numbers(here)) == set(range(300))
+        retained = {message.topic: int(message.payload) for message in here.connection.published if message.retain}
+        assert retained == {"t0": 298, "t1": 299}
+        assert here.window.limited_by is None
+        assert here.outbox.messages == 0
+
+    def test_order_is_kept_where_subscribers_do_not_receive_the_times_of_readings(self, here):
+        self.readings(here, 300)
+        here.connect(Connection(ConnAck(receive_maximum=20)), timed=False)
+
+        here.answer(5)
+
+        assert self.numbers(here) == list(range(300))
+
+    def test_after_a_break_all_is_in_order_again(self, here):
+        self.readings(here, 500)
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        here.answer(BEHIND + 0.1)
+        here.window.stop(SESSION_TAKEN_OVER)
+        arrived = {self.numbers(here)[number - 1] for number in here.connection.answered}
+
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+
+        assert here.window.limited_by is None
+        assert self.numbers(here) == [number for number in range(500) if number not in arrived][:20]
+
+    def test_the_search_for_a_message_that_breaks_the_connection_is_no_lack_of_room(self, here):
+        self.readings(here, 500)
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        here.window.stop()
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+
+        here.turn(2 * BEHIND)
+
+        assert here.outbox.in_flight == FEW
+        assert here.window.limited_by is None

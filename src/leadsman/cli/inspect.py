@@ -108,6 +108,9 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
     print(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
     if outbox["dropped"]:
         print(f"dropped: {counted(outbox['dropped'], 'message')}")
+    if mqtt["limited_by"]:
+        allowed = f"the broker allows {counted(mqtt['window'], 'message')} in flight (Receive Maximum)"
+        print(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
     if mqtt["last_error"]:
         print(f"last error: {clean(mqtt['last_error'])}")
 

@@ -177,6 +177,10 @@ class MqttSection(TypedDict):
     client: str | None
     session: int
     connects: int
+    window: int
+    """Messages that may be in flight."""
+    limited_by: Literal["receive_maximum"] | None
+    """See `StatusMqtt`."""
     last_error: str | None
     outbox: OutboxSection
 
@@ -332,6 +336,9 @@ class StatusMqtt(TypedDict):
     outbox_bytes: int
     dropped: int
     dropped_last_minute: int
+    limited_by: Literal["receive_maximum"] | None
+    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
+    newest go first."""
     last_error: str | None
 
 

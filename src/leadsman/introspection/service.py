@@ -244,6 +244,8 @@ class Service:
             "client": link.client,
             "session": link.number,
             "connects": link.connects,
+            "window": link.window,
+            "limited_by": link.limited_by,
             "last_error": link.last_error,
             "outbox": {
                 "messages": outbox.messages,

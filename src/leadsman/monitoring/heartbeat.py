@@ -165,6 +165,7 @@ class Heartbeat:
                 "outbox_bytes": outbox.bytes,
                 "dropped": outbox.dropped,
                 "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
+                "limited_by": link.limited_by,
                 "last_error": link.last_error,
             },
             **trouble,

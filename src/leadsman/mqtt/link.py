@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
 from leadsman.event_bus import EventBus
@@ -79,6 +79,16 @@ class Link:
     def last_error(self) -> str | None:
         """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
         return self._error or self.subscriptions.error or self._window.fault
+
+    @property
+    def window(self) -> int:
+        """How many messages may be in flight on this connection."""
+        return self._window.size
+
+    @property
+    def limited_by(self) -> Literal["receive_maximum"] | None:
+        """``"receive_maximum"`` while readings wait because the broker allows no more messages in flight, else None."""
+        return self._window.limited_by
 
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible; see `SendWindow.put`."""
@@ -194,7 +204,7 @@ class Link:
             self._error = None
         self._window.connection = connection
         self._events.emit(LinkUp(self.number, self.session.protocol, connection.client))
-        self._window.start()
+        self._window.start(connection, timed=self.session.protocol == V5)
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
 

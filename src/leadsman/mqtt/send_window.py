@@ -1,20 +1,22 @@
 """The window of sends: hands the messages of the outbox to the connection, and settles what the broker answers.
 
-At most `WINDOW` messages are in flight. Publishing is a call and the acknowledgement a callback, so no handler waits,
-and no message needs a task. A connection delivers in order, so several messages of a topic are in flight. After a
-broken connection they are sent again in order, only a few messages at a time, and then one. That finds the topic on
-which the broker closes the connection, if there is one (`leadsman.mqtt.suspects`). Such a topic pauses, and all others
-continue.
+As many messages are in flight as the road needs and the broker allows (`leadsman.mqtt.window_size`). Publishing is a
+call and the acknowledgement a callback, so no handler waits, and no message needs a task. A connection delivers in
+order, so several messages of a topic are in flight. After a broken connection they are sent again in order, only a few
+messages at a time, and then one. That finds the topic on which the broker closes the connection, if there is one
+(`leadsman.mqtt.suspects`). Such a topic pauses, and all others continue.
+
+Where readings come faster than the broker takes them, the newest of each topic go ahead of those that wait.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import MessageDropped, MessageRefused
-from leadsman.mqtt.connection import Connection
+from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
@@ -22,10 +24,14 @@ from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Suspects
 from leadsman.mqtt.topic_queue import Item
+from leadsman.mqtt.window_size import WindowSize
 from leadsman.timing.clock import Clock
 
-WINDOW = 20
-"""Messages in flight: 13 times the throughput of one at a time, and more gains little."""
+BATCH = 100
+"""Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
+BEHIND = 1.0
+"""Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
+minutes is made up for in order."""
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
 PAUSE = (1.0, 60.0)
@@ -83,6 +89,10 @@ class SendWindow:
         self._check: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._started = 0.0
+        self._timed = True
+        self._size = WindowSize(ConnAck().receive_maximum)
+        self._caught_up = 0.0
+        self._behind = False
         self._quiet: asyncio.TimerHandle | None = None
 
     @property
@@ -91,15 +101,28 @@ class SendWindow:
         outbox = self.outbox
         return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
 
+    @property
+    def size(self) -> int:
+        """How many messages may be in flight on this connection."""
+        return self._size.size
+
+    @property
+    def limited_by(self) -> Literal["receive_maximum"] | None:
+        """``"receive_maximum"`` while readings come faster than the broker takes them because it allows no more
+        messages in flight (MQTT 5 §3.2.2.3.3), else None."""
+        connection = self.connection
+        if connection is None or not self._behind or self._size.size < connection.connack.receive_maximum:
+            return None
+        return "receive_maximum"
+
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as
         an event."""
         dropped = self.outbox.put(message)
         if dropped:
             self._report(dropped)
-        if not self._pump_due and self.connection is not None:
-            self._pump_due = True
-            self._loop.call_soon(self.pump)
+        if self.connection is not None:
+            self._soon()
 
     async def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""
@@ -109,10 +132,13 @@ class SendWindow:
         await asyncio.wait({self._empty}, timeout=timeout)
         return self.outbox.messages == 0
 
-    def start(self) -> None:
-        """Send through the `connection` that was just made. Retained messages come again, for a restarted broker may
-        have lost them."""
-        self._started = self._clock.monotonic()
+    def start(self, connection: Connection, *, timed: bool = True) -> None:
+        """Send through a connection that was just made. Retained messages come again, for a restarted broker may have
+        lost them. `timed`: subscribers receive the times of readings, so that newer ones may go first."""
+        self.connection = connection
+        self._timed = timed
+        self._size = WindowSize(connection.connack.receive_maximum)
+        self._started = self._caught_up = self._clock.monotonic()
         for topic, message in self._retained.items():
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
                 self.outbox.put(message)
@@ -123,6 +149,7 @@ class SendWindow:
         outbox."""
         self.connection = None
         self._sent.clear()
+        self._in_order()
         for handle in (self._check, self._quiet):
             if handle is not None:
                 handle.cancel()
@@ -150,8 +177,9 @@ class SendWindow:
         now, offset = self._clock.monotonic(), self._clock.offset()
         if self._pauses:
             self._resume_paused(now)
-        window = suspects.window(min(WINDOW, connection.connack.receive_maximum))
-        while outbox.in_flight < window:
+        window = suspects.window(self._size.size)
+        most = outbox.in_flight + BATCH
+        while outbox.in_flight < min(window, most):
             item = self._next(now, connection.connack.maximum_packet_size)
             if item is None:
                 break
@@ -171,6 +199,13 @@ class SendWindow:
                 self._lost(str(error))
                 return
             self._sent[packet_id] = item, now
+        if outbox.ready:
+            self._kept_waiting(now)
+            if outbox.in_flight == most < window:
+                self._soon()
+        else:
+            self._caught_up = now
+            self._in_order()
         if self._sent and self._check is None:
             self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
 
@@ -189,9 +224,31 @@ class SendWindow:
             self._end_flush(self._empty)
         if topic == self._suspects.solo:
             self._quiet = self._loop.call_later(QUIET, self._survived, topic)
-        elif not self._pump_due:
+        else:
+            self._soon()
+
+    def _soon(self) -> None:
+        """Pump in the next turn of the event loop."""
+        if not self._pump_due:
             self._pump_due = True
             self._loop.call_soon(self.pump)
+
+    def _kept_waiting(self, now: float) -> None:
+        """Messages wait for room in the window."""
+        if self._suspects.searching:  # the window is small on purpose
+            self._caught_up = now
+        elif self.outbox.in_flight >= self._size.size:
+            self._size.full(now)
+            if now - self._caught_up >= BEHIND:
+                self._behind = True
+                self.outbox.prefer_newest(self._timed)
+
+    def _in_order(self) -> None:
+        """All messages go in the order in which they were put."""
+        self._size.caught_up()
+        if self._behind:
+            self._behind = False
+            self.outbox.prefer_newest(False)
 
     def _next(self, now: float, largest: int | None) -> Item | None:
         """Take the next message from the outbox that the broker may get."""
@@ -209,8 +266,9 @@ class SendWindow:
             self._report([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
 
     def _accepted(self, item: Item, topic: str) -> None:
-        message = self.outbox.accept(item)
-        self._suspects.acknowledged(topic, self._clock.monotonic())
+        message, now = self.outbox.accept(item), self._clock.monotonic()
+        self._suspects.acknowledged(topic, now)
+        self._size.acknowledged(now)
         if message.retain and not message.latest:
             self._retained[topic] = message
         if self._faults and not self._suspects.is_blamed(topic):

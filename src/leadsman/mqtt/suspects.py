@@ -77,8 +77,8 @@ class Suspects:
 
     @property
     def searching(self) -> bool:
-        """Whether messages are held back to find the one that breaks the connection."""
-        return bool(self.untested or self.alone)
+        """Whether fewer messages are in flight than could be, to find the one that breaks the connection."""
+        return bool(self.untested) or self.solo is not None
 
     def window(self, full: int) -> int:
         """How many messages may be in flight."""

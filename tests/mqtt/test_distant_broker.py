@@ -1,0 +1,288 @@
+"""The link to a broker that is far away, in virtual time: rates, ages and order."""
+
+import asyncio
+from collections import deque
+
+import pytest
+
+from leadsman.event_bus import EventBus
+from leadsman.mqtt.connection import ConnAck
+from leadsman.mqtt.connection_state import V5, V311
+from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.testing import MemoryBroker, VirtualLoop
+from leadsman.timing.clock import system_clock
+
+ROOMY = 1000
+"""A Receive Maximum that limits nothing here."""
+MOSQUITTO = 20
+"""The Receive Maximum of mosquitto, unless it is configured."""
+
+
+class Way:
+    """Carries calls in order, each `delay` seconds later."""
+
+    def __init__(self, delay):
+        self.delay, self.calls = delay, deque()
+
+    def __call__(self, *call):
+        loop = asyncio.get_running_loop()
+        self.calls.append((loop.time() + self.delay, call))
+        if len(self.calls) == 1:
+            loop.call_later(self.delay, self.deliver)
+
+    def deliver(self):
+        loop = asyncio.get_running_loop()
+        while self.calls and self.calls[0][0] <= loop.time():
+            function, *arguments = self.calls.popleft()[1]
+            function(*arguments)
+        if self.calls:
+            loop.call_at(self.calls[0][0], self.deliver)
+
+
+class Far:
+    """The listener of a connection, and the connection itself, with a long road between them."""
+
+    client = "memory"
+
+    def __init__(self, listener, delay):
+        self.listener, self.there, self.back, self.number = listener, Way(delay), Way(delay), 0
+
+    def acknowledged(self, packet_id, code):
+        self.back(self.listener.acknowledged, packet_id, code)
+
+    def lost(self, reason, code=0):
+        self.listener.lost(reason, code)
+
+    def received(self, message):
+        self.back(self.listener.received, message)
+
+    @property
+    def connack(self):
+        return self.connection.connack
+
+    def publish(self, message):
+        self.number += 1
+        self.there(self.connection.publish, message)
+        return self.number
+
+    async def subscribe(self, topic_filter, qos=1):
+        await self.connection.subscribe(topic_filter, qos)
+
+    async def close(self):
+        await self.connection.close()
+
+    def abort(self):
+        self.connection.abort()
+
+
+class Life:
+    """Devices that publish through a link to a distant broker."""
+
+    def __init__(self, delay, receive_maximum, protocol=V5):
+        self.broker, self.loop, self.delay = MemoryBroker(ConnAck(receive_maximum)), VirtualLoop(), delay
+        self.put, self.seen = 0, 0
+        self.link = self.loop.run_until_complete(self.made(ClientIdentity("me", "x/status", lambda _: b"", protocol)))
+
+    async def made(self, identity):
+        clock = system_clock(self.loop)
+        return Link(identity, self.connect, Outbox(), clock, EventBus(clock))
+
+    async def connect(self, packet, listener):
+        far = Far(listener, self.delay)
+        far.connection = await self.broker.connect(packet, far)
+        return far
+
+    def backlog(self, devices, messages):
+        """Readings of an outage, one a second from each device."""
+        for number in range(messages):
+            self.publish(number % devices, self.loop.time() - messages // devices + number // devices)
+
+    def publish(self, device, taken_at):
+        topic = f"x/d{device}/state"
+        self.link.put(Message(topic, b"%d" % self.put, retain=True, taken_at=taken_at))
+        self.put += 1
+
+    def poll(self, devices, seconds):
+        """All devices publish once a second."""
+
+        async def polls():
+            for _ in range(seconds):
+                for device in range(devices):
+                    self.publish(device, self.loop.time())
+                await asyncio.sleep(1.0)
+
+        self.loop.run_until_complete(polls())
+
+    def start(self):
+        self.task = self.loop.create_task(self.link.run())
+
+    def run(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def news(self):
+        """What has arrived since the last question."""
+        arrived = self.broker.log[self.seen :]
+        self.seen = len(self.broker.log)
+        return arrived
+
+    def end(self):
+        self.task.cancel()
+        self.run(0)
+        self.loop.run_until_complete(self.link.close())
+        self.loop.close()
+
+
+@pytest.fixture
+def life():
+    made = []
+
+    def start(*arguments):
+        made.append(Life(*arguments))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()
+
+
+def ages(messages):
+    """Seconds from the handler to the broker, of each topic's readings that no newer one had overtaken."""
+    newest, found = {}, []
+    for message in messages:
+        if message.taken_at > newest.get(message.topic, -1e9):
+            newest[message.topic] = message.taken_at
+            found.append(message.at - message.taken_at)
+    return found
+
+
+def first_times(messages):
+    """The numbers in the order in which they first arrived."""
+    return list(dict.fromkeys(int(message.payload) for message in messages))
+
+
+def test_many_devices_behind_a_long_road_deliver_everything_at_once(life):
+    here = life(0.2, ROOMY)
+    here.start()
+    here.poll(200, 20)
+    here.news()
+
+    here.poll(200, 20)
+
+    arrived = here.news()
+    assert len(arrived) >= 200 * 19
+    assert max(ages(arrived)) <= 0.6
+    assert here.link.limited_by is None
+
+
+def test_where_the_broker_allows_few_in_flight_the_newest_readings_go_first_and_the_link_says_so(life):
+    here = life(0.2, MOSQUITTO)
+    here.start()
+    here.poll(200, 20)
+    here.news()
+
+    here.poll(200, 20)
+
+    arrived = here.news()
+    assert len(arrived) >= 45 * 20
+    assert len(ages(arrived)) == len(arrived), "nothing old while new readings wait"
+    assert max(ages(arrived)) <= 2
+    assert (here.link.window, here.link.limited_by) == (MOSQUITTO, "receive_maximum")
+
+
+def test_every_device_gets_its_turn_where_the_newest_go_first(life):
+    here = life(0.2, MOSQUITTO)
+    here.start()
+    here.poll(200, 20)
+    here.news()
+
+    here.poll(200, 10)
+
+    counts = {f"x/d{device}/state": 0 for device in range(200)}
+    for message in here.news():
+        counts[message.topic] += 1
+    assert min(counts.values()) >= 1
+    assert max(counts.values()) - min(counts.values()) <= 2
+
+
+def test_a_backlog_is_made_up_for_quickly_and_live_readings_do_not_wait_for_it(life):
+    here = life(0.025, ROOMY)
+    here.backlog(15, 9900)
+    here.start()
+
+    here.poll(15, 5)
+
+    arrived = here.news()
+    live = [message.at - message.taken_at for message in arrived if int(message.payload) >= 9900]
+    made_up = max(message.at for message in arrived if int(message.payload) < 9900)
+    assert first_times(arrived) == list(range(here.put))
+    assert 9900 / made_up >= 2000
+    assert len(live) == 5 * 15
+    assert max(live) <= 2
+
+
+def test_a_backlog_that_takes_longer_lets_live_readings_go_first_and_follows_in_order(life):
+    here = life(0.025, MOSQUITTO)
+    here.backlog(15, 3000)
+    here.start()
+    here.poll(15, 15)
+    here.run(10)
+
+    arrived = here.news()
+    firsts = {}
+    for message in arrived:
+        firsts.setdefault(int(message.payload), message.at - message.taken_at)
+    live = [firsts[number] for number in range(3000 + 15, here.put)]  # from the second second on
+    backlog = [int(message.payload) for message in arrived if int(message.payload) < 3000]
+
+    assert len(firsts) == here.put
+    assert max(live) <= 0.2
+    assert len(backlog) <= 3000 + 15
+    for device in range(15):
+        numbers = [number for number in dict.fromkeys(backlog) if number % 15 == device]
+        assert numbers[:-1] == sorted(numbers[:-1])
+    kept = {topic: int(message.payload) for topic, message in here.broker.retained.items() if topic != "x/status"}
+    assert sorted(kept.values()) == list(range(here.put - 15, here.put))
+
+
+def test_the_last_that_a_subscriber_receives_of_a_topic_is_its_newest_reading(life):
+    here = life(0.025, MOSQUITTO)
+    here.backlog(15, 3000)
+    here.start()
+    here.poll(15, 2)
+    here.run(20)
+
+    last = {message.topic: int(message.payload) for message in here.broker.log}
+    assert sorted(last.values()) == list(range(here.put - 15, here.put))
+
+
+def test_order_is_kept_over_mqtt_3_1_1_which_does_not_carry_the_times_of_readings(life):
+    here = life(0.025, MOSQUITTO, V311)
+    here.backlog(15, 3000)
+    here.start()
+    here.poll(15, 15)
+
+    assert [int(message.payload) for message in here.news()] == list(range(here.put))
+
+
+def test_a_device_that_is_read_often_catches_up_after_an_outage(life):
+    here = life(0.025, MOSQUITTO)
+    here.backlog(1, 2000)
+    here.start()
+    here.run(10)
+
+    assert here.link.outbox.messages == 0
+
+
+def test_the_end_does_not_wait_for_a_distant_broker_longer_than_it_may(life):
+    here = life(0.2, ROOMY)
+    here.start()
+    here.run(1)
+    here.backlog(15, 9000)
+    here.run(0.5)
+    before = here.loop.time()
+
+    here.loop.run_until_complete(here.link.flush(1.0))
+
+    assert here.loop.time() - before <= 1.0 + 1e-6
