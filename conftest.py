@@ -12,7 +12,7 @@ KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "
 KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")
 GROUPS = {
     "devices": ("test_ble.py", "test_caldav.py"),
-    "brokers": ("test_broker.py", "test_process.py", "test_serial.py", "test_demo.py"),
+    "brokers": ("test_broker.py", "test_faulty_brokers.py", "test_process.py", "test_serial.py", "test_demo.py"),
 }
 
 settings.register_profile("ci", deadline=None, derandomize=True)

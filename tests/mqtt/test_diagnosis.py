@@ -4,7 +4,17 @@ import pytest
 
 from leadsman import Broker
 from leadsman.errors import BrokerError, ConnackMissing, TlsRefused
-from leadsman.mqtt.diagnosis import FileError, alert, client_id_in_use, no_connack, refused, silent, unreachable
+from leadsman.mqtt.diagnosis import (
+    FileError,
+    alert,
+    client_id_in_use,
+    disconnected,
+    no_connack,
+    not_subscribed,
+    refused,
+    silent,
+    unreachable,
+)
 
 PLAIN, TLS = Broker("broker.lan", 8883), Broker("broker.lan", 1883, "mqtts")
 
@@ -69,3 +79,32 @@ def test_a_broker_that_ends_tls_may_want_a_certificate():
 def test_another_client_with_our_id_is_certain_only_if_the_broker_says_so():
     assert client_id_in_use("app", certain=True).startswith("another client uses the client id 'app'")
     assert "probably another client" in client_id_in_use("app", certain=False)
+
+
+def test_a_refusal_that_names_another_broker_says_so_with_the_words_of_this_one():
+    text = str(refused(PLAIN, 0x9C, "b2.lan", "too full"))
+
+    assert text.endswith("(0x9c); it names 'b2.lan' as the broker to use; it says: too full")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(0x8B, "shutting down"), (0x97, "a quota is exceeded"), (0xFE, "for a reason of its own")]
+)
+def test_the_reason_of_a_disconnect_is_told_in_words_and_as_a_number(code, words):
+    assert disconnected(code).startswith("the broker closed the connection: ")
+    assert words in disconnected(code)
+    assert disconnected(code).endswith(f"(0x{code:02x})")
+
+
+def test_a_refused_subscription_names_its_filter_and_the_reason():
+    assert str(not_subscribed("a/#", 0x9E)) == (
+        "the broker refused the subscription to 'a/#': it has no shared subscriptions (0x9e)"
+    )
+    assert "it does not say why" in str(not_subscribed("a/#", 0xFE))
+
+
+def test_an_error_of_a_unix_socket_does_not_ask_for_tls():
+    broker = Broker(scheme="mqtt+unix", path="/run/x.sock")
+
+    assert "TLS" not in str(silent(broker, 5, opened=True))
+    assert "TLS" not in str(no_connack(broker, "closed"))

@@ -13,13 +13,10 @@ import pytest
 import trustme
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
-from leadsman.timing.clock import system_clock
+from leadsman_rigs.one_connection import connected, publish_one
 
 COUNTER = """
 n = 0
@@ -37,35 +34,6 @@ pytestmark = pytest.mark.usefixtures("client")
 def numbers(listener):
     """The distinct readings, in the order they first came."""
     return list(dict.fromkeys(json.loads(message.payload)["n"] for message in listener.on("sys/counter/state")))
-
-
-class Hooks:
-    def __init__(self):
-        self.acknowledgements, self.reasons, self.messages = [], [], []
-
-    def acknowledged(self, packet_id, code):
-        self.acknowledgements.append(code)
-
-    def lost(self, reason, code=0):
-        self.reasons.append(reason)
-
-    def received(self, message):
-        self.messages.append(message)
-
-
-def connected(url, scenario, protocol="5.0", client_id="tester"):
-    """Connect and run `scenario(connection, hooks)`."""
-
-    async def run():
-        hooks, clock = Hooks(), system_clock(asyncio.get_running_loop())
-        connection = await connect(Broker.from_url(url), clock, Connect(client_id, protocol, "t/status", b"{}"), hooks)
-        try:
-            await scenario(connection, hooks)
-        finally:
-            await connection.close()
-        return hooks
-
-    return asyncio.run(run())
 
 
 def test_readings_arrive_with_their_time_retained_and_acknowledged(mosquitto, listen, start_app):
@@ -151,6 +119,16 @@ async def imports():
     assert imported == {"aiomqtt": client == "aiomqtt", "paho": client == "aiomqtt"}
 
 
+def test_small_packets_are_sent_at_once(mosquitto, client):
+    async def scenario(connection, hooks):
+        transport = connection._transport if client == "mqtt5" else None
+        sock = connection._client._client.socket() if transport is None else transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+    connected(mosquitto.url, scenario)
+
+
 def test_an_old_broker_is_spoken_to_in_mqtt_3_1_1(old_broker, listen, start_app):
     listener = listen(old_broker, version=paho.MQTTv311)
     app = start_app(COUNTER, f"mqtt://127.0.0.1:{old_broker}")
@@ -231,12 +209,6 @@ def certificates(tmp_path_factory):
 def tls_broker(certificates, name="server", extra=""):
     files = f"cafile {certificates}/ca.pem\ncertfile {certificates}/{name}.pem\nkeyfile {certificates}/{name}.key\n"
     return Mosquitto(files + extra)
-
-
-async def publish_one(connection, hooks):
-    connection.publish(Message("t/x", b"1"))
-    while not hooks.acknowledgements:
-        await asyncio.sleep(0.01)
 
 
 def test_tls_is_verified_against_the_given_authority(certificates):

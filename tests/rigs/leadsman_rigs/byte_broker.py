@@ -1,0 +1,152 @@
+"""A broker that answers as a test says, byte by byte: well, wrongly, or not at all.
+
+Each connection runs a function of its `Peer` in a thread, and ends with it.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+import mqtt5
+
+AT_LEAST_ONCE = mqtt5.QoS.AT_LEAST_ONCE
+
+
+class Gone(Exception):
+    """The client closed the connection."""
+
+
+class Peer:
+    """The client at the other end of a connection.
+
+    Args:
+        sock: the connection.
+        messages: where the messages that it publishes are written down, as (topic, payload).
+    """
+
+    def __init__(self, sock, messages):
+        self.sock, self.messages = sock, messages
+        self._data = b""
+
+    def send(self, *packets):
+        """Send packets, or bytes."""
+        self.sock.sendall(b"".join(each if isinstance(each, bytes) else each.write() for each in packets))
+
+    def packet(self):
+        """The next packet."""
+        while True:
+            try:
+                packet, used = mqtt5.read(memoryview(self._data))
+            except IndexError:
+                more = self.sock.recv(65_536)
+                if not more:
+                    raise Gone from None
+                self._data += more
+            else:
+                self._data = self._data[used:]
+                return packet
+
+    def greet(self, **connack):
+        """Take CONNECT, and accept the connection."""
+        packet = self.packet()
+        self.send(mqtt5.ConnAckPacket(**connack))
+        return packet
+
+    def answer(self, packet):
+        """Answer one packet as a good broker does; True for a message."""
+        match packet:
+            case mqtt5.PublishPacket():
+                self.messages.append((packet.topic, packet.payload))
+                if packet.packet_id is not None:
+                    self.send(mqtt5.PubAckPacket(packet.packet_id))
+                return True
+            case mqtt5.SubscribePacket():
+                granted = mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE
+                self.send(mqtt5.SubAckPacket(packet.packet_id, [granted] * len(packet.topic_filters)))
+            case mqtt5.PingReqPacket():
+                self.send(mqtt5.PingRespPacket())
+            case mqtt5.DisconnectPacket():
+                raise Gone
+        return False
+
+    def serve(self, messages=None):
+        """Be a good broker, until the client leaves or for so many messages."""
+        while messages is None or messages > 0:
+            if self.answer(self.packet()) and messages is not None:
+                messages -= 1
+
+    def hang(self):
+        """Keep the connection, and say nothing."""
+        with contextlib.suppress(OSError):
+            while self.sock.recv(65_536):
+                pass
+
+    def reset(self):
+        """End the connection by RST."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+class ByteBroker:
+    """A server on a port of the loopback interface, inside a ``with`` block.
+
+    Args:
+        behaviours: functions of a `Peer`, one for each connection in turn; the last one serves all that follow.
+    """
+
+    def __init__(self, *behaviours):
+        self.behaviours = behaviours
+        self.messages, self.connections, self.faults = [], 0, []
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._open = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self._server.getsockname()[1]}"
+
+    @property
+    def url(self):
+        return f"mqtt://{self.address}"
+
+    def wait_for(self, condition, timeout=30.0):
+        """Wait until `condition(messages)`."""
+        deadline = time.monotonic() + timeout
+        while not condition(self.messages):
+            assert time.monotonic() < deadline, self.messages[-5:]
+            time.sleep(0.02)
+
+    def __enter__(self):
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *exc_info):
+        for each in [self._server, *self._open]:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        self._server.close()
+        assert self.faults == []
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._server.accept()
+                behave = self.behaviours[min(self.connections, len(self.behaviours) - 1)]
+                self.connections += 1
+                self._open.append(sock)
+                thread = threading.Thread(target=self._run, args=(behave, sock), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _run(self, behave, sock):
+        try:
+            with sock:
+                behave(Peer(sock, self.messages))
+        except (Gone, OSError):
+            pass
+        except Exception as error:
+            self.faults.append(error)

@@ -1,0 +1,47 @@
+"""One connection to a broker, without a link."""
+
+import asyncio
+
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.client import connect
+from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.message import Message
+from leadsman.timing.clock import system_clock
+
+
+class Hooks:
+    """A listener that writes down what it hears."""
+
+    def __init__(self):
+        self.acknowledgements, self.reasons, self.messages = [], [], []
+
+    def acknowledged(self, packet_id, code):
+        self.acknowledgements.append(code)
+
+    def lost(self, reason, code=0):
+        self.reasons.append(reason)
+
+    def received(self, message):
+        self.messages.append(message)
+
+
+def connected(url, scenario, protocol="5.0", client_id="tester"):
+    """Connect and run `scenario(connection, hooks)`."""
+
+    async def run():
+        hooks, clock = Hooks(), system_clock(asyncio.get_running_loop())
+        connection = await connect(Broker.from_url(url), clock, Connect(client_id, protocol, "t/status", b"{}"), hooks)
+        try:
+            await scenario(connection, hooks)
+        finally:
+            await connection.close()
+        return hooks
+
+    return asyncio.run(run())
+
+
+async def publish_one(connection, hooks):
+    """Publish a message, and wait until it is acknowledged."""
+    connection.publish(Message("t/x", b"1"))
+    while not hooks.acknowledgements:
+        await asyncio.sleep(0.01)
