@@ -225,7 +225,7 @@ def test_a_refused_message_that_others_overtook_is_not_retained_and_the_newest_o
 def delivered(outbox):
     """Hand one message out and deliver it; a copy of its item, or None."""
     item = take(outbox)
-    return None if item is None else Item(item.number, outbox.accept(item))
+    return None if item is None else Item(item.number, outbox.accept(item), item.size)
 
 
 def test_a_topic_may_rest_before_anything_of_it_waits():

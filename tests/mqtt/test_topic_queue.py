@@ -6,7 +6,7 @@ from leadsman.mqtt.topic_queue import Item, TopicQueue
 
 
 def items(count):
-    return [Item(number, Message("t", b"%d" % number, retain=True)) for number in range(1, count + 1)]
+    return [Item(number, Message("t", b"%d" % number, retain=True), 1) for number in range(1, count + 1)]
 
 
 def queue_of(messages):
@@ -21,10 +21,12 @@ def numbers(queue):
 
 def oldest(queue):
     """Hand the oldest out; what is to be sent again after it."""
+    queue.in_flight += 1
     return queue.hand_out(queue.waiting.popleft())
 
 
 def newest(queue):
+    queue.in_flight += 1
     return queue.hand_out(queue.waiting.pop())
 
 

@@ -37,6 +37,7 @@ class Outbox:
     def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
+        self._largest = most_bytes // 8
         self._queues: dict[str, TopicQueue] = {}
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._fresh: OrderedDict[str, None] = OrderedDict()
@@ -80,10 +81,10 @@ class Outbox:
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns the messages that were dropped for it, or the message itself
         if it is too large."""
-        largest = self._most_bytes // 8
-        if message.size > largest:
+        size = message.size
+        if size > self._largest:
             self.dropped += 1
-            return [Dropped(message.topic, 1, f"larger than {largest} bytes")]
+            return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
         queue = self._queues.get(message.topic)
         if queue is None:
             queue = self._queues[message.topic] = TopicQueue()
@@ -92,7 +93,7 @@ class Outbox:
                 self._forget(queue.waiting.pop())
             else:
                 self._list(queue.waiting[-1])
-        self._append(queue, message)
+        self._append(queue, message, size)
         if self.messages > self._most_messages or self.bytes > self._most_bytes:
             return self._evict()
         return []
@@ -101,8 +102,12 @@ class Outbox:
         """Hand out the next message, or None when nothing is `ready`; and what has expired."""
         expired: list[Dropped] = []
         while self._ready:
-            topic, item = self._next()
-            queue = self._queues[topic]
+            if self._fresh:
+                topic, queue, item = self._next_fresh()
+            else:
+                topic, _ = self._ready.popitem(last=False)
+                queue = self._queues[topic]
+                item = queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
                 self._forget(item)
@@ -111,10 +116,11 @@ class Outbox:
                 self._offer(topic, queue)
                 continue
             self._flying[item] = None
-            again = queue.hand_out(item)
-            if again is not None:
-                self._append(queue, again)
-            else:
+            queue.in_flight += 1
+            if queue.waiting or queue.ahead is not None:
+                again = queue.hand_out(item)
+                if again is not None:
+                    self._append(queue, again, again.size)
                 self._offer(topic, queue)
             return item, expired
         return None, expired
@@ -208,20 +214,18 @@ class Outbox:
         self.dropped += 1
         self._offer(topic, queue)
 
-    def _next(self) -> tuple[str, Item]:
-        """Take the item that is next from its queue. Its topic is no longer offered then."""
-        if not self._fresh:
-            topic, _ = self._ready.popitem(last=False)
-            return topic, self._queues[topic].waiting.popleft()
+    def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
+        """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
+        topic is no longer offered then."""
         topic, _ = self._fresh.popitem(last=False)
         del self._ready[topic]
         queue = self._queues[topic]
-        if queue.waiting[-1].message.taken_at is None:
-            item = queue.waiting.popleft()
-            if queue.waiting:
-                self._fresh[topic] = None
-            return topic, item
-        return topic, queue.waiting.pop()
+        if queue.waiting[-1].message.taken_at is not None:
+            return topic, queue, queue.waiting.pop()
+        item = queue.waiting.popleft()
+        if queue.waiting:
+            self._fresh[topic] = None
+        return topic, queue, item
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
         """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
@@ -233,16 +237,18 @@ class Outbox:
         if not queue.waiting and not queue.in_flight:
             del self._queues[topic]
 
-    def _append(self, queue: TopicQueue, message: Message) -> None:
+    def _append(self, queue: TopicQueue, message: Message, size: int) -> None:
         self._number += 1
-        item = Item(self._number, message)
+        item = Item(self._number, message, size)
         queue.waiting.append(item)
         self._order.append(item)
         self.messages += 1
-        self.bytes += message.size
-        self._offer(message.topic, queue)
-        if self._newest_first and message.topic in self._ready:
-            self._fresh[message.topic] = None
+        self.bytes += size
+        topic = message.topic
+        if topic not in self._ready:
+            self._offer(topic, queue)
+        if self._newest_first and topic in self._ready:
+            self._fresh[topic] = None
 
     def _return(self, topic: str, items: list[Item]) -> None:
         """Put items that were in flight back in their places."""
@@ -268,15 +274,19 @@ class Outbox:
         message = item.message
         queue = self._queues[message.topic]
         queue.in_flight -= 1
-        if arrived:
+        if arrived and queue.waiting:
             queue.went_ahead(item)
         self._forget(item)
-        self._offer(message.topic, queue)
+        if not queue.in_flight:
+            if queue.waiting:
+                self._offer(message.topic, queue)
+            else:
+                del self._queues[message.topic]
         return message
 
     def _forget(self, item: Item) -> None:
         self.messages -= 1
-        self.bytes -= item.message.size
+        self.bytes -= item.size
         item.message = SETTLED
         order = self._order
         while order and order[0].message is SETTLED:

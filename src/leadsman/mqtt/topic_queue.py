@@ -11,12 +11,14 @@ SETTLED = Message("", b"")
 class Item:
     """A message in the outbox."""
 
-    __slots__ = ("listed", "message", "number")
+    __slots__ = ("listed", "message", "number", "size")
 
-    def __init__(self, number: int, message: Message) -> None:
+    def __init__(self, number: int, message: Message, size: int) -> None:
         self.number = number
         """Its place in the order in which messages were put."""
         self.message = message
+        self.size = size
+        """See `Message.size`."""
         self.listed = True
         """Whether the outbox finds it when it makes room."""
 
@@ -34,13 +36,12 @@ class TopicQueue:
         """The number and the message of the newest one that went ahead of older ones that still wait."""
 
     def hand_out(self, item: Item) -> Message | None:
-        """An item is in flight now. Returns a message that must be sent again, or None.
+        """An item is handed out, and others wait or went ahead. Returns a message that must be sent again, or None.
 
         If a newer message went ahead of it, the item is sent without the retain flag, since the broker keeps the newest
         reading of a topic. After the last such item the newest message is sent again, so that a subscriber receives it
         last.
         """
-        self.in_flight += 1
         self.went_ahead(item)
         if self.ahead is None:
             return None
@@ -56,9 +57,8 @@ class TopicQueue:
 
     def went_ahead(self, item: Item) -> None:
         """An item was handed out, or arrived, while older ones may still wait."""
-        if not self.waiting or self.waiting[0].number > item.number:
-            return
-        if self.ahead is None or self.ahead[0] < item.number:
+        older = bool(self.waiting) and self.waiting[0].number < item.number
+        if older and (self.ahead is None or self.ahead[0] < item.number):
             self.ahead = item.number, item.message
 
     def take_back(self, items: list[Item]) -> None:
