@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import paho.mqtt.client as paho
 import pytest
 
 from leadsman.testing.mosquitto import free_port
@@ -228,20 +229,34 @@ def test_a_log_that_cannot_be_written_does_not_change_the_exit_code(mosquitto, l
     assert process.wait(5) == 0
 
 
-def test_a_small_machine_that_takes_long_to_import_has_no_blocked_loop(mosquitto, listen, start_app):
-    listener = listen(mosquitto.port)
-    slow = """
+SLOW_IMPORTS = """
 class Slow:
     def find_spec(self, name, path=None, target=None):
-        if name == "aiomqtt":
+        if name in ("mqtt5", "aiomqtt"):
+            print(f"importing {name}", flush=True)
             time.sleep(1.5)
 
 sys.meta_path.insert(0, Slow())
 """
-    app = start_app(slow + READING, mosquitto.url)
+
+
+def test_a_small_machine_that_takes_long_to_import_has_no_blocked_loop(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(SLOW_IMPORTS + READING, mosquitto.url)
     listener.wait_for("sys/sound/state")
     app.end()
 
+    assert "importing mqtt5" in app.log
+    assert "blocked" not in app.log
+
+
+def test_nor_has_one_that_needs_the_other_client_once_the_broker_has_answered(old_broker, listen, start_app):
+    listener = listen(old_broker, version=paho.MQTTv311)
+    app = start_app(SLOW_IMPORTS + READING, f"mqtt://127.0.0.1:{old_broker}")
+    listener.wait_for("sys/sound/state", timeout=30)
+    app.end()
+
+    assert "importing aiomqtt" in app.log
     assert "blocked" not in app.log
 
 

@@ -4,8 +4,9 @@ import asyncio
 import os
 from pathlib import Path
 
+from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.wiring.outside import connector, variables
@@ -56,6 +57,36 @@ def test_certificates_that_are_not_verified_are_warned_of(caplog):
     assert caplog.text == ""
     asyncio.run(make("mqtts://localhost?insecure=1"))
     assert "not verified" in caplog.text
+
+
+def warnings_after(connacks, caplog, monkeypatch):
+    """What is logged when a broker accepts connections with these answers, one after the other."""
+    coming = iter(connacks)
+
+    async def connect(broker, clock, packet, listener):
+        return await MemoryBroker(next(coming)).connect(packet, listener)
+
+    async def scenario():
+        made = connector(BROKER, None, dry_run=False)
+        for _ in connacks:
+            await made(Connect("me", "5.0", None, b""), Listener())
+
+    monkeypatch.setattr(client, "connect", connect)
+    asyncio.run(scenario())
+    return caplog.messages
+
+
+def test_what_the_broker_does_without_is_logged_once(caplog, monkeypatch):
+    neither = ConnAck(maximum_qos=0, retain_available=False)
+
+    assert warnings_after([neither, neither, ConnAck()], caplog, monkeypatch) == [
+        "mqtt://localhost:1883 keeps no messages, so a new subscriber sees a device only with its next reading, and "
+        "acknowledges no messages, so some may be lost"
+    ]
+
+
+def test_a_broker_that_does_all_is_not_worth_a_word(caplog, monkeypatch):
+    assert warnings_after([ConnAck()], caplog, monkeypatch) == []
 
 
 def test_an_app_sees_the_variables_of_its_process_or_those_that_it_is_given():

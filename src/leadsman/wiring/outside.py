@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connector
+from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
 from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
@@ -36,7 +36,32 @@ def _client(broker: Broker) -> Connector:
             broker,
             extra=log_fields("certificate not verified"),
         )
-    return functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop()))
+    return _watched(functools.partial(client.connect, broker, system_clock(asyncio.get_running_loop())), broker)
+
+
+def _watched(connect: Connector, broker: Broker) -> Connector:
+    """As `connect`. What the broker does without is logged, once for each answer that it gives."""
+    told: set[str] = set()
+
+    async def connected(packet: Connect, listener: ConnectionListener) -> Connection:
+        connection = await connect(packet, listener)
+        lacks = _lacking(connection.connack)
+        if lacks and lacks not in told:
+            told.add(lacks)
+            logger.warning("%s %s", broker, lacks, extra=log_fields("broker limits"))
+        return connection
+
+    return connected
+
+
+def _lacking(connack: ConnAck) -> str:
+    """What a reading has to do without at this broker, or empty text."""
+    lacks = []
+    if not connack.retain_available:
+        lacks.append("keeps no messages, so a new subscriber sees a device only with its next reading")
+    if connack.maximum_qos == 0:
+        lacks.append("acknowledges no messages, so some may be lost")
+    return ", and ".join(lacks)
 
 
 @contextmanager
