@@ -1,8 +1,10 @@
 import asyncio
+import sys
+from contextvars import ContextVar
 
 import pytest
 
-from leadsman.tasks import outcome, outcome_in_own_task
+from leadsman.tasks import begun, outcome, outcome_in_own_task
 
 ERRORS = [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
 
@@ -26,6 +28,65 @@ async def clean_up_badly():
 
 def test_the_outcome_of_a_call_that_returns_is_its_value(loop):
     assert loop.run_until_complete(outcome(give(42), asyncio.Event())) == (42, None)
+
+
+def test_what_is_begun_runs_in_a_task_with_a_context_of_its_own(loop):
+    place = ContextVar("place", default="outside")
+    seen = []
+
+    async def quick():
+        seen.append((asyncio.current_task(), place.get()))
+        place.set("inside")
+        return 42
+
+    async def main():
+        outer = asyncio.current_task()
+        task = begun(quick(), loop)
+        assert asyncio.current_task() is outer
+        return task, await task
+
+    task, value = loop.run_until_complete(main())
+
+    assert value == 42
+    assert seen == [(task, "outside")]
+    assert place.get() == "outside"
+
+
+def test_what_is_begun_may_wait_time_out_and_gather(loop):
+    async def slow():
+        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+            tasks = [group.create_task(give(number)) for number in range(3)]
+        try:
+            async with asyncio.timeout(0.5):
+                await asyncio.sleep(3600)
+        except TimeoutError:
+            return [task.result() for task in tasks]
+
+    async def main():
+        return await begun(slow(), loop)
+
+    assert loop.run_until_complete(main()) == [0, 1, 2]
+
+
+def test_what_is_begun_is_cancelled_at_its_first_wait_or_a_later_one(loop):
+    async def main():
+        task = begun(give(42), loop)
+        task.cancel()
+        await asyncio.wait({task})
+        return task.cancelled()
+
+    assert loop.run_until_complete(main())
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks of Python 3.11 begin in the next turn")
+def test_what_never_waits_is_done_as_it_is_begun(loop):
+    async def quick():
+        return 42
+
+    async def main():
+        return begun(quick(), loop).done()
+
+    assert loop.run_until_complete(main())
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -281,6 +281,40 @@ class TestFastPath:
         assert one.snapshot().circuit == "closed"
         assert one.snapshot().failures == 1
 
+    @pytest.mark.parametrize("breaker", [CircuitBreaker(1), CircuitBreaker(2, window=4), None])
+    def test_a_circuit_that_was_open_or_counted_failures_does_not_keep_a_handler_off_it(self, execution, poll, breaker):
+        one = execution(Answers(GONE, GONE, GONE, *range(20)), breaker=breaker)
+
+        while poll(one) != 10:
+            pass
+
+        assert one.calm
+        assert one.snapshot().circuit in ("closed", "disabled")
+
+    def test_after_an_open_circuit_failures_count_as_before(self, execution, poll):
+        one = execution(Answers(GONE, GONE, 1, 2, GONE, GONE, 3), breaker=CircuitBreaker(2))
+
+        assert [poll(one) for _ in range(9)] == [GONE, GONE, None, 1, 2, GONE, GONE, None, 3]
+
+    def test_a_cycle_that_is_cancelled_changes_nothing(self, execution, poll, loop):
+        one = execution(Answers(1, asyncio.CancelledError(), GONE), breaker=CircuitBreaker(1))
+        poll(one)
+        with pytest.raises(asyncio.CancelledError):
+            poll(one)
+
+        assert one.calm
+        assert [poll(one), poll(one)] == [GONE, None]
+
+    def test_a_circuit_that_a_person_closed_is_calm_after_the_next_success(self, execution, poll):
+        one = execution(Answers(1, GONE), breaker=CircuitBreaker(1))
+        one.isolate()
+        one.close()
+        assert not one.calm
+
+        assert poll(one) == 1
+        assert one.calm
+        assert [poll(one), poll(one)] == [GONE, None]
+
 
 class TestRestart:
     def test_an_execution_without_failures_has_nothing_to_keep(self, execution, poll):

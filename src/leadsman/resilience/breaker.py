@@ -264,6 +264,13 @@ def settle(
     return circuit
 
 
+def unchanging(circuit: Circuit) -> Permit | None:
+    """A permit for any number of cycles, if a success leaves the circuit as it is; None if it would change it."""
+    if isinstance(circuit, Closed) and not circuit.failures and not circuit.recent:
+        return Permit(circuit.generation, 0, probe=False)
+    return None
+
+
 def isolated(circuit: Circuit, now: float) -> Circuit:
     """Admit no cycle until a person closes or disables the circuit."""
     return Isolated(circuit.generation + 1, circuit.failures, now)

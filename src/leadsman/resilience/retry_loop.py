@@ -6,9 +6,10 @@ The guards of a call are composed once, when the handler is registered. Each tak
     (circuit guard)       ╰─ sleep, without the bus lock
 
 **The fast path.** `Execution` remembers whether a success would change anything. While `_fast_path` is True, all of
-the following hold: the handler shares no guards with others, its circuit is `CLOSED`, there is no `FailureStreak`, no
-deferral is in effect, and the call under way was not slow. A success then changes nothing. So `admit` returns at once,
-`run` does not call `succeed`, and a successful call costs two reads of this attribute.
+the following hold: the handler shares no guards with others, its circuit is closed and counts no failure, `_pass` is a
+permit of it, there is no `FailureStreak`, no deferral is in effect, and the call under way was not slow. A success then
+changes nothing. So `admit` returns at once, `run` does not call `succeed`, and a successful call costs two reads of
+this attribute.
 
 Whatever ends one of these conditions sets `_fast_path` to False: a failure, a slow call, a request of a person about
 the circuit, a restored state. Only `succeed` sets it to True again. With shared guards it is never True.
@@ -25,7 +26,7 @@ from leadsman.events import AppFault, AttemptFailed
 from leadsman.resilience import scope
 from leadsman.resilience.algebra import Policy
 from leadsman.resilience.backoff import wait_of
-from leadsman.resilience.breaker import CLOSED, Outcome, Permit
+from leadsman.resilience.breaker import Outcome, Permit, unchanging
 from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.circuit_guard import PASS, CircuitGuard
 from leadsman.resilience.deadline import GRACE
@@ -64,6 +65,7 @@ class Execution(Generic[T]):
         "_environment",
         "_fast_path",
         "_guards",
+        "_pass",
         "_permit",
         "_reported",
         "_shared",
@@ -105,6 +107,7 @@ class Execution(Generic[T]):
         self._caller = caller
         self._shared = shared
         self._streak: FailureStreak | None = None
+        self._pass = PASS
         self._permit: Permit | None = None
         self._slow = False
         self._fast_path = shared is NO_SHARED_GUARDS
@@ -115,6 +118,11 @@ class Execution(Generic[T]):
 
     def _note_slow(self) -> None:
         self._slow, self._fast_path = True, False
+
+    @property
+    def calm(self) -> bool:
+        """Whether a success would change nothing: the fast path is open."""
+        return self._fast_path
 
     def snapshot(self) -> Snapshot:
         """The current state. Reading it changes nothing."""
@@ -169,7 +177,7 @@ class Execution(Generic[T]):
     def admit(self) -> bool:
         """Ask for permission to run a cycle. After True, `run` must follow."""
         if self._fast_path:
-            self._permit = PASS
+            self._permit = self._pass
             return True
         self._permit = self.circuit.admit((self._guards.timeout or _LEASE) + GRACE)
         return self._permit is not None
@@ -286,7 +294,8 @@ class Execution(Generic[T]):
             self.circuit.deferred_until = -math.inf
             slow, self._slow = self._slow, False
             self._settle(Outcome.FAILED if slow else Outcome.SUCCEEDED)
-            self._fast_path = self.circuit.state is CLOSED and self._shared is NO_SHARED_GUARDS
+            if self._shared is NO_SHARED_GUARDS and (permit := unchanging(self.circuit.state)) is not None:
+                self._pass, self._fast_path = permit, True
 
     def _settle(self, outcome: Outcome) -> None:
         """Report the outcome of the cycle, once."""

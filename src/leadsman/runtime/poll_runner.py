@@ -8,8 +8,8 @@ Nothing that a handler raises ends another handler, the loop or the process.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, NamedTuple
 
 from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
@@ -34,7 +34,7 @@ from leadsman.runtime.calls import PlainCall, SharedResources
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.runner import Answer
-from leadsman.tasks import outcome, user_error
+from leadsman.tasks import begun, outcome, user_error
 from leadsman.timing.durations import human
 
 FALLBACK_TIMEOUT = 60.0
@@ -136,9 +136,16 @@ class PollRunner:
             environment.events.emit(PollMissed(self.telemetry.name, 1))
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
-            self.task = asyncio.get_running_loop().create_task(self.cycle(self._horizon(now)))
+            self._start(self.cycle(self._horizon(now)))
         elif now >= execution.circuit.deferred_until:
             environment.events.emit(PollSkipped(self.telemetry.name))
+
+    def _start(self, poll: Coroutine[Any, Any, None]) -> None:
+        """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
+        wait for the next turn of the loop, so that polls of one moment ask a shared circuit before one of them ends."""
+        loop = self._context.loop
+        task = begun(poll, loop) if self.execution.calm else loop.create_task(poll)
+        self.task = None if task.done() else task
 
     def look(self) -> tuple[Snapshot, float | None]:
         """See `Runner`. A poll that an open circuit will refuse is not counted, since it does not reach the device."""

@@ -37,8 +37,11 @@ class IntervalSchedule:
     def advance(self, now: float, environment: Environment) -> tuple[bool, int, float]:
         """The alarm rang at `now`, monotonic seconds: whether a poll is due, how many polls were missed before it, and
         when to ring next."""
-        self.due, missed = next_on_grid(self.due, self.interval, now)
-        return True, missed, self.due
+        following, missed = self.due + self.interval, 0
+        if now >= following:  # late by an interval or more
+            following, missed = next_on_grid(self.due, self.interval, now)
+        self.due = following
+        return True, missed, following
 
     def horizon(self, now: float, clock: Clock) -> float:
         """When the next poll is due, monotonic seconds."""

@@ -74,6 +74,7 @@ async def run(parts: Parts) -> Running:
     tasks += [loop.create_task(adapter.keep(environment)) for adapter in core.plan.adapters]
     for name, source in optional.sources.items():
         running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
+    await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
     core.poller.start(parts.pending)
     watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
