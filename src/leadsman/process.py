@@ -6,6 +6,7 @@ but something blocked the event loop until the deadline; 78 the configuration is
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -127,11 +128,13 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
     watch = StallWatch(loop)
     try:
         serving = loop.create_task(serve())
+        loop.call_soon(gc.freeze)  # the parts exist by then: no search for garbage looks at them, see ADR 0062
         if asked:
             loop.call_soon(stop)
         return loop.run_until_complete(serving)
     finally:
         watch.stop()
+        gc.unfreeze()
         for number, handler in before.items():
             signal.signal(number, handler)
         for task in asyncio.all_tasks(loop):

@@ -33,6 +33,14 @@ TO_THREAD = """
 async def blocked():
     await asyncio.to_thread(threading.Event().wait)
 """
+FROZEN = """
+import atexit, gc
+atexit.register(lambda: print("after the run:", gc.get_freeze_count(), "objects"))
+
+@app.telemetry("frozen", interval=0.2)
+async def frozen():
+    return {"objects": gc.get_freeze_count()}
+"""
 STUBBORN = """
 @app.telemetry("stubborn", interval=1)
 async def stubborn():
@@ -68,6 +76,16 @@ def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number)
     assert [each.payload for each in listener.on("sys/sound/availability")] == [b"online"]
     assert f"sys stops, asked by {number.name}" in app.log
     assert "sys 0 starts with leadsman" in app.log
+
+
+def test_the_garbage_collector_leaves_the_parts_of_the_app_alone_while_it_runs(mosquitto, listen, start_app):
+    listener = listen(mosquitto.port)
+    app = start_app(FROZEN, mosquitto.url)
+    state = listener.wait_for("sys/frozen/state", 3)[-1]
+    app.end()
+
+    assert json.loads(state.payload)["objects"] > 10_000
+    assert "after the run: 0 objects" in app.log
 
 
 def test_a_handler_that_swallows_its_cancellation_is_left_behind(mosquitto, listen, start_app):
