@@ -24,7 +24,8 @@ WARM_UP = 2.0
 KINDS = ("plain", "stamped", "backlog", "watched")
 """``plain``: all devices share one function, whose readings are counted together. ``stamped``: each has a function of
 its own, whose readings have a number of its own and the time. ``backlog``: each sends BACKLOG readings at once, says so
-on stdout, and then one per INTERVAL. ``watched``: as plain; SIGUSR1 prints what blocked the event loop the longest."""
+on stdout, and then one per INTERVAL. ``watched``: as plain; says so on stdout, and then SIGUSR1 prints what blocked the
+event loop the longest."""
 BACKLOG = 640
 Read = Callable[[], Awaitable[dict[str, float]]]
 
@@ -234,6 +235,7 @@ def _watch_the_loop() -> None:
 
     handle._run = timed  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, show)
+    print("watched", flush=True)
 
 
 def main() -> None:

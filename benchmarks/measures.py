@@ -1,5 +1,6 @@
 """Each row of the table: both sides in turn, several times, medians."""
 
+import atexit
 import json
 import os
 import signal
@@ -32,7 +33,9 @@ def job(
     """Start the job as a process; see `benchmarks.job`."""
     words = map(str, (side, port, devices, interval, duration, kind))
     command = [bare_python.executable(), "-m", "benchmarks.job", *words]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    atexit.register(process.kill)  # a job must not outlive a benchmark that fails
+    return process
 
 
 def end(process: "subprocess.Popen[str]") -> None:

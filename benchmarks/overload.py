@@ -52,6 +52,8 @@ def many(times: int) -> list[Row]:
             "bare": job("bare", other.port, MANY, REST),
             "ours": job("ours", broker.port, MANY, REST, 0, "watched"),
         }
+        assert jobs["ours"].stdout is not None
+        assert jobs["ours"].stdout.readline() == "watched\n"
         time.sleep(15)
         blocks = {"the start": _longest(jobs["ours"])}
         before = {side: _cpu(jobs[side]) for side in SIDES}
