@@ -33,9 +33,15 @@ def ratio_row(name: str, unit: str, sides: Mapping[str, float], wanted: str) -> 
         sides: a value for each of ``bare``, ``ours`` and ``aiomqtt`` that was measured.
         wanted: the goal.
     """
-    cells = [f"{sides[side]:,.3g} {unit}" if side in sides else NONE for side in ("bare", "ours", "aiomqtt")]
+    cells = [written(sides[side], unit) if side in sides else NONE for side in ("bare", "ours", "aiomqtt")]
     ratio = f"{sides['ours'] / sides['bare']:.2f}" if sides.get("bare") and "ours" in sides else NONE
     return Row(name, cells[0], cells[1], cells[2], ratio, wanted)
+
+
+def written(value: float, unit: str) -> str:
+    """A value with its unit, three digits or all before the point."""
+    number = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{number}{unit}" if unit.startswith("/") else f"{number} {unit}".rstrip()
 
 
 def paired_row(name: str, unit: str, rounds: Sequence[Mapping[str, float]], wanted: str) -> Row:
