@@ -243,6 +243,20 @@ def test_flushing_ends_when_the_broker_has_everything(here):
     assert here.loop.time() == pytest.approx(2, abs=0.1)
 
 
+def test_flushing_waits_for_three_round_trips_as_long_as_acknowledgements_come(here):
+    here.connect()
+    here.put("a")
+    here.loop.call_later(0.5, here.window.acknowledged, 1, 0)
+    here.loop.run_until_complete(here.window.flush(10))
+    for topic in ("a", "b"):
+        here.put(topic)
+    here.loop.call_later(1.4, here.window.acknowledged, 2, 0)
+    before = here.loop.time()
+
+    assert here.loop.run_until_complete(here.window.flush(10)) is False
+    assert here.loop.time() - before == pytest.approx(1.5 + 1.5, abs=0.1)
+
+
 def test_flushing_waits_no_longer_than_it_may_and_not_for_topics_that_pause(here):
     here.connect()
     here.put("a")

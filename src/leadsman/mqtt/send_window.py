@@ -34,6 +34,9 @@ BEHIND = 1.0
 minutes is made up for in order."""
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
+SILENCE = 0.35
+"""Seconds without an acknowledgement after which a flush gives up, if three round trips are shorter: such a broker is
+frozen, and the process shall end."""
 PAUSE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
 PAUSE_DOUBTFUL = 8.0
@@ -93,6 +96,7 @@ class SendWindow:
         self._size = WindowSize(ConnAck().receive_maximum)
         self._caught_up = 0.0
         self._behind = False
+        self._round_trip = 0.0
         self._quiet: asyncio.TimerHandle | None = None
 
     @property
@@ -125,11 +129,16 @@ class SendWindow:
             self._soon()
 
     async def flush(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""
+        """Wait until the broker has all that it takes: at most `timeout` seconds, and less if it acknowledges nothing
+        for `SILENCE` and three round trips. Whether it has everything."""
         if self.connection is None or self.outbox.only_paused:
             return self.outbox.messages == 0
         self._empty = self._loop.create_future()
-        await asyncio.wait({self._empty}, timeout=timeout)
+        left, patience = timeout, max(SILENCE, 3 * self._round_trip)
+        while left > 0 and not self._empty.done():
+            delivered, began = self.outbox.delivered, self._clock.monotonic()
+            await asyncio.wait({self._empty}, timeout=min(patience, left))
+            left -= timeout if self.outbox.delivered == delivered else self._clock.monotonic() - began
         return self.outbox.messages == 0
 
     def start(self, connection: Connection, *, timed: bool = True) -> None:
@@ -137,6 +146,7 @@ class SendWindow:
         lost them. `timed`: subscribers receive the times of readings, so that newer ones may go first."""
         self.connection = connection
         self._timed = timed
+        self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
         self._started = self._caught_up = self._clock.monotonic()
         for topic, message in self._retained.items():
@@ -214,10 +224,11 @@ class SendWindow:
         sent = self._sent.pop(packet_id, None)
         if sent is None:
             return
-        item = sent[0]
-        topic = item.message.topic
+        item, at = sent
+        topic, now = item.message.topic, self._clock.monotonic()
+        self._round_trip = now - at
         if code < 0x80:
-            self._accepted(item, topic)
+            self._accepted(item, topic, now)
         else:
             self._refused(item, topic, code)
         if self._empty is not None:
@@ -265,8 +276,8 @@ class SendWindow:
             message = self.outbox.drop(item)
             self._report([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
 
-    def _accepted(self, item: Item, topic: str) -> None:
-        message, now = self.outbox.accept(item), self._clock.monotonic()
+    def _accepted(self, item: Item, topic: str, now: float) -> None:
+        message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, now)
         self._size.acknowledged(now)
         if message.retain and not message.latest:
