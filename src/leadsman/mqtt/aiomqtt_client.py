@@ -8,17 +8,17 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 * a client that is reused after a lost connection re-sends what it reported as failed: each connection gets a new
   client;
 * a publish costs two tasks and a timer: here it is paho's own call, and the acknowledgement is a callback;
-* a connection attempt that is given up keeps its socket and its thread;
+* a connection attempt that fails or is given up keeps its socket and its thread;
 * return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
   connection;
 * it does not name a certificate file that cannot be read.
 """
 
 import asyncio
+import contextlib
+import functools
 import logging
 import math
-import os
-import socket
 import ssl
 import struct
 import threading
@@ -94,6 +94,8 @@ class _Client(aiomqtt.Client):
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
+        if options.get("transport") == "unix":  # paho leaves a socket that cannot be connected to the garbage collector
+            self._client._create_unix_socket_connection = functools.partial(transport.unix_socket, options["hostname"])  # type: ignore[method-assign]  # noqa: SLF001
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
 
@@ -113,9 +115,9 @@ class _Client(aiomqtt.Client):
         """PUBLISH without waiting; returns the packet identifier."""
         given: Any = properties  # paho asks for pack() only
         info = self._client.publish(message.topic, message.payload, message.qos, message.retain, given)
-        if info.rc != 0:
-            raise BrokerError(f"the message could not be written: {info.rc!s}")
-        return info.mid
+        if info.rc == 0:
+            return info.mid
+        raise BrokerError(f"the message could not be written: {info.rc!s}")
 
     def _set_tls_params(self) -> None:
         # aiomqtt calls this from the thread that connects, as it reads files.
@@ -190,10 +192,9 @@ class _Client(aiomqtt.Client):
 
     def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         properties = getattr(message, "properties", None)
-        response_topic = getattr(properties, "ResponseTopic", None)
-        correlation = getattr(properties, "CorrelationData", None)
-        payload = bytes(message.payload)
-        self._listener.received(Received(message.topic, payload, bool(message.retain), response_topic, correlation))
+        response_topic, correlation = (getattr(properties, name, None) for name in ("ResponseTopic", "CorrelationData"))
+        payload, retain = bytes(message.payload), bool(message.retain)
+        self._listener.received(Received(message.topic, payload, retain, response_topic, correlation))
 
     def _on_socket_open(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         # paho calls this from the thread that connects.
@@ -203,8 +204,7 @@ class _Client(aiomqtt.Client):
         if self._given_up:
             self._client._sock_close()  # noqa: SLF001  # as in give_up
         elif sock.fileno() >= 0:
-            with socket.socket(fileno=os.dup(sock.fileno())) as same:  # paho wraps the socket of a WebSocket
-                transport.tune(same)
+            transport.tune(sock)
             self._loop.add_reader(sock.fileno(), self._read)
             self._misc_task = self._loop.create_task(self._misc_loop())
 
@@ -300,10 +300,9 @@ class BrokerConnection:
     async def close(self) -> None:
         self._client.closing = True
         try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await self._client.__aexit__(None, None, None)
-        except (aiomqtt.MqttError, TimeoutError):
-            pass  # it is going away either way; abort below
+            with contextlib.suppress(aiomqtt.MqttError, TimeoutError):  # it goes away either way
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await self._client.__aexit__(None, None, None)
         finally:
             self.abort()
 

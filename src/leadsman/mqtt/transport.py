@@ -13,6 +13,7 @@ from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
 
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import CONNECT_TIMEOUT
 from leadsman.mqtt.diagnosis import FileError
 from leadsman.threads import DaemonExecutor
 
@@ -48,15 +49,17 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 def tune(sock: Any) -> None:
-    """Set the options of a TCP socket; a socket of another family, or one that is closed already, stays as it is."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    for level, option, value in _SOCKET_OPTIONS:
-        if hasattr(socket, option):
-            try:
-                sock.setsockopt(getattr(socket, level), getattr(socket, option), value)
-            except OSError:
-                return
+    """Set the options of a TCP socket, or of an object that wraps one. A socket of another family, or one that is
+    closed already, stays as it is."""
+    with socket.socket(fileno=os.dup(sock.fileno())) as same:
+        if same.family not in (socket.AF_INET, socket.AF_INET6):
+            return
+        for level, option, value in _SOCKET_OPTIONS:
+            if hasattr(socket, option):
+                try:
+                    same.setsockopt(getattr(socket, level), getattr(socket, option), value)
+                except OSError:
+                    return
 
 
 def tls_context(broker: Broker) -> ssl.SSLContext:
@@ -154,6 +157,18 @@ async def open_unix(path: str) -> socket.socket:
         OSError: it does not exist, nobody listens, or we may not use it.
     """
     return await _open(Address(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", path))
+
+
+def unix_socket(path: str) -> socket.socket:
+    """As `open_unix`, for a thread that may block."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(CONNECT_TIMEOUT)
+        sock.connect(path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 async def _open(address: Address) -> socket.socket:
