@@ -172,12 +172,13 @@ def main() -> None:
     )
     parser.add_argument("--times", type=int, default=5, help="repetitions; medians are taken (default 5)")
     parser.add_argument("--minutes", type=float, default=20, help="of the soak (default 20)")
+    parser.add_argument("--rate", type=float, help="readings a second of the soak (default half of the sustained)")
     options = parser.parse_args()
     if {*options.parts}.intersection(ALONE):
         if len(options.parts) > 1:
             parser.error(f"{' and '.join(ALONE)} are measured alone")
         logging.disable()
-        print(recovery.report() if options.parts == ["recovery"] else soak.soak(options.minutes))
+        print(recovery.report() if options.parts == ["recovery"] else soak.soak(options.minutes, options.rate))
         return
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else our modules are compiled at each start, and only ours
     print(

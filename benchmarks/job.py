@@ -153,10 +153,26 @@ def ours(port: int, devices: int, interval: float, duration: float, kind: str, s
     if duration:
         asyncio.run(_measured(app, meter, interval, duration))
     else:
-        lost = Lost()
+        lost, outboxes = Lost(), _outboxes()
         logging.getLogger("leadsman").addHandler(lost)
         app.run()
-        print(json.dumps({"calls": meter.calls, "lost": lost.messages}), flush=True)
+        dropped = sum(outbox.dropped for outbox in outboxes)
+        print(json.dumps({"calls": meter.calls, "lost": lost.messages, "dropped": dropped}), flush=True)
+
+
+def _outboxes() -> list[Any]:
+    """The outboxes that are made from now on."""
+    from leadsman.mqtt.outbox import Outbox
+
+    made: list[Any] = []
+    begin = Outbox.__init__
+
+    def begun(self: Outbox, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        made.append(self)
+
+    Outbox.__init__ = begun  # type: ignore[method-assign]
+    return made
 
 
 async def _measured(app: Any, meter: Meter, interval: float, duration: float) -> None:

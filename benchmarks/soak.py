@@ -73,7 +73,7 @@ class Soak:
     def __init__(self, minutes: float, rate: float) -> None:
         self.seconds, self.rate = minutes * 60, rate
         self.tally, self.memory = Tally(), list[tuple[float, float]]()
-        self.kills = self.calls = 0
+        self.kills = self.calls = self.dropped = 0
 
     def run(self) -> None:
         """Do it."""
@@ -86,7 +86,7 @@ class Soak:
                 self.memory.append((passed, psutil.Process(process.pid).memory_info().rss / 2**20))
                 if passed > KILL_EVERY * (self.kills + 1) - KILL_EVERY / 2:
                     ear = self._killed(broker, proxy, ear)
-            self.calls = self._ended(process)
+            self._ended(process)
             ear.close()
 
     def _killed(self, broker: Mosquitto, proxy: Proxy, ear: Ear) -> Ear:
@@ -103,11 +103,10 @@ class Soak:
         note(f"killed {self.kills} times; {self.tally.readings:,} readings came, {self.tally.lost} did not")
         return ear
 
-    def _ended(self, process: "subprocess.Popen[str]") -> int:
+    def _ended(self, process: "subprocess.Popen[str]") -> None:
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=30)
-        calls: int = json.loads(out)["calls"]
-        return calls
+        said = json.loads(process.communicate(timeout=30)[0])
+        self.calls, self.dropped = said["calls"], said["dropped"]
 
     def report(self) -> str:
         """What came of it, as lines of Markdown."""
@@ -119,7 +118,8 @@ class Soak:
                 f"* {self.seconds / 60:.0f} minutes at {self.rate:,.0f} readings/s of {DEVICES} devices; the broker was"
                 f" killed {self.kills} times, for {AWAY} s each time.",
                 f"* {self.calls:,} readings were taken and {self.tally.readings:,} came;"
-                f" {self.tally.lost} are missing between others, {self.tally.disordered} came out of order;"
+                f" {self.tally.lost:,} are missing between others, and the outbox dropped {self.dropped:,};"
+                f" {self.tally.disordered:,} came out of order;"
                 f" the oldest was {self.tally.oldest:.1f} s old.",
                 f"* Memory after the first half minute: {settled[0]:.1f} MiB, at the end {settled[-1]:.1f} MiB, at most"
                 f" {max(settled):.1f} MiB; the mean of the second half is {growth:+.2f} MiB above that of the first.",
@@ -127,10 +127,11 @@ class Soak:
         )
 
 
-def soak(minutes: float) -> str:
-    """Half of what was sustained in seconds, for so many minutes."""
-    most, _ = highest_rates("ours", 3, PROBED)
-    note(f"soak: at most {most:,.0f} readings/s")
-    run = Soak(minutes, most / 2)
+def soak(minutes: float, rate: float | None) -> str:
+    """So many readings a second for so many minutes; None is half of what was sustained for seconds."""
+    if rate is None:
+        rate = highest_rates("ours", 3, PROBED)[0] / 2
+    note(f"soak: {rate:,.0f} readings/s")
+    run = Soak(minutes, rate)
     run.run()
     return run.report()
