@@ -54,6 +54,35 @@ def test_with_the_codec_aiomqtt_is_not_imported():
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["True", "False", "False"]
 
 
+IMPORTED_TWICE = """
+import asyncio, importlib.abc, sys, threading, time
+from leadsman.mqtt import client
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect
+
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "leadsman.mqtt.keepalive":
+            begun.set()
+            time.sleep(0.5)
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+threading.Thread(target=client.chosen, args=(Broker(), "5.0")).start()
+begun.wait()
+try:
+    asyncio.run(client.connect(Broker(host="127.0.0.1", port=1), None, Connect("me", "5.0", None, b""), None))
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_client_that_another_thread_is_importing_is_waited_for():
+    done = subprocess.run([sys.executable, "-c", IMPORTED_TWICE], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.strip(), done.stderr) == ("BrokerError", "")
+
+
 class Refusing:
     """A client whose broker refuses wills with the given codes, one after the other."""
 
