@@ -78,15 +78,15 @@ def test_what_is_begun_is_cancelled_at_its_first_wait_or_a_later_one(loop):
     assert loop.run_until_complete(main())
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="tasks of Python 3.11 begin in the next turn")
-def test_what_never_waits_is_done_as_it_is_begun(loop):
+def test_what_never_waits_is_done_as_it_is_begun_except_on_python_3_11(loop):
     async def quick():
         return 42
 
     async def main():
-        return begun(quick(), loop).done()
+        task = begun(quick(), loop)
+        return task.done(), await task
 
-    assert loop.run_until_complete(main())
+    assert loop.run_until_complete(main()) == (sys.version_info >= (3, 12), 42)
 
 
 @pytest.mark.parametrize("error", ERRORS)

@@ -14,6 +14,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
+_AT_ONCE: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
+
 
 class Outcome(NamedTuple, Generic[T]):
     """How a call ended: with `value`, or with `error`."""
@@ -89,9 +91,7 @@ async def outcome_in_own_task(call: Callable[[], Awaitable[T]]) -> Outcome[T]:
 def begun(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> asyncio.Task[T]:
     """Run a coroutine in a task of its own, and at once up to its first wait. One that never waits is done when this
     returns, and costs the loop no turn. On Python 3.11 it starts in the next turn instead."""
-    if sys.version_info < (3, 12):
-        return loop.create_task(coroutine)
-    return asyncio.Task(coroutine, loop=loop, eager_start=True)
+    return asyncio.Task(coroutine, loop=loop, **_AT_ONCE)
 
 
 def forget_cancellations() -> None:
