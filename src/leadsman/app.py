@@ -278,14 +278,10 @@ class App(Registrar):
 
     def _load_all(self) -> None:
         """Load the settings and what `serve` imports: on a small machine that takes seconds, and blocks the loop."""
-        from importlib import import_module
+        from leadsman.wiring.outside import load_modules
 
         self.load()
-        for module in ("leadsman.wiring.run", "leadsman.wiring.outside"):
-            import_module(module)
-        from leadsman.mqtt.client import chosen
-
-        chosen(self.broker, self.broker.protocol)
+        load_modules(self.broker)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

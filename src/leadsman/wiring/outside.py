@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
@@ -14,6 +15,14 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 logger = logging.getLogger("leadsman")
+
+
+def load_modules(broker: Broker) -> None:
+    """Import what a run needs, the client for this broker included."""
+    from leadsman.mqtt.client import chosen
+
+    import_module("leadsman.wiring.run")
+    chosen(broker, broker.protocol)
 
 
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:
@@ -41,13 +50,13 @@ def _client(broker: Broker) -> Connector:
 
 def _watched(connect: Connector, broker: Broker) -> Connector:
     """As `connect`. What the broker does without is logged, once for each answer that it gives."""
-    told: set[str] = set()
+    logged: set[str] = set()
 
     async def connected(packet: Connect, listener: ConnectionListener) -> Connection:
         connection = await connect(packet, listener)
         lacks = _lacking(connection.connack)
-        if lacks and lacks not in told:
-            told.add(lacks)
+        if lacks and lacks not in logged:
+            logged.add(lacks)
             logger.warning("%s %s", broker, lacks, extra=log_fields("broker limits"))
         return connection
 
