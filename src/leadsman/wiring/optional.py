@@ -230,7 +230,7 @@ class RequestListeners:
 
     def _registry(self) -> Work:
         """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
-        import leadsman.introspection.service  # noqa: F401
+        import leadsman.introspection.service  # noqa: F401  # `_introspection` uses it, in the next slice
 
         yield 0.0
         service = self._introspection
