@@ -75,7 +75,16 @@ def test_each_reading_arrives_once_and_in_the_order_of_its_device(cases):
 def test_connections_that_break_with_messages_in_flight_cost_no_reading(cases, name):
     for device in range(COUNT):
         assert {*range(1, END + 1)}.issubset(cases[name].numbers(device))
-    assert cases[name].proxy.done.accepted >= 3
+    deadline = time.monotonic() + 30
+    while cases[name].proxy.done.accepted < 3:  # the last break may have come after the last reading that is looked at
+        assert time.monotonic() < deadline, cases[name].app.log
+        time.sleep(0.05)
+
+
+def test_they_cost_no_order_either_where_the_window_is_large_enough(cases):  # else the newest may go first
+    for device in range(COUNT):
+        different = list(dict.fromkeys(cases[MANY].numbers(device)))
+        assert different == sorted(different)
 
 
 def test_a_broker_that_allows_more_in_flight_is_given_more(proxy, listen, start_app):

@@ -250,7 +250,7 @@ class SendWindow:
             self._caught_up = now
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
-            if now - self._caught_up >= BEHIND:
+            if now - self._caught_up >= BEHIND and self._size.settled:
                 self._behind = True
                 self.outbox.prefer_newest(self._timed)
 

@@ -50,6 +50,11 @@ class WindowSize:
         """Whether the size cannot grow."""
         return self.size == self._most
 
+    @property
+    def settled(self) -> bool:
+        """Whether the size is as large as the broker allows, or more would not raise the rate."""
+        return self.largest or self._again is not None
+
     def full(self, now: float) -> None:
         """So many messages are in flight, and more wait."""
         if not self._full:
