@@ -42,13 +42,13 @@ def test_effects_of_effects_come_in_the_order_in_which_they_happened():
 def test_observers_are_called_by_phase_however_they_subscribed():
     heard = []
     bus = EventBus(CLOCK)
-    for phase in (Phase.ACT, Phase.REPORT, Phase.LEDGER, Phase.SAVE, Phase.TRACE):
+    for phase in (Phase.ACT, Phase.REPORT, Phase.HEALTH, Phase.SAVE, Phase.TRACE):
         bus.subscribe(lambda event, phase=phase: heard.append(phase), phase)
-    bus.subscribe(lambda event: heard.append("later in its phase"), Phase.LEDGER)
+    bus.subscribe(lambda event: heard.append("later in its phase"), Phase.HEALTH)
 
     bus.emit(CAUSE)
 
-    assert heard == [Phase.LEDGER, "later in its phase", Phase.REPORT, Phase.TRACE, Phase.SAVE, Phase.ACT]
+    assert heard == [Phase.HEALTH, "later in its phase", Phase.REPORT, Phase.TRACE, Phase.SAVE, Phase.ACT]
 
 
 def test_an_observer_that_breaks_is_logged_and_the_others_hear_what_follows(caplog):

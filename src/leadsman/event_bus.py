@@ -19,7 +19,7 @@ Observer = Callable[[Event], None]
 class Phase(IntEnum):
     """The order of the observers of one event. Within a phase they are called in the order of their subscriptions."""
 
-    LEDGER = 0
+    HEALTH = 0
     """What is known of the devices. All others may ask it."""
     REPORT = 1
     """The heartbeat, the error topics and the log."""

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from leadsman.events import ReadingTaken
 from leadsman.monitoring.availability import MOST_WAITING, PAUSE, SLICE, Availability
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.topics import Topics
 
@@ -29,12 +29,12 @@ class Kept:
 
 
 def house(devices, jobs=()):
-    ledger = Ledger()
+    records = HealthRecords()
     for name in (*devices, *jobs):
-        ledger.register(name, 100.0, 0.0)
-    statuses, link, kept = Statuses(ledger, 0.0, frozenset(jobs)), Link(), Kept()
+        records.register(name, 100.0, 0.0)
+    statuses, link, kept = Statuses(records, 0.0, frozenset(jobs)), Link(), Kept()
     return SimpleNamespace(
-        ledger=ledger,
+        records=records,
         statuses=statuses,
         link=link,
         works=kept.works,
@@ -70,7 +70,7 @@ def test_each_device_is_announced_as_it_is_when_its_turn_comes():
     app.availability.announce()
     next(app.works[0])
     for name in names[:-1]:
-        app.ledger(ReadingTaken(name, 50.0, 50.0, 0.1))
+        app.records(ReadingTaken(name, 50.0, 50.0, 0.1))
     while app.statuses.next_at <= 101.0:
         app.statuses.advance(101.0, 1000)
     list(app.works[0])

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.events import CircuitMoved, PollFailed, PollMissed, ReadingTaken
-from leadsman.monitoring.health import Health, Ledger, fold, is_stale, next_change, status
+from leadsman.monitoring.health import Health, HealthRecords, fold, is_stale, next_change, status
 
 FRESH = Health(stale_after=100.0, fresh_at=0.0)
 error = OSError("gone")
@@ -98,23 +98,23 @@ events = st.lists(
 
 @given(events, st.floats(0, 1e4))
 def test_looking_changes_nothing_and_two_lookers_agree(history, now):
-    ledger = Ledger()
-    ledger.register("d", 100.0, 0.0)
+    records = HealthRecords()
+    records.register("d", 100.0, 0.0)
     for event in history:
-        ledger(event)
+        records(event)
 
-    assert ledger.status("d", now) == ledger.status("d", now) == status(after(*history), now)
+    assert records.status("d", now) == records.status("d", now) == status(after(*history), now)
 
 
 @given(events)
 def test_the_next_staleness_is_announced_exactly(history):
-    ledger = Ledger()
-    ledger.register("d", 100.0, 0.0)
+    records = HealthRecords()
+    records.register("d", 100.0, 0.0)
     for event in history:
-        ledger(event)
-    now = ledger.entities["d"].fresh_at
+        records(event)
+    now = records.entities["d"].fresh_at
 
-    at = next_change(ledger.entities["d"], now)
+    at = next_change(records.entities["d"], now)
 
-    assert not is_stale(ledger.entities["d"], at)
-    assert is_stale(ledger.entities["d"], at + 0.01)
+    assert not is_stale(records.entities["d"], at)
+    assert is_stale(records.entities["d"], at + 0.01)

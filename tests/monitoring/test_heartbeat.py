@@ -17,7 +17,7 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection_state import ConnectionState
@@ -53,15 +53,15 @@ class Watched:
     """A heartbeat over devices at a time that the test sets."""
 
     def __init__(self, *devices, jobs=()):
-        self.now, self.link, self.ledger = 0.0, Connected(), Ledger()
+        self.now, self.link, self.records = 0.0, Connected(), HealthRecords()
         for name in (*devices, *jobs):
-            self.ledger.register(name, STALE_AFTER, 0.0)
+            self.records.register(name, STALE_AFTER, 0.0)
         asked = SimpleNamespace(opened_at=None, opens=0, attempts=1)
         self.heartbeat = Heartbeat(
             Topics("house"),
             {"version": "1.0"},
             30.0,
-            Statuses(self.ledger, 0.0, frozenset(jobs)),
+            Statuses(self.records, 0.0, frozenset(jobs)),
             self.link,
             Clock(lambda: self.now, lambda: WALL + self.now),
             AtOnce(),
@@ -70,7 +70,7 @@ class Watched:
 
     def see(self, event):
         self.now = event.at
-        self.ledger(event)
+        self.records(event)
         self.heartbeat.observe(event)
 
     @property
@@ -176,9 +176,9 @@ def test_a_state_file_that_cannot_be_written_degrades_the_app_until_it_can(watch
 
 def test_a_document_that_would_be_too_large_has_counts_and_only_the_devices_that_are_not_ok():
     watched = Watched(*[f"device-{number}-{'x' * 30}" for number in range(2000)])
-    for name in list(watched.ledger.entities)[1:]:
+    for name in list(watched.records.entities)[1:]:
         watched.see(taken(name, 1.0))
-    watched.see(failed(next(iter(watched.ledger.entities)), 2.0))
+    watched.see(failed(next(iter(watched.records.entities)), 2.0))
     watched.heartbeat.goodbye()
 
     payload = watched.link.sent[-1][1]
@@ -234,12 +234,12 @@ def test_a_will_says_offline_with_the_number_of_its_session():
 
 def test_a_poll_that_has_failed_calls_and_calls_again_is_shown_as_under_way(watched):
     watched.see(taken("attic", 1.0))
-    assert under_way(watched.ledger.entities["attic"], WALL) is None
+    assert under_way(watched.records.entities["attic"], WALL) is None
 
     error = OSError("away")
     watched.see(AttemptFailed("attic", error, 2, 5.0, "retry", 0, 8.0, WALL + 8, "closed", at=10.0, wall=WALL + 10))
 
-    assert under_way(watched.ledger.entities["attic"], WALL) == {
+    assert under_way(watched.records.entities["attic"], WALL) == {
         "failed_calls": 2,
         "last_error": "OSError: away",
         "next_call_at": "1970-01-12T13:46:55.000Z",

@@ -3,7 +3,7 @@
 import json
 
 from leadsman.events import StateFailed
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.mqtt.topics import Topics
@@ -13,7 +13,7 @@ FULL = OSError(28, "No space left on device")
 
 def test_a_state_file_that_cannot_be_written_is_a_fault_of_the_app():
     sent = []
-    reports = OutageReporter(Topics("house"), sent.append, Ledger(), Lines())
+    reports = OutageReporter(Topics("house"), sent.append, HealthRecords(), Lines())
 
     reports.observe(StateFailed("resilience.db", FULL, 1.0, 1001.0))
 

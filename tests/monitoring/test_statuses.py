@@ -15,7 +15,7 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Ledger, is_offline, status
+from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, HealthRecords, is_offline, status
 from leadsman.monitoring.statuses import SLOT, Change, Statuses
 
 NAMES = ("attic", "cellar", "hall")
@@ -23,10 +23,10 @@ ERROR = OSError("away")
 
 
 def watched(*names, stale_after=100.0):
-    ledger = Ledger()
+    records = HealthRecords()
     for name in names:
-        ledger.register(name, stale_after, 0.0)
-    return ledger, Statuses(ledger, 0.0)
+        records.register(name, stale_after, 0.0)
+    return records, Statuses(records, 0.0)
 
 
 def taken(name, at):
@@ -59,19 +59,19 @@ steps = st.lists(st.tuples(st.floats(0.0, 30.0), st.none() | events), max_size=3
 
 @given(steps, st.integers(1, 3))
 def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, most):
-    ledger, statuses = watched(*NAMES, stale_after=20.0)
+    records, statuses = watched(*NAMES, stale_after=20.0)
     now = 0.0
     for pause, event in history:
         now += pause
         if event is not None:
             happened = event(now)
-            ledger(happened)
+            records(happened)
             statuses.look(happened.entity, now)
         while statuses.next_at <= now:
             statuses.advance(now, most)
 
         for name in NAMES:
-            health = ledger.entities[name]
+            health = records.entities[name]
             word, before = status(health, now), status(health, now - SLOT)
             assert statuses.words[name] in (word, before)
             offline = {is_offline(word, health, now), is_offline(before, health, now - SLOT)}
@@ -85,12 +85,12 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
 
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=50))
 def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
-    ledger, statuses = watched(*NAMES, stale_after=3.0)
+    records, statuses = watched(*NAMES, stale_after=3.0)
     now = 0.0
     for number, pause in enumerate(pauses):
         now += pause
         event = taken(NAMES[number % 3], now) if number % 2 else PollDeferred("attic", 5.0, "asked", at=now, wall=now)
-        ledger(event)
+        records(event)
         statuses.look(event.entity, now)
         while statuses.next_at <= now:
             statuses.advance(now, 100)
@@ -100,14 +100,14 @@ def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
 
 
 def test_a_change_says_whether_the_device_went_offline():
-    ledger, statuses = watched("attic")
-    ledger(taken("attic", 1.0))
+    records, statuses = watched("attic")
+    records(taken("attic", 1.0))
 
     assert statuses.look("attic", 1.0) == Change("attic", None)
     assert statuses.look("attic", 2.0) is None
     assert statuses.advance(101.0, 10) == []
     assert statuses.advance(101.5, 10) == [Change("attic", online=False)]
-    ledger(taken("attic", 102.0))
+    records(taken("attic", 102.0))
     assert statuses.look("attic", 102.0) == Change("attic", online=True)
 
 
@@ -124,10 +124,10 @@ def test_no_more_entities_are_looked_at_in_one_step_than_asked_for():
 
 
 def test_devices_that_are_read_in_time_are_looked_at_about_once_per_staleness():
-    ledger, statuses = watched("attic", stale_after=100.0)
+    records, statuses = watched("attic", stale_after=100.0)
     looks = 0
     for second in range(1000):
-        ledger(taken("attic", float(second)))
+        records(taken("attic", float(second)))
         statuses.look("attic", float(second))
         if statuses.next_at <= second:
             looks += 1
@@ -137,9 +137,9 @@ def test_devices_that_are_read_in_time_are_looked_at_about_once_per_staleness():
 
 
 def test_side_jobs_and_devices_of_commands_are_well_and_change_with_no_time():
-    ledger = Ledger()
-    ledger.register_idle("lamp", 0.0)
-    statuses = Statuses(ledger, 0.0, frozenset({"cleanup"}))
+    records = HealthRecords()
+    records.register_idle("lamp", 0.0)
+    statuses = Statuses(records, 0.0, frozenset({"cleanup"}))
 
     assert statuses.next_at == math.inf
     assert statuses.advance(1e9, 10) == []

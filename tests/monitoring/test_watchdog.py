@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.events import CircuitMoved, DeviceHeld, PollFailed, ReadingTaken
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.statuses import Statuses
 from leadsman.monitoring.watchdog import Watchdog
 
@@ -16,18 +16,18 @@ class Watched:
     """A watchdog over devices that were read at 0 s."""
 
     def __init__(self, *devices, jobs=(), commands=()):
-        self.ledger = Ledger()
+        self.records = HealthRecords()
         for name in (*devices, *jobs):
-            self.ledger.register(name, STALE_AFTER, 0.0)
+            self.records.register(name, STALE_AFTER, 0.0)
         for name in commands:
-            self.ledger.register_idle(name, 0.0)
-        self.statuses = Statuses(self.ledger, 0.0, frozenset(jobs))
+            self.records.register_idle(name, 0.0)
+        self.statuses = Statuses(self.records, 0.0, frozenset(jobs))
         self.watchdog = Watchdog({}, self.statuses, SimpleNamespace(up=True), None)
         for name in (*devices, *jobs):
             self.see(ReadingTaken(name, 0.0, 0.0, 0.1))
 
     def see(self, event):
-        self.ledger(event)
+        self.records(event)
         self.statuses.look(event.entity, event.at)
 
     def look(self, now):

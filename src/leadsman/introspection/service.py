@@ -18,7 +18,7 @@ from leadsman.errors import PayloadError
 from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.introspection.requests import Request, understood
-from leadsman.monitoring.health import Ledger, is_stale
+from leadsman.monitoring.health import HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.mqtt import answers
 from leadsman.mqtt.answers import Json
@@ -76,7 +76,7 @@ class About(NamedTuple):
 class Parts(NamedTuple):
     """The parts of a running app that the documents describe."""
 
-    ledger: Ledger
+    records: HealthRecords
     link: Link
     runners: Runners
     adapters: Sequence[ManagedAdapter]
@@ -259,16 +259,16 @@ class Service:
 
     def _device(self, name: str, now: float, wall: float) -> "DeviceSection":
         found: DeviceSection = {"registrations": [registered(each) for each in self._registered[name]]}
-        if name in self._parts.ledger.entities:
+        if name in self._parts.records.entities:
             found["runtime"] = self._runtime(name, now, wall)
         return found
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
-        parts, health = self._parts, self._parts.ledger.entities[name]
+        parts, health = self._parts, self._parts.records.entities[name]
         snapshot, next_poll = parts.runners.look(name)
         deferred = snapshot.deferred_until
         found: dict[str, object] = {
-            "status": parts.ledger.status(name, now),
+            "status": parts.records.status(name, now),
             "stale": is_stale(health, now),
             "circuit": snapshot.circuit,
             **failure_of(health, snapshot, wall - now),

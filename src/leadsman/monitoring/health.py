@@ -251,7 +251,7 @@ def next_change(health: Health, now: float) -> float:
     return ends_at if is_stale(health, now) else min(stale_at, ends_at)
 
 
-class Ledger:
+class HealthRecords:
     """Keeps the health records of all entities by observing events. `register` each entity before its first event."""
 
     __slots__ = ("entities",)

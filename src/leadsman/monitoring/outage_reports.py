@@ -13,7 +13,7 @@ from leadsman.events import (
 from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.flakiness import Flaky
-from leadsman.monitoring.health import Health, Ledger
+from leadsman.monitoring.health import Health, HealthRecords
 from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
@@ -32,7 +32,7 @@ class OutageReporter:
     Args:
         topics: the app's topics.
         send: takes a message and returns at once.
-        ledger: the health records of the devices; it has processed each event before.
+        records: the health records of the devices; it has processed each event before.
         lines: limits the log lines of each device.
         transient: errors that the adapters of a device declare as worth a retry.
     """
@@ -41,13 +41,13 @@ class OutageReporter:
         self,
         topics: Topics,
         send: Callable[[Message], None],
-        ledger: Ledger,
+        records: HealthRecords,
         lines: Lines,
         transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
     ) -> None:
         self._topics = topics
         self._send = send
-        self._ledger = ledger
+        self._records = records
         self._lines = lines
         self._transient = transient
         self._outages: dict[str, Outage] = {}
@@ -62,7 +62,7 @@ class OutageReporter:
         self._watched.add(entity)
 
     def observe(self, event: Event) -> None:
-        """Process one event. Observes in `Phase.REPORT`, after the ledger."""
+        """Process one event. Observes in `Phase.REPORT`, after the health records."""
         if type(event) is ReadingTaken and event.entity not in self._watched:
             return  # the most frequent event
         if isinstance(event, AppFault | StateFailed):
@@ -71,7 +71,7 @@ class OutageReporter:
         entity: str | None = getattr(event, "entity", None)
         if entity is None:
             return
-        before, health = self._outages.get(entity), self._ledger.entities[entity]
+        before, health = self._outages.get(entity), self._records.entities[entity]
         after, notice = outages.step(before, event, never_read=health.success_wall is None)
         if after is not None:
             self._outages[entity] = after

@@ -13,7 +13,17 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, WELL, Health, Ledger, is_offline, next_change, status
+from leadsman.monitoring.health import (
+    NO_TROUBLE,
+    OK,
+    STARTING,
+    WELL,
+    Health,
+    HealthRecords,
+    is_offline,
+    next_change,
+    status,
+)
 
 SLOT = 0.5
 """Seconds; the length of a slot, and the longest delay until a change by time is noticed."""
@@ -30,13 +40,13 @@ class Statuses:
     """The statuses of all entities.
 
     Args:
-        ledger: the health records of the entities; none is added later.
+        records: the health records of the entities; none is added later.
         now: monotonic seconds.
         jobs: the entities that are side jobs, which have no topics.
     """
 
-    def __init__(self, ledger: Ledger, now: float, jobs: frozenset[str] = frozenset()) -> None:
-        self.records = ledger.entities
+    def __init__(self, records: HealthRecords, now: float, jobs: frozenset[str] = frozenset()) -> None:
+        self.records = records.entities
         """The health record of each entity."""
         self.jobs = jobs
         self.words: dict[str, str] = {}
@@ -48,7 +58,7 @@ class Statuses:
         self.counts: Counter[str] = Counter()
         """The number of entities of each status."""
         self._slots: dict[int, list[str]] = {}
-        for entity, health in ledger.entities.items():
+        for entity, health in records.entities.items():
             self.words[entity] = word = status(health, now)
             if is_offline(word, health, now):
                 self.offline.add(entity)

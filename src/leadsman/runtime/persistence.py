@@ -29,7 +29,7 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.monitoring.health import Ledger, Trouble
+from leadsman.monitoring.health import HealthRecords, Trouble
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
@@ -117,7 +117,9 @@ class ResilienceStore:
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
-    async def restore(self, ledger: Ledger, outages: OutageReporter, stopping: asyncio.Event) -> dict[str, float]:
+    async def restore(
+        self, records: HealthRecords, outages: OutageReporter, stopping: asyncio.Event
+    ) -> dict[str, float]:
         """Remember what the file holds. Never raises; takes `PATIENCE` at the most, or until `stopping`.
 
         Returns:
@@ -131,7 +133,7 @@ class ResilienceStore:
             try:
                 known = _known(saved)
                 away = max(0.0, wall - known.wall)  # a clock that was set back: the app was not away
-                pending[name] = self._restore(name, known, away, ledger, outages, now)
+                pending[name] = self._restore(name, known, away, records, outages, now)
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
                 logger.warning(
                     "%s: its state in %s is damaged (%s); it starts without it",
@@ -169,21 +171,21 @@ class ResilienceStore:
             stop.cancel()
 
     def _restore(
-        self, name: str, known: "_Known", away: float, ledger: Ledger, outages: OutageReporter, now: float
+        self, name: str, known: "_Known", away: float, records: HealthRecords, outages: OutageReporter, now: float
     ) -> float:
         reader = self._readers[name]
         pending = reader.execution.restore(known.execution, away)
-        ledger.restore(name, circuit=reader.execution.snapshot().circuit)
+        records.restore(name, circuit=reader.execution.snapshot().circuit)
         if known.streak_wall is not None:
             self.outages[name] = known.streak_wall
         if known.success is not None:
             self._successes[name] = known.success
-            ledger.restore(name, success_wall=known.success)
+            records.restore(name, success_wall=known.success)
         if known.held and reader.hold():
-            ledger.restore(name, held=True)
+            records.restore(name, held=True)
         if known.health is not None:
             since, failures, kind, message, lasted = known.health
-            ledger.restore(name, trouble=Trouble(failures, since, kind, message))
+            records.restore(name, trouble=Trouble(failures, since, kind, message))
             began = now - lasted - away
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
             self._outages[name] = _Outage(since, failures, kind, message, began)

@@ -230,7 +230,7 @@ class PollRunner:
         return self.execution.retries()
 
     def counters(self) -> JsonObject:
-        """See `Runner`: polls have none but those of the ledger."""
+        """See `Runner`: polls have none but those of the health record."""
         return {}
 
     # One poll

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leadsman.adapters.managed import declared_errors
 from leadsman.event_bus import EventBus, Phase
 from leadsman.monitoring.event_log import Log, on_reading
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
@@ -60,10 +60,10 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
-        plan.topics, core.link.put, core.ledger, log_lines, functools.partial(_declared_errors, plan)
+        plan.topics, core.link.put, core.records, log_lines, functools.partial(_declared_errors, plan)
     )
     pending = await _restored(core, optional, outages)
-    statuses = Statuses(core.ledger, core.environment.clock.monotonic(), plan.jobs)
+    statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,
         {"version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
@@ -77,7 +77,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     requests = RequestListeners(core, optional, heartbeat.state_files)
     requests.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
-    events.subscribe(core.ledger, Phase.LEDGER)
+    events.subscribe(core.records, Phase.HEALTH)
     for observe in (heartbeat.observe, outages.observe, log.observe, requests.observe):
         events.subscribe(observe, Phase.REPORT)
     if logger.isEnabledFor(logging.DEBUG):
@@ -114,21 +114,21 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
     for telemetry in plan.polled:
         poller.add(telemetry)
     slices = Slices(loop, events.emit)
-    return Core(plan, environment, _ledger(plan, timers.origin), link, publisher, shared, poller, slices)
+    return Core(plan, environment, _records(plan, timers.origin), link, publisher, shared, poller, slices)
 
 
-def _ledger(plan: Plan, origin: float) -> Ledger:
+def _records(plan: Plan, origin: float) -> HealthRecords:
     """The health records of all devices, none of which has been polled."""
-    ledger = Ledger()
+    records = HealthRecords()
     for telemetry in plan.polled:
-        ledger.register(telemetry.name, telemetry.stale_after, origin + telemetry.offset)
+        records.register(telemetry.name, telemetry.stale_after, origin + telemetry.offset)
     for source in plan.sources:
         if source.enabled:
-            ledger.register(source.name, source.stale_after, origin)
+            records.register(source.name, source.stale_after, origin)
     for command in plan.commands:
         if command.enabled:
-            ledger.register_idle(command.name, origin)
-    return ledger
+            records.register_idle(command.name, origin)
+    return records
 
 
 def _declared_errors(plan: Plan, device: str) -> tuple[type[Exception], ...]:
@@ -141,9 +141,9 @@ async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter
     plan, stopping = core.plan, core.environment.stopping
     if optional.keeps_state:
         await optional.state_directory.claim(stopping)
-    pending = {} if optional.store is None else await optional.store.restore(core.ledger, outages, stopping)
+    pending = {} if optional.store is None else await optional.store.restore(core.records, outages, stopping)
     logger.info("%s", _opening(plan), extra=log_fields("start"))
-    for name, health in core.ledger.entities.items():
+    for name, health in core.records.entities.items():
         if health.failing_since is not None:
             since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"
             logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))

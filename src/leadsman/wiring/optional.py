@@ -20,7 +20,7 @@ from leadsman.events import (
     StateFailed,
     StateWritten,
 )
-from leadsman.monitoring.health import Ledger
+from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
@@ -57,7 +57,7 @@ class Core(NamedTuple):
 
     plan: Plan
     environment: Environment
-    ledger: Ledger
+    records: HealthRecords
     link: Link
     publisher: PublisherContext
     shared: SharedResources
@@ -256,7 +256,7 @@ class RequestListeners:
         core, plan, optional = self._core, self._core.plan, self._optional
         about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
         parts = Parts(
-            core.ledger,
+            core.records,
             core.link,
             optional.runners,
             plan.adapters,
