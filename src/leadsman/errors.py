@@ -5,7 +5,8 @@ sense.
 |----------------------|----------------------------|----------------------|
 | `ConfigurationError` | the author of the app      | no                   |
 | `ResultError`        | the author of the handler  | at the next poll     |
-| `PayloadError`       | the sender of the command  | with another command |
+| `PayloadError`       | the sender of the request  | with another request |
+| `RequestRefused`     | nobody                     | later                |
 | `TransientError`     | the device or its wire     | yes                  |
 | `PermanentError`     | the device or its settings | at the next poll     |
 | `Stopped`            | a device that must work    | after a restart      |
@@ -55,8 +56,21 @@ class PayloadError(LeadsmanError):
     """A command's payload does not match what its handler accepts. A handler may raise it too, for its own checks."""
 
 
-class PollRefused(LeadsmanError):
+class UnknownDevice(PayloadError):
+    """A request names a device that does not exist, or that has nothing to do with such a request."""
+
+
+class RequestRefused(LeadsmanError):
+    """A request was understood, and is refused because of the state of the device or of the app. The message says
+    why."""
+
+
+class PollRefused(RequestRefused):
     """A requested poll was refused. The message says why, and whether to request it again."""
+
+
+class Busy(RequestRefused):
+    """Too many requests are under way. The same request may be sent again a few seconds later."""
 
 
 class DeviceError(LeadsmanError):

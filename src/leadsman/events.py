@@ -90,9 +90,11 @@ class PollDeferred(NamedTuple):
 
 
 class DeviceHeld(NamedTuple):
-    """A poll failed for good, and the handler is not polled again until a person releases it."""
+    """The handler is not polled again until a person releases it: a poll failed for good, or a person asked for it.
+    `by` says who that was, as far as it is known; it is empty after a failure."""
 
     entity: str
+    by: str = ""
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from leadsman.errors import PayloadError, PollRefused
+from leadsman.errors import PayloadError, RequestRefused
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
@@ -67,7 +67,7 @@ def describe(error: BaseException) -> str:
 def explained(error: BaseException) -> str:
     """The reason why a request was refused or failed, for its sender. The class of the error is included if it adds
     information."""
-    if isinstance(error, PayloadError | PollRefused):
+    if isinstance(error, PayloadError | RequestRefused):
         return describe(error)
     return f"{type(error).__name__}: {describe(error)}"
 

@@ -67,6 +67,25 @@ def test_a_poll_asked_for_while_a_device_is_held_is_refused_with_what_to_do(harn
     assert "release it first" in answered(app, "app/d/get")["error"]
 
 
+def test_a_person_holds_a_device_that_works_and_releases_it(harness, caplog):
+    caplog.set_level("INFO")
+    sensor = Scripted(READING)
+    app = harness(app_with(sensor))
+    app.run("90s")
+
+    assert answered(app, "app/d/hold/set", b'{"by": "ann"}')["data"] == {"device": "d", "held": True}
+    app.run("10m")
+    assert len(sensor.calls) == 2
+    assert app.statuses("d")[-1] == "held"
+    assert "d: held by ann until it is released" in caplog.text
+    assert [(row.reason, row.by) for row in app.app.trace("d")] == [("held", "ann")]
+    assert answered(app, "app/d/hold/set")["error"] == "d is held already"
+
+    answered(app, "app/d/release/set", b'{"by": "ann"}')
+    assert len(sensor.calls) == 3
+    assert app.statuses("d")[-1] == "ok"
+
+
 def test_a_request_to_release_nobody_is_answered_with_an_error(harness):
     app = harness(app_with(Scripted(READING)))
     app.run("1s")

@@ -390,7 +390,7 @@ def test_every_topic_has_a_schema(harness):
     assert {message.topic for message in running.broker.log} <= set(found)
     assert found["house/boiler/set"]["direction"] == "in"
     assert "isolate" in found["house/air/circuit/set"]["properties"]["action"]["enum"]
-    assert found["house/air/get"] == found["house/air/release/set"]
+    assert found["house/air/get"] == found["house/air/release/set"] == found["house/air/hold/set"]
     assert found["house/boiler/set"]["properties"]["degrees"]["type"] == "number"
     json.dumps(found)
 

@@ -1,26 +1,20 @@
-"""How much of a large document is made in one turn of the loop, and when its pages wait. Whole apps have theirs in
+"""The service behind the doors: documents in slices, and requests about a device. Whole apps have theirs in
 `tests/integration`."""
 
-import itertools
-import json
 from types import SimpleNamespace
 
 import pytest
 
 from leadsman import App
-from leadsman.introspection.service import (
-    EXPIRY,
-    LIST_SLICE,
-    MOST_WAITING,
-    PATIENCE,
-    PAUSE,
-    SLICE,
-    About,
-    Parts,
-    Service,
-)
-from leadsman.mqtt.connection import Received
+from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused, UnknownDevice
+from leadsman.event_bus import EventBus
+from leadsman.events import CircuitRequested, DeviceHeld
+from leadsman.introspection.pages import Pages
+from leadsman.introspection.sections import About, Parts, Sections
+from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, SLICE, Polled, Service
 from leadsman.mqtt.topics import Topics
+from leadsman.reading import Reading
+from leadsman.runtime.runner import Runners
 from leadsman.timing.clock import Clock
 
 DEVICES = 2000
@@ -29,158 +23,165 @@ DEVICES = 2000
 async def read(): ...
 
 
-class Kept:
-    """Keeps works instead of doing them."""
+class Reader:
+    """Reads a device, as far as a person can act on it."""
 
-    def __init__(self):
-        self.works = []
+    def __init__(self, *, can_be_held=True):
+        self.asked = []
+        self.can_be_held = can_be_held
+        self.execution = SimpleNamespace(
+            circuit=SimpleNamespace(held=False),
+            snapshot=lambda: SimpleNamespace(circuit=self.asked[-1]),
+            isolate=lambda: self.asked.append("isolated"),
+            close=lambda: self.asked.append("closed"),
+            disable=lambda: self.asked.append("disabled"),
+        )
 
-    def begin(self, where, work):
-        self.works.append(work)
+    def hold(self):
+        self.execution.circuit.held = self.can_be_held
+        return self.can_be_held
+
+    def release(self, by):
+        was_held, self.execution.circuit.held = self.execution.circuit.held, False
+        return was_held
 
 
-class Asked:
-    """A service that is asked by hand, at a time that the test sets. Its devices do not run."""
+class House:
+    """A service of an app whose devices do not run."""
 
     def __init__(self, devices=DEVICES):
         app = App("house")
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
-        self.now, self.sent, self.slices = 0.0, [], Kept()
-        self.outbox = SimpleNamespace(bytes=0)
-        self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox)
-        clock = Clock(lambda: self.now, lambda: self.now)
-        environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0))
-        self.service = Service(
-            About("house", "1", "1", Topics("house"), "mqtt://broker", "house"),
-            list(app.telemetries.values()),
-            Parts(SimpleNamespace(entities={}), self.link, None, (), [], {}),
-            SimpleNamespace(environment=environment, send=self.sent.append),
-            self.slices,
-        )
+        clock = Clock(lambda: 5.0, lambda: 1000.0)
+        self.events, self.polled, self.result = [], [], None
+        bus = EventBus(clock)
+        bus.subscribe(self.events.append)
+        self.runners = Runners()
+        parts = Parts(SimpleNamespace(entities={}), None, self.runners, self.poll, (), [], {})
+        about = About("house", "1", "1", Topics("house"), "mqtt://broker", "house")
+        environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
+        self.service = Service(about, list(app.telemetries.values()), parts, environment)
 
-    def ask(self, **request):
-        payload = json.dumps({"sections": ["devices"], **request}).encode()
-        self.service.on_request(Received("house/introspect", payload, False, "house/me", b"1"))
-        return self.slices.works[-1]
+    def poll(self, name, answer):
+        if isinstance(self.result, PollRefused):
+            raise self.result
+        answer(self.result)
 
-    @property
-    def answers(self):
-        return [json.loads(message.payload) for message in self.sent]
+    def describe(self, **request):
+        return self.service.describe(self.service.understood({"sections": ["devices"], **request}), Pages(10**9))
 
 
 @pytest.fixture
 def described(monkeypatch):
     """The names of devices, as they are described."""
     names = []
-    original = Service._device
+    original = Sections.device
 
-    def watched(self, name, now, wall):
+    def watched(self, name):
         names.append(name)
-        return original(self, name, now, wall)
+        return original(self, name)
 
-    monkeypatch.setattr(Service, "_device", watched)
+    monkeypatch.setattr(Sections, "device", watched)
     return names
 
 
 def test_few_devices_are_described_in_one_turn_of_the_loop(described):
-    asked = Asked(devices=1)
-
-    assert list(asked.ask()) == []
+    assert list(House(devices=1).describe()) == []
     assert len(described) == 1
-    assert len(asked.sent) == 1
 
 
 def test_devices_are_described_in_slices(described):
-    asked = Asked()
     slices = []
-    for pause in asked.ask():
+    for pause in House().describe():
         assert pause == 0
         slices.append(len(described) - sum(slices))
 
     assert max(slices) == SLICE
-    assert sum(slices) == len(described) == DEVICES
-    assert sum(len(answer["data"]["devices"]) for answer in asked.answers) == DEVICES
+    assert len(described) == DEVICES
+    assert DEVICES - sum(slices) <= SLICE
 
 
-def test_one_page_is_sent_in_one_turn_of_the_loop():
-    asked = Asked()
-    sent = [0]
-    for _ in asked.ask():
-        sent.append(len(asked.sent))
-
-    assert asked.answers[-1]["pages"] == len(asked.sent) > 3
-    assert max(after - before for before, after in itertools.pairwise(sent)) == 1
+def test_the_registry_is_made_in_slices():
+    assert len(list(House().service.registry(Pages(10**9)))) == DEVICES // LIST_SLICE
 
 
-def test_the_registry_is_made_and_published_in_slices():
-    asked = Asked()
-    work = asked.service.registry()
-    turns = len(list(work))
+def test_a_large_document_is_refused_while_too_many_are_under_way():
+    service = House().service
+    blocks = [service.under_way() for _ in range(MOST_AT_ONCE)]
+    for block in blocks:
+        block.__enter__()
+    with pytest.raises(Busy, match="ask again"):
+        service.understood("")
+    assert service.understood({"devices": ["d1"]}).names == ["d1"]
 
-    assert turns == DEVICES // LIST_SLICE + len(asked.sent)
-    assert [message.topic for message in asked.sent] == ["house/registry"] + [
-        f"house/registry/{number}" for number in range(2, len(asked.sent) + 1)
-    ]
-    assert {(message.retain, message.latest) for message in asked.sent} == {(True, True)}
-
-
-def test_the_pages_of_an_answer_wait_for_room_and_are_given_up_with_their_receiver():
-    asked = Asked()
-    work = asked.ask()
-    while len(asked.sent) < 2:
-        next(work)
-    asked.outbox.bytes = MOST_WAITING + 1
-    assert [next(work) for _ in range(5)][1:] == [PAUSE] * 4
-    assert len(asked.sent) == 2
-    asked.now += EXPIRY
-
-    assert [pause for pause in work if pause != PAUSE] == []
-    assert len(asked.sent) == 2
-    assert {message.expires for message in asked.sent} == {EXPIRY}
+    blocks[0].__exit__(None, None, None)
+    assert len(service.understood("").names) == DEVICES
 
 
-def test_the_pages_go_on_once_there_is_room():
-    asked = Asked()
-    work = asked.ask()
-    while not asked.sent:
-        next(work)
-    asked.outbox.bytes = MOST_WAITING + 1
-    for _ in range(5):
-        next(work)
-    asked.outbox.bytes = 0
-    list(work)
+@pytest.mark.parametrize(
+    ("result", "answer"),
+    [
+        (Reading("d1", {"t": 1}, (), 0.0, 1.0), Polled({"t": 1}, None)),
+        (None, Polled(None, None)),
+        (DeviceUnavailable("away"), Polled(None, "DeviceUnavailable: away")),
+    ],
+)
+def test_a_poll_is_answered_with_its_fields_or_its_error(result, answer):
+    house, answers = House(1), []
+    house.result = result
+    house.service.poll("d0", answers.append)
 
-    assert len(asked.sent) == asked.answers[0]["pages"]
-
-
-def test_the_registry_waits_for_room_but_not_for_ever():
-    asked = Asked()
-    asked.outbox.bytes = MOST_WAITING + 1
-    for pause in asked.service.registry():
-        asked.now += pause
-
-    assert len(asked.sent) > 1
-    assert asked.now >= PATIENCE
+    assert answers == [answer]
 
 
-def test_the_registry_of_a_connection_ends_with_it():
-    asked = Asked()
-    work = asked.service.registry()
-    next(work)
-    asked.link.connects += 1
-
-    list(work)
-    assert asked.sent == []
+def test_a_poll_that_is_refused_is_refused_to_who_asked():
+    house = House(1)
+    house.result = PollRefused("throttled")
+    with pytest.raises(PollRefused, match="throttled"):
+        house.service.poll("d0", print)
 
 
-def test_an_answer_that_is_given_up_makes_room_for_the_next_one():
-    asked = Asked()
-    works = [asked.ask() for _ in range(4)]
-    for work in works:
-        next(work)
-    payload = json.dumps({"sections": ["devices"]}).encode()
-    asked.service.on_request(Received("house/introspect", payload, False, "house/me", b"1"))
-    assert "ask again" in asked.answers[-1]["error"]
-    works[0].close()
+def test_a_device_is_held_once_and_released_once():
+    house = House(1)
+    house.runners.readers["d0"] = Reader()
 
-    assert next(asked.ask()) == 0
+    assert house.service.hold("d0", "ann") == {"device": "d0", "held": True}
+    with pytest.raises(RequestRefused, match="held already"):
+        house.service.hold("d0", "bob")
+    assert house.service.release("d0", "ann") == {"device": "d0", "held": False}
+    with pytest.raises(RequestRefused, match="is not held"):
+        house.service.release("d0", "ann")
+
+    assert [(type(event), event.entity, event.by) for event in house.events] == [(DeviceHeld, "d0", "ann")]
+
+
+def test_a_source_cannot_be_held_and_the_answer_says_what_to_do():
+    house = House(1)
+    house.runners.readers["d0"] = Reader(can_be_held=False)
+
+    with pytest.raises(RequestRefused, match="isolate its circuit instead"):
+        house.service.hold("d0", "ann")
+    assert house.events == []
+
+
+@pytest.mark.parametrize(
+    ("action", "circuit"), [("isolate", "isolated"), ("close", "closed"), ("disable", "disabled")]
+)
+def test_a_request_about_a_circuit_is_done_and_named_in_an_event(action, circuit):
+    house = House(1)
+    house.runners.readers["d0"] = Reader()
+
+    assert house.service.circuit("d0", action, "ann") == {"device": "d0", "circuit": circuit}
+    assert [event[:3] for event in house.events] == [("d0", action, "ann")]
+    assert isinstance(house.events[0], CircuitRequested)
+
+
+def test_a_request_about_a_device_that_is_not_read_names_one_that_is():
+    house = House(1)
+    house.runners.readers["kitchen"] = Reader()
+
+    for request in (house.service.hold, house.service.release):
+        with pytest.raises(UnknownDevice, match="did you mean 'kitchen'"):
+            request("kichen", "ann")
+    with pytest.raises(UnknownDevice, match="did you mean 'kitchen'"):
+        house.service.circuit("kichen", "close", "ann")

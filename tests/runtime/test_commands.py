@@ -4,19 +4,15 @@ import json
 import pytest
 
 from leadsman import OnChange, RetryRequested
-from leadsman.errors import PollRefused
 from leadsman.events import CommandDone
+from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD
 from leadsman.reading import Reading
 from leadsman.registration.command import register_command
-from leadsman.runtime.commands import MOST_WARNED, Dispatcher
+from leadsman.runtime.commands import Dispatcher
 from leadsman.runtime.publisher import StatePublisher
 from leadsman.runtime.runner import Runners
-
-
-def refuse(name, answer):
-    raise PollRefused("the circuit is open")
 
 
 class Commands:
@@ -25,18 +21,15 @@ class Commands:
     def __init__(self, bench):
         self.bench = bench
         self.runners = Runners()
-        self.poll = refuse
-        self.dispatcher = Dispatcher(
-            bench.context, self.runners, bench.resources, lambda name, answer: self.poll(name, answer)
-        )
+        self.dispatcher = Dispatcher(bench.context, self.runners, bench.resources)
 
     def add(self, handler, **options):
         self.bench.call(self.dispatcher.add, register_command("d", handler, options, ()))
         return self.runners.commands["d"]
 
-    def send(self, payload, word="set", device="d", **properties):
-        received = Received(f"app/{device}/{word}", payload, properties.pop("retain", False), **properties)
-        self.bench.call(self.dispatcher.on_set if word == "set" else self.dispatcher.on_get, received)
+    def send(self, payload, device="d", **properties):
+        received = Received(f"app/{device}/set", payload, properties.pop("retain", False), **properties)
+        self.bench.call(self.dispatcher.on_set, received)
 
     def results(self, device="d"):
         return [(each["status"], each["data"] or each["error"]) for each in self.bench.sent(f"app/{device}/set/result")]
@@ -190,25 +183,3 @@ def test_an_app_that_stops_answers_the_commands_that_are_left(bench, commands):
         "DeviceUnavailable: the app stopped before the command ended",
         "DeviceUnavailable: the app stopped before the command was executed",
     ]
-
-
-class TestRequests:
-    def test_a_request_with_a_transaction_is_answered_with_the_reading(self, bench, commands):
-        commands.poll = lambda name, answer: answer(Reading(name, {"t": 1}, (), 0.0, 1.0))
-        commands.send(b'{"transaction": 7}', word="get")
-
-        (answer,) = bench.sent("app/d/get/response")
-        assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", {"t": 1}, 7)
-
-    def test_a_request_without_one_is_answered_by_the_state(self, bench, commands):
-        commands.poll = lambda name, answer: answer(Reading(name, {"t": 1}, (), 0.0, 1.0))
-        commands.send(b"", word="get")
-
-        assert bench.messages == []
-
-    def test_a_request_that_is_refused_is_answered(self, bench, commands):
-        commands.send(b"", word="get")
-
-        (answer,) = bench.sent("app/d/get/response")
-        assert (answer["status"], answer["data"]) == ("error", None)
-        assert "the circuit is open" in answer["error"]

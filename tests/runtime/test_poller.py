@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from leadsman.errors import DeviceUnavailable, PollRefused
+from leadsman.errors import DeviceUnavailable, UnknownDevice
 from leadsman.registration.telemetry import register
 from leadsman.runtime.poller import Poller
 
@@ -53,7 +53,7 @@ def test_a_handler_whose_retry_was_pending_starts_with_it(bench, poller):
 def test_only_a_device_that_is_polled_can_be_polled_on_request(bench, poller, name):
     add(poller, "job", read, job=True)
 
-    with pytest.raises(PollRefused, match="that can be polled"):
+    with pytest.raises(UnknownDevice, match="that can be polled"):
         bench.call(poller.ask, name, lambda answer: None)
 
 

@@ -14,6 +14,7 @@ from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
+    "leadsman.introspection.mqtt_door",
     "leadsman.introspection.service",
     "leadsman.monitoring.trace",
     "leadsman.monitoring.watchdog",
@@ -23,7 +24,6 @@ OPTIONAL = (
     "leadsman.runtime.commands",
     "leadsman.runtime.context",
     "leadsman.runtime.directory",
-    "leadsman.runtime.operator",
     "leadsman.runtime.persistence",
     "leadsman.runtime.sources",
 )

@@ -143,12 +143,23 @@ def held(options: argparse.Namespace) -> int:
     found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout)
     states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
     rows = [
-        (name, str(state["failing_since"]), clean(str(state["last_error"])))
+        (name, state["failing_since"] or "", clean(state["last_error"] or "held by a person"))
         for name, state in states
         if state is not None and state.get("held")
     ]
     print(table(("device", "since", "error"), rows) if rows else "No device is held.")
     return SOME_HELD if rows else 0
+
+
+def hold(options: argparse.Namespace) -> int:
+    """Hold devices, so that they are not polled."""
+    from leadsman.cli.remote import ask
+
+    broker, prefix = _running(options, _app(options))
+    for device in options.device:
+        ask(broker, f"{prefix}/{check_name(device)}/hold/set", {"by": _sender()}, options.timeout)
+        print(f"{device}: held")
+    return 0
 
 
 def release(options: argparse.Namespace) -> int:

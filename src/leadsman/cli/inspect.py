@@ -11,7 +11,7 @@ from leadsman.app import App
 from leadsman.cli.tables import table
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import registered
-from leadsman.introspection.service import About, app_section
+from leadsman.introspection.sections import About, app_section
 from leadsman.text import clean, counted, suggestion
 from leadsman.timing.durations import human
 

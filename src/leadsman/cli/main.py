@@ -117,11 +117,21 @@ COMMANDS = (
     Command(
         "held",
         commands.held,
-        "list the devices that are held after a failure",
-        'Lists the devices of a running app that failed, and whose registration has on_failure="hold".',
+        "list the devices that are held",
+        'Lists the devices of a running app that failed, and whose registration has on_failure="hold"; and those that\n'
+        "a person holds.",
         "example:  leadsman held house:app\n\n"
         "Exits with 0 if no device is held, 3 if some are, 1 if the app does not answer.",
         LIVE,
+    ),
+    Command(
+        "hold",
+        commands.hold,
+        "poll a device no more, until it is released",
+        "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its end.\n"
+        "A source cannot be held; isolate its circuit instead.",
+        "examples:  leadsman hold house:app --device boiler    leadsman hold --prefix house --device boiler",
+        (*LIVE, DEVICE),
     ),
     Command(
         "release",

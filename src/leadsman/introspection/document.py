@@ -17,6 +17,10 @@ StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "e
 """The status of a device: the first that applies; see `leadsman.monitoring.health`."""
 
 
+CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
+"""The state of a circuit; the last two are the work of a person."""
+
+
 class BreakerTerms(TypedDict):
     """The specification of a circuit breaker."""
 
@@ -107,7 +111,7 @@ class Runtime(TypedDict):
 
     status: StatusWord
     stale: bool
-    circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
+    circuit: CircuitWord
     consecutive_failures: int
     attempts: int
     """Calls of the current poll, or of the last one that failed."""
@@ -243,7 +247,7 @@ class Request(TypedDict, total=False):
 
 
 class Plain(TypedDict, total=False):
-    """A request at ``get`` or ``release/set`` of a device. The payload may be empty."""
+    """A request at ``get``, ``hold/set`` or ``release/set`` of a device. The payload may be empty."""
 
     by: str
     """The sender, for the log and the trace."""
@@ -257,6 +261,20 @@ class CircuitRequest(TypedDict):
     by: NotRequired[str]
     """The sender, for the log and the trace."""
     transaction: NotRequired[Json]
+
+
+class HeldAnswer(TypedDict):
+    """What became of a request to hold or to release a device."""
+
+    device: str
+    held: bool
+
+
+class CircuitAnswer(TypedDict):
+    """What became of a request about a circuit."""
+
+    device: str
+    circuit: CircuitWord
 
 
 class Answer(TypedDict):
@@ -285,15 +303,20 @@ class RegistryDevice(TypedDict):
     topics: dict[str, str]
 
 
-class Registry(TypedDict):
-    """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
-    pages; page 2 is at ``{prefix}/registry/2``."""
+class RegistryHead(TypedDict):
+    """What each page of the registry begins with."""
 
     app: str
     version: str
     leadsman: str
     introspect: str
     status: str
+
+
+class Registry(RegistryHead):
+    """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
+    pages; page 2 is at ``{prefix}/registry/2``."""
+
     devices: dict[str, RegistryDevice]
     page: NotRequired[int]
     """The number of this page, from 1. Left out if there is one page."""
@@ -313,7 +336,7 @@ class StatusDevice(TypedDict, total=False):
     deferred_reason: str | None
     opened_at: str
     opens: int
-    circuit: Literal["closed", "open", "half_open", "isolated", "disabled"]
+    circuit: CircuitWord
     consecutive_failures: int
     attempts: int
     retries: int

@@ -6,6 +6,7 @@ is on it.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
@@ -27,6 +28,22 @@ def page_size(maximum_packet_size: int | None, besides: int = 0) -> int:
     """
     largest = LARGEST if maximum_packet_size is None else min(LARGEST, maximum_packet_size - ENVELOPE)
     return max(SMALLEST, largest - besides)
+
+
+class Document(Protocol):
+    """Takes a document section by section, while it is made."""
+
+    def value(self, section: str, value: Json) -> None:
+        """Add a section that is one value."""
+        ...
+
+    def begin(self, section: str, brackets: bytes) -> None:
+        """Begin a section of members; `brackets` are ``{}`` or ``[]``."""
+        ...
+
+    def member(self, key: str | None, value: Json) -> None:
+        """Add a member to the section that was begun; the key is None in a list."""
+        ...
 
 
 class Pages:
@@ -53,14 +70,14 @@ class Pages:
         self._size += len(text) + 1
 
     def begin(self, section: str, brackets: bytes) -> None:
-        """Begin a section of members; `brackets` are ``{}`` or ``[]``."""
+        """See `Document`."""
         name = encode(section)
         self._end_section()
         self._make_room(len(name) + 3)
         self._open(name, brackets)
 
     def member(self, key: str | None, value: Json) -> None:
-        """Add a member to the section that was begun; the key is None in a list."""
+        """See `Document`."""
         text = encode(value) if key is None else encode(key) + b":" + encode(value)
         if self._size + len(text) + 1 > self._largest and (self._sections or self._members):
             name, brackets = self._name, self._brackets

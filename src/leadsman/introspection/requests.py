@@ -1,10 +1,10 @@
-"""Reads introspection requests. A wrong one is cheap, however many devices the app has."""
+"""Reads requests of people and tools. A wrong one is cheap, however many devices the app has."""
 
 import itertools
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from leadsman.errors import PayloadError
+from leadsman.errors import PayloadError, UnknownDevice
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import LONGEST_NAME
 from leadsman.text import clean, nearest, suggestion
@@ -14,6 +14,10 @@ ON_REQUEST = ("trace",)
 """Sections that a request must name."""
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""
+ACTIONS = ("isolate", "close", "disable")
+"""What a person may do to a circuit."""
+LONGEST_SENDER = 100
+"""Characters of the sender's name that are kept."""
 MOST_NEAR = 100
 """Names that are compared with a name that is wrong."""
 
@@ -43,6 +47,24 @@ def understood(request: Json, known: Collection[str]) -> Request:
     return Request(sections, names, asked is not None, int(after), since)
 
 
+def action_of(request: Json) -> str:
+    """What a request asks to do to a circuit: one of `ACTIONS`, as text or in an object.
+
+    Raises:
+        PayloadError: it is none of them.
+    """
+    action = request.get("action") if isinstance(request, dict) else request
+    if isinstance(action, str) and action in ACTIONS:
+        return action
+    raise PayloadError(f"{action!r} is unknown; {suggestion(str(action)[:LONGEST_NAME], ACTIONS)}")
+
+
+def sender_of(request: Json, otherwise: str) -> str:
+    """The sender of a request: the name that it gives, else `otherwise`."""
+    named = request.get("by") if isinstance(request, dict) else None
+    return clean(named[:LONGEST_SENDER] if isinstance(named, str) and named else otherwise)
+
+
 def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:
     if request == "":
         return SECTIONS, None
@@ -70,15 +92,15 @@ def _names(request: dict[str, Json], key: str, known: Collection[str]) -> Sequen
         raise PayloadError(f"{key!r} must be a list of names")
     for name in names:
         if name not in known:
-            raise PayloadError(
-                f"there is no {key.removesuffix('s')} {clean(name)!r}; {_hint(name[:LONGEST_NAME], known)}"
-            )
+            wrong = UnknownDevice if key == "devices" else PayloadError
+            raise wrong(f"there is no {key.removesuffix('s')} {clean(name)!r}; {hint(name, known)}")
     return names
 
 
-def _hint(name: str, known: Collection[str]) -> str:
+def hint(name: str, known: Collection[str]) -> str:
     """What may have been meant by a wrong name. Among many names, it is looked for only where the beginning is right:
     a comparison with each of ten thousand would block the app for a tenth of a second."""
+    name = name[:LONGEST_NAME]
     if len(known) <= MOST_NEAR:
         return suggestion(name, known)
     alike = (each for each in known if each[:3] == name[:3])

@@ -41,7 +41,7 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
             found[topics.device_error(name)] = _of(document.DeviceError)
             found[topics.of(name, "circuit/set")] = _of(document.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
-                for word in ("get", "release/set"):
+                for word in ("get", "hold/set", "release/set"):
                     found[topics.of(name, word)] = _of(document.Plain) | {"direction": "in"}
     for name, command in commands.items():
         found.setdefault(topics.state(name), _returned(command.handler))

@@ -199,6 +199,8 @@ class Log:
     def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
         entity = event.entity
         match event:
+            case DeviceHeld(by=by) if by:
+                logger.info("%s: held by %s until it is released", entity, by, extra=log_fields("held", entity, by=by))
             case DeviceHeld():
                 how = f"leadsman release --prefix {self._prefix} --device {entity}"
                 logger.error(

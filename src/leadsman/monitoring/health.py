@@ -4,7 +4,7 @@ The heartbeat, the availability topics and introspection all read these records,
 Reading changes nothing. The status of a device is the first that applies:
 
 ==================  ====================================================================================================
-``held``            it failed, and is not polled until a person releases it
+``held``            it failed, or a person holds it; it is not polled until a person releases it
 ``isolated``        a person isolated its circuit, so it is left alone on purpose
 ``circuit_open``    it failed poll after poll, and is only probed now and then
 ``deferred``        it asked for a pause

@@ -105,8 +105,8 @@ class Trace:
                 self._add(
                     event.wall, entity, f"asked to {action} the circuit", by=by, outage_id=self._outages.get(entity)
                 )
-            case DeviceHeld(entity=entity):
-                self._add(event.wall, entity, "held", outage_id=self._outages.get(entity))
+            case DeviceHeld(entity=entity, by=by):
+                self._add(event.wall, entity, "held", by=by or None, outage_id=self._outages.get(entity))
             case DeviceReleased(entity=entity, by=by):
                 self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
             case AdapterFailed(adapter=adapter, error=error, retry_in=delay):

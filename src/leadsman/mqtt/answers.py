@@ -12,7 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from leadsman.errors import PayloadError
+from leadsman.errors import PayloadError, RequestRefused
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -28,6 +28,10 @@ MOST_DEPTH = 20
 """The deepest nesting of lists and objects in a payload."""
 LARGEST_CORRELATION = 1024
 """Bytes of correlation data that are sent back."""
+
+MOST_WARNED = 100
+"""The number of devices whose retained requests are logged, once each: the broker sends them again at every
+reconnect."""
 
 logger = logging.getLogger("leadsman")
 
@@ -110,9 +114,28 @@ def answered(received: Received, topics: Topics, wall: float, handle: Callable[[
     try:
         value, transaction = decode(received.payload)
         data = handle(value)
-    except PayloadError as refused:
+    except (PayloadError, RequestRefused) as refused:
         error = explained(refused)
     return answer_anyway(received, topics, document(data, error, wall, transaction))
+
+
+class RetainedRequests:
+    """Warns of retained requests, which are ignored: each would arrive again at every reconnect."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    def warn(self, device: str) -> None:
+        """Log that a request for a device was retained, once for each device."""
+        if device in self._warned or len(self._warned) >= MOST_WARNED:
+            return
+        self._warned.add(device)
+        logger.warning(
+            "%s: a retained message at 'set' or 'get' is ignored, because it would arrive again at every reconnect; "
+            "clear the topic, and send without retain",
+            clean(device),
+            extra=log_fields("retained request", device),
+        )
 
 
 def is_finite(value: object) -> bool:

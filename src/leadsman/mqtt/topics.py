@@ -8,6 +8,7 @@
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
 | `{prefix}/{device}/get`              | in: poll now                                          | no, 1         |
+| `{prefix}/{device}/hold/set`         | in: hold a device, so that it is not polled           | no, 1         |
 | `{prefix}/{device}/release/set`      | in: release a held device, so that it is polled again | no, 1         |
 | `{prefix}/{device}/circuit/set`      | in: `isolate`, `close` or `disable`                   | no, 1         |
 | `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it says    |
@@ -24,7 +25,7 @@ import json
 from leadsman.errors import InvalidType, InvalidValue
 
 RESERVED = frozenset(
-    {"status", "error", "introspect", "registry", "state", "availability", "set", "get", "release", "circuit"}
+    {"status", "error", "introspect", "registry", "state", "availability", "set", "get", "hold", "release", "circuit"}
 )
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200

@@ -187,7 +187,7 @@ class PollRunner:
         if self.busy:
             raise PollRefused("the thread of an earlier poll is still busy")
         if execution.circuit.held:
-            raise PollRefused("the device is held since its last failure; release it first")
+            raise PollRefused("the device is held; release it first")
         if (until := execution.circuit.deferred_until) > now:
             raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
         if execution.snapshot().circuit not in ("closed", "disabled") or not execution.admit():

@@ -6,7 +6,7 @@ One heap holds everything that is due; a poll is a task only while it runs.
 import asyncio
 from collections.abc import Callable, Mapping
 
-from leadsman.errors import PollRefused
+from leadsman.errors import UnknownDevice
 from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poll_runner import PollContext, PollRunner
@@ -56,11 +56,12 @@ class Poller:
         """Poll a device now; see `PollRunner.ask`.
 
         Raises:
-            PollRefused: there is no such device, or it must not be polled now.
+            UnknownDevice: no device of that name is polled.
+            PollRefused: it must not be polled now.
         """
         runner = self.runners.get(name)
         if runner is None or runner.telemetry.job:
-            raise PollRefused(f"there is no device {clean(name)!r} that can be polled")
+            raise UnknownDevice(f"there is no device {clean(name)!r} that can be polled")
         runner.ask(answer)
 
     async def stop(self, grace: float) -> int:

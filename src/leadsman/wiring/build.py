@@ -27,7 +27,8 @@ from leadsman.slices import Slices
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339, system_clock
 from leadsman.timing.timers import Timers
-from leadsman.wiring.optional import Core, OptionalParts, RequestListeners
+from leadsman.wiring.doors import Doors
+from leadsman.wiring.optional import Core, OptionalParts
 from leadsman.wiring.plan import Plan
 
 logger = logging.getLogger("leadsman")
@@ -74,11 +75,11 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         core.slices,
         look=optional.runners.look,
     )
-    requests = RequestListeners(core, optional, heartbeat.state_files)
-    requests.listen()
+    doors = Doors(core, optional, heartbeat.state_files)
+    doors.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
     events.subscribe(core.records, Phase.HEALTH)
-    for observe in (heartbeat.observe, outages.observe, log.observe, requests.observe):
+    for observe in (heartbeat.observe, outages.observe, log.observe, doors.observe):
         events.subscribe(observe, Phase.REPORT)
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading, Phase.REPORT)

@@ -4,7 +4,6 @@ import costs a start about two milliseconds, and only apps that use a part pay f
 import asyncio
 import contextlib
 import functools
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,15 +13,14 @@ from leadsman.events import (
     AdapterReopened,
     AttemptFailed,
     CircuitRequested,
+    DeviceHeld,
     Event,
-    LinkUp,
     PollFailed,
     StateFailed,
     StateWritten,
 )
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.statuses import Statuses
-from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
 from leadsman.resilience.environment import Environment
@@ -30,26 +28,21 @@ from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
-from leadsman.slices import Slices, Work
+from leadsman.slices import Slices
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.introspection.service import Service
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
     from leadsman.runtime.adapter_recovery import AdapterRecovery
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
-    from leadsman.runtime.operator import OperatorRequests
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.sources import SourceRunner
 
-REGISTRY_DELAY = 1.0
-"""Seconds from a connection to the registry: first readings go first."""
-
-_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested)
-"""The events that create the trace: an app in which nothing fails has none."""
+_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld)
+"""The events that create the trace: an app in which nothing fails, and nobody interferes, has none."""
 
 
 class Core(NamedTuple):
@@ -104,11 +97,11 @@ class OptionalParts:
 
     @cached_property
     def dispatcher(self) -> "Dispatcher":
-        """What executes commands and requested polls."""
+        """What executes commands."""
         from leadsman.runtime.commands import Dispatcher
 
         core = self._core
-        return Dispatcher(core.publisher, self.runners, core.shared, core.poller.ask)
+        return Dispatcher(core.publisher, self.runners, core.shared)
 
     def _contexts(self) -> "Contexts | None":
         asking = [
@@ -193,80 +186,3 @@ class OptionalParts:
             self.traces[0].observe(event)
         elif isinstance(event, _TRACED):
             self.make_trace().observe(event)
-
-
-class RequestListeners:
-    """What answers requests from outside. Its parts are made with the first request.
-
-    Args:
-        core: the parts that every app uses.
-        optional: those that this app uses besides.
-        state_files: files of the app's state that cannot be written at the moment, and why.
-    """
-
-    def __init__(self, core: Core, optional: OptionalParts, state_files: Mapping[str, str]) -> None:
-        self._core = core
-        self._optional = optional
-        self._state_files = state_files
-
-    def listen(self) -> None:
-        """Subscribe to the topics of requests that make sense for this app."""
-        plan, listeners = self._core.plan, self._core.link.subscriptions.listeners
-        listeners[plan.topics.introspect] = self._on_introspect
-        if any(command.enabled for command in plan.commands):
-            listeners[plan.topics.of("+", "set")] = self._on_set
-        if plan.readers:
-            listeners[plan.topics.of("+", "+/set")] = self._on_operator
-        if len(plan.polled) > len(plan.jobs):
-            listeners[plan.topics.of("+", "get")] = self._on_get
-
-    def observe(self, event: Event) -> None:
-        """Publish the registry a moment after each connection."""
-        if isinstance(event, LinkUp):
-            asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
-
-    def _register(self) -> None:
-        self._core.slices.begin("the registry", self._registry())
-
-    def _registry(self) -> Work:
-        """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
-        import leadsman.introspection.service  # noqa: F401  # `_introspection` uses it, in the next slice
-
-        yield 0.0
-        service = self._introspection
-        yield 0.0
-        yield from service.registry()
-
-    def _on_introspect(self, received: Received) -> None:
-        self._introspection.on_request(received)
-
-    def _on_set(self, received: Received) -> None:
-        self._optional.dispatcher.on_set(received)
-
-    def _on_get(self, received: Received) -> None:
-        self._optional.dispatcher.on_get(received)
-
-    def _on_operator(self, received: Received) -> None:
-        self._operator.on_set(received)
-
-    @cached_property
-    def _introspection(self) -> "Service":
-        from leadsman.introspection.service import About, Parts, Service
-
-        core, plan, optional = self._core, self._core.plan, self._optional
-        about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
-        parts = Parts(
-            core.records,
-            core.link,
-            optional.runners,
-            plan.adapters,
-            optional.traces,
-            self._state_files,
-        )
-        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.publisher, core.slices)
-
-    @cached_property
-    def _operator(self) -> "OperatorRequests":
-        from leadsman.runtime.operator import OperatorRequests
-
-        return OperatorRequests(self._core.publisher, self._optional.runners.readers)

@@ -1,0 +1,165 @@
+"""The door over MQTT to `leadsman.introspection.service`.
+
+| topic                           | request                                               |
+|---------------------------------|-------------------------------------------------------|
+| `{prefix}/introspect`           | some sections of the document about the app           |
+| `{prefix}/{device}/get`         | poll the device now                                   |
+| `{prefix}/{device}/hold/set`    | poll it no more                                       |
+| `{prefix}/{device}/release/set` | poll it again                                         |
+| `{prefix}/{device}/circuit/set` | isolate, close or disable its circuit                 |
+
+A request is answered at its response topic, or at its own topic with ``/response`` appended. A retained request is
+ignored. The registry is published at ``{prefix}/registry``.
+
+A document of many devices is sent in pages: the first page of the registry is at ``{prefix}/registry``, page 2 at
+``{prefix}/registry/2``, and so on; the pages of an answer go to one topic. Each page has its number and the number of
+pages.
+"""
+
+import logging
+from collections.abc import Generator
+
+from leadsman.errors import PayloadError, RequestRefused
+from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.requests import Request, action_of, sender_of
+from leadsman.introspection.service import Polled, Service
+from leadsman.mqtt import answers
+from leadsman.mqtt.answers import Json, RetainedRequests
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.slices import Slices, Work
+from leadsman.text import clean, explained, log_fields
+from leadsman.timing.clock import Clock
+
+EXPIRY = 10.0
+"""Seconds after which a page of an answer is dropped, since its receiver no longer waits."""
+MOST_WAITING = 512 * 1024
+"""Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
+PATIENCE = 60.0
+"""Seconds after which a page of the registry no longer waits."""
+PAUSE = 0.02
+"""Seconds between two looks at the outbox."""
+
+logger = logging.getLogger("leadsman")
+
+
+class MqttDoor:
+    """Takes requests that arrive over MQTT, and answers them.
+
+    Args:
+        service: answers them.
+        topics: the topics of the app.
+        link: the connection to the broker.
+        clock: the clock of the app.
+        slices: does what is too long for one turn of the loop.
+    """
+
+    def __init__(self, service: Service, topics: Topics, link: Link, clock: Clock, slices: Slices) -> None:
+        self._service = service
+        self._topics = topics
+        self._link = link
+        self._clock = clock
+        self._slices = slices
+        self._retained = RetainedRequests()
+
+    # Documents
+
+    def on_introspect(self, received: Received) -> None:
+        """Answer a request for a document."""
+        if received.retain:
+            return
+        request, transaction, error = None, None, None
+        try:
+            value, transaction = answers.decode(received.payload)
+            request = self._service.understood(value)
+        except (PayloadError, RequestRefused) as refused:
+            error = explained(refused)
+        envelope = answers.document(None, error, self._clock.wall(), transaction)
+        message = answers.answer_anyway(received, self._topics, envelope)
+        if request is None:
+            self._link.put(message._replace(expires=self._clock.monotonic() + EXPIRY))
+            return
+        del envelope["data"]  # comes in pages
+        self._slices.begin("introspection", self._answer(request, message, envelope))
+
+    def _answer(self, request: Request, message: Message, envelope: dict[str, Json]) -> Work:
+        """Make the document that a request asks for, and send it: in one message, or in pages."""
+        with self._service.under_way():
+            pages = Pages(page_size(self._link.maximum_packet_size, len(message.payload)))
+            yield from self._service.describe(request, pages)
+            documents = pages.end()
+            for number, document in enumerate(documents, 1):
+                if not (yield from self._room(EXPIRY)):
+                    return
+                numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+                payload = around(envelope | numbers, b'{"data":' + document + b"}")
+                self._link.put(message._replace(payload=payload, expires=self._clock.monotonic() + EXPIRY))
+                if number < len(documents):
+                    yield 0.0
+
+    def publish_registry(self) -> Work:
+        """Make the registry, and publish its pages, in slices. That ends with the connection, for the registry is
+        published after each one."""
+        topic, link = self._topics.registry, self._link
+        connects = link.connects
+        pages = Pages(page_size(link.maximum_packet_size))
+        yield from self._service.registry(pages)
+        documents = pages.end()
+        for number, document in enumerate(documents, 1):
+            yield from self._room(PATIENCE)
+            if link.connects != connects:
+                return
+            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+            payload = around({**self._service.registry_head(), **numbers}, document)
+            link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
+            yield 0.0
+
+    def _room(self, patience: float) -> Generator[float, None, bool]:
+        """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
+        deadline = self._clock.monotonic() + patience
+        while self._link.outbox.bytes > MOST_WAITING:
+            if self._clock.monotonic() >= deadline:
+                return False
+            yield PAUSE
+        return True
+
+    # Requests about a device
+
+    def on_set(self, received: Received) -> None:
+        """Handle a request at ``hold/set``, ``release/set`` or ``circuit/set``. Others are ignored."""
+        device, kind = self._topics.device_of(received.topic), received.topic.split("/")[-2]
+        if received.retain or kind not in ("hold", "release", "circuit"):
+            return
+
+        def handle(request: Json) -> Json:
+            by = sender_of(request, f"somebody at {received.response_topic or received.topic}")
+            if kind == "circuit":
+                return self._service.circuit(device, action_of(request), by)
+            return (self._service.hold if kind == "hold" else self._service.release)(device, by)
+
+        self._link.put(answers.answered(received, self._topics, self._clock.wall(), handle))
+
+    def on_get(self, received: Received) -> None:
+        """Handle a request for a reading."""
+        device, transaction = self._topics.device_of(received.topic), None
+        if received.retain:
+            self._retained.warn(device)
+            return
+        try:
+            _, transaction = answers.decode(received.payload)
+            self._service.poll(device, lambda result: self._polled(received, transaction, result))
+        except (PayloadError, RequestRefused) as error:
+            self._polled(received, transaction, Polled(None, explained(error)))
+
+    def _polled(self, received: Received, transaction: Json, result: Polled) -> None:
+        """Answer a request for a reading. A sender without a response topic sees the reading as the device's state. It
+        only gets an answer if something went wrong, or if the request carried a transaction."""
+        if received.response_topic is None and result.error is None and transaction is None:
+            return
+        if result.error is not None:
+            about = log_fields("request refused", topic=received.topic)
+            logger.info("%s: %s", clean(received.topic), result.error, extra=about)
+        answer = answers.document(result.fields, result.error, self._clock.wall(), transaction)
+        self._link.put(answers.answer_anyway(received, self._topics, answer))

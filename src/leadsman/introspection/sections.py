@@ -1,0 +1,217 @@
+"""The sections of the document that describes an app: what it is, its connection, its adapters and its devices.
+
+Reading changes nothing. The document contains no secrets: adapters and handlers are shown by their names, the broker by
+its address, and everything that a person wrote passes through `leadsman.text.clean`.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.introspection.registrations import kind_of, registered
+from leadsman.monitoring.health import HealthRecords, is_stale
+from leadsman.monitoring.heartbeat import failure_of, under_way
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.topics import Topics
+from leadsman.registration.command import Command
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.runtime.runner import Answer, Runners
+from leadsman.text import clean
+from leadsman.timing.clock import Clock, rfc3339
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import (
+        AdapterSection,
+        AppSection,
+        DeviceSection,
+        MqttSection,
+        RegistryDevice,
+        RegistryHead,
+        Runtime,
+    )
+    from leadsman.monitoring.trace import Trace
+
+Declared = Telemetry | Source | Command
+"""A registration of an app."""
+
+
+class About(NamedTuple):
+    """The identity of the app."""
+
+    name: str
+    version: str
+    leadsman: str
+    topics: Topics
+    broker: str
+    client_id: str
+
+
+class Parts(NamedTuple):
+    """The parts of a running app that are described, and that requests are about."""
+
+    records: HealthRecords
+    link: Link
+    runners: Runners
+    poll: Callable[[str, Answer], None]
+    """Polls a device and answers later; see `leadsman.runtime.poller.Poller.ask`."""
+    adapters: Sequence[ManagedAdapter]
+    traces: "Sequence[Trace]"
+    """The trace, once it has rows."""
+    state_files: Mapping[str, str]
+    """The state files that cannot be written at the moment, and why."""
+
+
+class Sections:
+    """Makes the sections about one running app.
+
+    Args:
+        about: the identity of the app.
+        everything: its registrations.
+        parts: the parts that are described.
+        clock: the clock of the app.
+        started: when the app started, monotonic seconds.
+    """
+
+    def __init__(
+        self, about: About, everything: Sequence[Declared], parts: Parts, clock: Clock, started: float
+    ) -> None:
+        self._about = about
+        self._parts = parts
+        self._clock = clock
+        self._started = started
+        self.registered: dict[str, tuple[Declared, ...]] = {}
+        """The registrations, by the names of their devices."""
+        for each in everything:
+            self.registered[each.name] = (*self.registered.get(each.name, ()), each)
+        self.jobs = frozenset(each.name for each in everything if isinstance(each, Telemetry) and each.job)
+        """The side jobs."""
+
+    def app(self) -> "AppSection":
+        """The app."""
+        now, wall = self._clock.monotonic(), self._clock.wall()
+        section = app_section(self._about)
+        section["started_at"] = rfc3339(wall - now + self._started)
+        section["uptime"] = round(now - self._started, 3)
+        if self._parts.state_files:
+            section["state_files"] = dict(self._parts.state_files)
+        return section
+
+    def mqtt(self) -> "MqttSection":
+        """The connection to the broker."""
+        link, outbox = self._parts.link, self._parts.link.outbox
+        oldest = outbox.oldest
+        return {
+            "broker": self._about.broker,
+            "client_id": self._about.client_id,
+            "connected": link.up,
+            "protocol": link.session.protocol,
+            "client": link.client,
+            "session": link.number,
+            "connects": link.connects,
+            "window": link.window,
+            "limited_by": link.limited_by,
+            "last_error": link.last_error,
+            "outbox": {
+                "messages": outbox.messages,
+                "bytes": outbox.bytes,
+                "in_flight": outbox.in_flight,
+                "delivered": outbox.delivered,
+                "dropped": outbox.dropped,
+                "oldest": None if oldest is None else round(self._clock.uptime() - oldest, 3),
+            },
+        }
+
+    def adapters(self) -> "list[AdapterSection]":
+        """The adapters."""
+        return [_adapter(adapter) for adapter in self._parts.adapters]
+
+    def registry_entry(self, name: str) -> "RegistryDevice | None":
+        """A device in the registry, with its topics; None for a side job, and for a device that is not enabled."""
+        topics, kinds = self._about.topics, [kind_of(each) for each in self.registered[name] if each.enabled]
+        if "periodic" in kinds or not kinds:
+            return None
+        paths = {
+            "state": topics.state(name),
+            "availability": topics.availability(name),
+            "error": topics.device_error(name),
+        }
+        if "telemetry" in kinds:
+            paths["get"] = topics.of(name, "get")
+        if "command" in kinds:
+            paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+        return cast("RegistryDevice", {"kinds": kinds, "topics": paths})
+
+    def registry_head(self) -> "RegistryHead":
+        """What the registry says about the app."""
+        about = self._about
+        return {
+            "app": about.name,
+            "version": clean(about.version),
+            "leadsman": about.leadsman,
+            "introspect": about.topics.introspect,
+            "status": about.topics.status,
+        }
+
+    def device(self, name: str) -> "DeviceSection":
+        """One device, or one side job."""
+        found: DeviceSection = {"registrations": [registered(each) for each in self.registered[name]]}
+        if name in self._parts.records.entities:
+            found["runtime"] = self._runtime(name, self._clock.monotonic(), self._clock.wall())
+        return found
+
+    def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
+        parts, health = self._parts, self._parts.records.entities[name]
+        snapshot, next_poll = parts.runners.look(name)
+        deferred = snapshot.deferred_until
+        found: dict[str, object] = {
+            "status": parts.records.status(name, now),
+            "stale": is_stale(health, now),
+            "circuit": snapshot.circuit,
+            **failure_of(health, snapshot, wall - now),
+            "retries": snapshot.waits,
+            "opens": snapshot.opens,
+            "last_duration": None if health.duration is None else round(health.duration, 6),
+            "next_due_at": None if next_poll is None else rfc3339(next_poll),
+            "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
+            "deferred_reason": None if deferred is None else health.trouble.deferred_reason,
+            "poll_under_way": under_way(health, wall - now),
+            "counters": {
+                "polls": health.polls,
+                "failed_polls": health.counters.failed_polls,
+                "retried_polls": health.counters.retried_polls,
+                "calls": health.successes + health.counters.failed_calls,
+                "failed_calls": health.counters.failed_calls,
+                "retries": health.counters.retries,
+            },
+            "held": health.held,
+            "missed_polls": health.counters.missed,
+        }
+        for runner in parts.runners.of(name):
+            found |= runner.counters()
+        return cast("Runtime", found)  # tests compare it with the schema
+
+
+def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
+    is_open, error = adapter.state
+    section: AdapterSection = {
+        "adapter": adapter.label,
+        "open": is_open,
+        "error": error,
+        "reopened": adapter.reopened,
+    }
+    if health := adapter.health:
+        section["health"] = health
+    return section
+
+
+def app_section(about: About) -> "AppSection":
+    """The facts about an app that do not depend on whether it runs."""
+    return {
+        "name": about.name,
+        "version": clean(about.version),
+        "prefix": about.topics.prefix,
+        "leadsman": about.leadsman,
+        "python": sys.version.split()[0],
+    }

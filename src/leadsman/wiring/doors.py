@@ -1,0 +1,99 @@
+"""The doors through which people and tools ask a running app. The service behind them, and each door, is imported and
+made with the first request."""
+
+import asyncio
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from leadsman.events import Event, LinkUp
+from leadsman.mqtt.connection import Received
+from leadsman.slices import Work
+from leadsman.wiring.optional import Core, OptionalParts
+
+if TYPE_CHECKING:
+    from leadsman.introspection.mqtt_door import MqttDoor
+    from leadsman.introspection.service import Service
+
+REGISTRY_DELAY = 1.0
+"""Seconds from a connection to the registry: first readings go first."""
+
+
+class Doors:
+    """What takes requests from outside.
+
+    Args:
+        core: the parts that every app uses.
+        optional: those that this app uses besides.
+        state_files: files of the app's state that cannot be written at the moment, and why.
+    """
+
+    def __init__(self, core: Core, optional: OptionalParts, state_files: Mapping[str, str]) -> None:
+        self._core = core
+        self._optional = optional
+        self._state_files = state_files
+
+    def listen(self) -> None:
+        """Subscribe to the topics of requests that make sense for this app."""
+        plan, listeners = self._core.plan, self._core.link.subscriptions.listeners
+        listeners[plan.topics.introspect] = self._on_introspect
+        if any(command.enabled for command in plan.commands):
+            listeners[plan.topics.of("+", "set")] = self._on_set
+        if plan.readers:
+            listeners[plan.topics.of("+", "+/set")] = self._on_operator
+        if len(plan.polled) > len(plan.jobs):
+            listeners[plan.topics.of("+", "get")] = self._on_get
+
+    def observe(self, event: Event) -> None:
+        """Publish the registry a moment after each connection."""
+        if isinstance(event, LinkUp):
+            asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
+
+    def _register(self) -> None:
+        self._core.slices.begin("the registry", self._registry())
+
+    def _registry(self) -> Work:
+        """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
+        import leadsman.introspection.mqtt_door  # noqa: F401  # `_mqtt` uses it, in the next slice
+
+        yield 0.0
+        door = self._mqtt
+        yield 0.0
+        yield from door.publish_registry()
+
+    def _on_set(self, received: Received) -> None:
+        self._optional.dispatcher.on_set(received)
+
+    def _on_introspect(self, received: Received) -> None:
+        self._mqtt.on_introspect(received)
+
+    def _on_get(self, received: Received) -> None:
+        self._mqtt.on_get(received)
+
+    def _on_operator(self, received: Received) -> None:
+        self._mqtt.on_set(received)
+
+    @cached_property
+    def _mqtt(self) -> "MqttDoor":
+        from leadsman.introspection.mqtt_door import MqttDoor
+
+        core = self._core
+        return MqttDoor(self._service, core.plan.topics, core.link, core.environment.clock, core.slices)
+
+    @cached_property
+    def _service(self) -> "Service":
+        from leadsman.introspection.sections import About, Parts
+        from leadsman.introspection.service import Service
+
+        core, plan, optional = self._core, self._core.plan, self._optional
+        about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
+        parts = Parts(
+            core.records,
+            core.link,
+            optional.runners,
+            core.poller.ask,
+            plan.adapters,
+            optional.traces,
+            self._state_files,
+        )
+        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.environment)

@@ -1,0 +1,258 @@
+"""The door over MQTT: what is sent where, and when pages wait. Whole apps have theirs in `tests/integration`."""
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from leadsman import App
+from leadsman.errors import PollRefused
+from leadsman.introspection.mqtt_door import EXPIRY, MOST_WAITING, PATIENCE, PAUSE, MqttDoor
+from leadsman.introspection.sections import About, Parts
+from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, Polled, Service
+from leadsman.mqtt.answers import MOST_WARNED
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import Topics
+from leadsman.timing.clock import Clock
+
+DEVICES = 2000
+TOPICS = Topics("house")
+
+
+async def read(): ...
+
+
+class Kept:
+    """Keeps works instead of doing them."""
+
+    def __init__(self):
+        self.works = []
+
+    def begin(self, where, work):
+        self.works.append(work)
+
+
+class Asked:
+    """A door that is asked by hand, at a time that the test sets. The devices behind it do not run."""
+
+    def __init__(self, devices=DEVICES):
+        app = App("house")
+        app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
+        self.now, self.sent, self.slices = 0.0, [], Kept()
+        self.outbox = SimpleNamespace(bytes=0)
+        self.link = SimpleNamespace(
+            maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append
+        )
+        clock = Clock(lambda: self.now, lambda: self.now)
+        service = Service(
+            About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
+            list(app.telemetries.values()),
+            Parts(SimpleNamespace(entities={}), self.link, None, None, (), [], {}),
+            SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
+        )
+        self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices)
+
+    def send(self, **request):
+        payload = json.dumps({"sections": ["devices"], **request}).encode()
+        self.door.on_introspect(Received("house/introspect", payload, False, "house/me", b"1"))
+
+    def ask(self, **request):
+        self.send(**request)
+        return self.slices.works[-1]
+
+    @property
+    def answers(self):
+        return [json.loads(message.payload) for message in self.sent]
+
+
+def test_a_document_of_few_devices_is_one_message_made_at_once():
+    asked = Asked(devices=1)
+
+    assert list(asked.ask()) == []
+    assert len(asked.sent) == 1
+
+
+def test_a_large_document_has_every_device_on_one_of_its_pages():
+    asked = Asked()
+    list(asked.ask())
+
+    assert sum(len(answer["data"]["devices"]) for answer in asked.answers) == DEVICES
+
+
+def test_one_page_is_sent_in_one_turn_of_the_loop():
+    asked = Asked()
+    sent = [0]
+    for _ in asked.ask():
+        sent.append(len(asked.sent))
+
+    assert asked.answers[-1]["pages"] == len(asked.sent) > 3
+    assert max(after - before for before, after in itertools.pairwise(sent)) == 1
+
+
+def test_the_registry_is_made_and_published_in_slices():
+    asked = Asked()
+    work = asked.door.publish_registry()
+    turns = len(list(work))
+
+    assert turns == DEVICES // LIST_SLICE + len(asked.sent)
+    assert [message.topic for message in asked.sent] == ["house/registry"] + [
+        f"house/registry/{number}" for number in range(2, len(asked.sent) + 1)
+    ]
+    assert {(message.retain, message.latest) for message in asked.sent} == {(True, True)}
+
+
+def test_the_pages_of_an_answer_wait_for_room_and_are_given_up_with_their_receiver():
+    asked = Asked()
+    work = asked.ask()
+    while len(asked.sent) < 2:
+        next(work)
+    asked.outbox.bytes = MOST_WAITING + 1
+    assert [next(work) for _ in range(5)][1:] == [PAUSE] * 4
+    assert len(asked.sent) == 2
+    asked.now += EXPIRY
+
+    assert [pause for pause in work if pause != PAUSE] == []
+    assert len(asked.sent) == 2
+    assert {message.expires for message in asked.sent} == {EXPIRY}
+
+
+def test_the_pages_go_on_once_there_is_room():
+    asked = Asked()
+    work = asked.ask()
+    while not asked.sent:
+        next(work)
+    asked.outbox.bytes = MOST_WAITING + 1
+    for _ in range(5):
+        next(work)
+    asked.outbox.bytes = 0
+    list(work)
+
+    assert len(asked.sent) == asked.answers[0]["pages"]
+
+
+def test_the_registry_waits_for_room_but_not_for_ever():
+    asked = Asked()
+    asked.outbox.bytes = MOST_WAITING + 1
+    for pause in asked.door.publish_registry():
+        asked.now += pause
+
+    assert len(asked.sent) > 1
+    assert asked.now >= PATIENCE
+
+
+def test_the_registry_of_a_connection_ends_with_it():
+    asked = Asked()
+    work = asked.door.publish_registry()
+    next(work)
+    asked.link.connects += 1
+
+    list(work)
+    assert asked.sent == []
+
+
+def test_an_answer_that_is_given_up_makes_room_for_the_next_one():
+    asked = Asked()
+    works = [asked.ask() for _ in range(MOST_AT_ONCE)]
+    for work in works:
+        next(work)
+    asked.send()
+    assert "ask again" in asked.answers[-1]["error"]
+    works[0].close()
+
+    assert next(asked.ask()) == 0
+
+
+class Scripted:
+    """A service that keeps what it is asked, and answers as the test says."""
+
+    def __init__(self, answer=None):
+        self.answer = answer
+        self.asked = []
+
+    def poll(self, device, answer):
+        self.asked.append(("poll", device))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        answer(self.answer)
+
+    def hold(self, device, by):
+        self.asked.append(("hold", device, by))
+        return {"device": device, "held": True}
+
+    def release(self, device, by):
+        self.asked.append(("release", device, by))
+        return {"device": device, "held": False}
+
+    def circuit(self, device, action, by):
+        self.asked.append((action, device, by))
+        return {"device": device, "circuit": "closed"}
+
+
+def ask(service, topic, payload=b"", **properties):
+    """What is sent when a request arrives: the topics and the answers."""
+    sent = []
+    door = MqttDoor(service, TOPICS, SimpleNamespace(put=sent.append), Clock(lambda: 0.0, lambda: 0.0), Kept())
+    received = Received(topic, payload, properties.pop("retain", False), **properties)
+    (door.on_get if topic.endswith("/get") else door.on_set)(received)
+    return [(message.topic, json.loads(message.payload)) for message in sent]
+
+
+class TestPolls:
+    def test_a_request_with_a_transaction_is_answered_with_the_reading(self):
+        ((topic, answer),) = ask(Scripted(Polled({"t": 1}, None)), "house/d/get", b'{"transaction": 7}')
+
+        assert topic == "house/d/get/response"
+        assert (answer["status"], answer["data"], answer["transaction"]) == ("ok", {"t": 1}, 7)
+
+    def test_a_request_without_one_is_answered_by_the_state(self):
+        assert ask(Scripted(Polled({"t": 1}, None)), "house/d/get") == []
+
+    @pytest.mark.parametrize("answer", [PollRefused("the circuit is open"), Polled(None, "the circuit is open")])
+    def test_a_request_that_is_refused_or_fails_is_answered(self, answer):
+        ((_, answer),) = ask(Scripted(answer), "house/d/get")
+
+        assert (answer["status"], answer["data"], answer["error"]) == ("error", None, "the circuit is open")
+
+    def test_retained_requests_are_ignored_and_logged_once_for_each_device(self, caplog):
+        service, door = Scripted(), None
+        door = MqttDoor(service, TOPICS, None, None, Kept())
+        for number in range(MOST_WARNED + 5):
+            for _ in range(2):
+                door.on_get(Received(f"house/d{number}/get", b"", True))
+
+        assert service.asked == []
+        assert len(caplog.records) == MOST_WARNED
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "asked"),
+    [
+        ("house/d/hold/set", b'{"by": "ann"}', ("hold", "d", "ann")),
+        ("house/d/release/set", b"", ("release", "d", "somebody at house/d/release/set")),
+        ("house/d/circuit/set", b"isolate", ("isolate", "d", "somebody at house/d/circuit/set")),
+        ("house/d/circuit/set", b'{"action": "close", "by": "ann"}', ("close", "d", "ann")),
+    ],
+)
+def test_a_request_about_a_device_reaches_the_service_with_its_sender(topic, payload, asked):
+    service = Scripted()
+    ((sent_to, answer),) = ask(service, topic, payload)
+
+    assert service.asked == [asked]
+    assert (sent_to, answer["status"], answer["data"]["device"]) == (f"{topic}/response", "ok", "d")
+
+
+@pytest.mark.parametrize("payload", [b"open", b"5", b"[]", b'{"action": {"a": 1}}', b""])
+def test_an_unknown_action_is_answered_with_what_is_known(payload):
+    service = Scripted()
+    ((_, answer),) = ask(service, "house/d/circuit/set", payload)
+
+    assert service.asked == []
+    assert "is unknown" in answer["error"]
+
+
+def test_other_topics_and_retained_requests_are_ignored():
+    service = Scripted()
+
+    assert ask(service, "house/d/other/set") == ask(service, "house/d/hold/set", retain=True) == []
+    assert service.asked == []
