@@ -41,9 +41,7 @@ class Asked:
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
         self.now, self.sent, self.slices = 0.0, [], Kept()
         self.outbox = SimpleNamespace(bytes=0)
-        self.link = SimpleNamespace(
-            maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append
-        )
+        self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         service = Service(
             About("house", "1", "1", TOPICS, "mqtt://broker", "house"),

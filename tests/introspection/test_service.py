@@ -164,9 +164,7 @@ def test_a_source_cannot_be_held_and_the_answer_says_what_to_do():
     assert house.events == []
 
 
-@pytest.mark.parametrize(
-    ("action", "circuit"), [("isolate", "isolated"), ("close", "closed"), ("disable", "disabled")]
-)
+@pytest.mark.parametrize(("action", "circuit"), [("isolate", "isolated"), ("close", "closed"), ("disable", "disabled")])
 def test_a_request_about_a_circuit_is_done_and_named_in_an_event(action, circuit):
     house = House(1)
     house.runners.readers["d0"] = Reader()

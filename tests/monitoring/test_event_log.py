@@ -156,7 +156,7 @@ def test_missed_polls_and_failed_commands_are_counted(log, caplog):
 
 
 def test_what_a_person_did_names_the_person_and_a_held_device_says_how_to_release_it(log, caplog):
-    log.observe(DeviceHeld("d", 1.0, 1001.0))
+    log.observe(DeviceHeld("d", "", 1.0, 1001.0))
     log.observe(DeviceReleased("d", "ann", 2.0, 1002.0))
     log.observe(CircuitRequested("d", "isolate", "bob", 3.0, 1003.0))
 

@@ -94,7 +94,7 @@ def test_a_probe_that_another_device_made_leaves_no_rows(trace):
 def test_what_a_person_did_names_the_person(trace):
     rows = seen(
         trace,
-        DeviceHeld("d", 1.0, BEGAN),
+        DeviceHeld("d", "", 1.0, BEGAN),
         DeviceReleased("d", "ann", 2.0, BEGAN),
         CircuitRequested("d", "isolate", "bob", 3.0, BEGAN),
     )

@@ -71,7 +71,7 @@ def test_staleness_is_seen_even_if_the_statuses_are_late():
     assert not watched.watchdog.look(STALE_AFTER + 1)[0]
 
 
-@pytest.mark.parametrize("event", [DeviceHeld("attic", 1.0, 1.0), CircuitMoved("attic", "isolated", 0, 1.0, 1.0)])
+@pytest.mark.parametrize("event", [DeviceHeld("attic", "", 1.0, 1.0), CircuitMoved("attic", "isolated", 0, 1.0, 1.0)])
 def test_a_device_that_waits_for_a_person_is_no_reason_for_a_restart(event):
     watched = Watched("attic")
     watched.see(event)

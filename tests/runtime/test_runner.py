@@ -23,7 +23,7 @@ def everything(bench):
     runners.readers["poll"] = poller.add(register("poll", read, {"interval": 10}, ()))
     source = SourceRunner(register_source("source", stream, {}, ()), bench.context, bench.resources)
     runners.readers["source"] = source
-    dispatcher = Dispatcher(bench.context, runners, bench.resources, poller.ask)
+    dispatcher = Dispatcher(bench.context, runners, bench.resources)
     for name in ("poll", "valve"):
         dispatcher.add(register_command(name, read, {}, ()))
     return runners

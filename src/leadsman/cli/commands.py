@@ -21,7 +21,8 @@ from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Request, TraceRow
+    from leadsman.introspection.document import Introspection, TraceRow
+    from leadsman.introspection.exchange import Request
 
 SOME_HELD = 3
 """Exit code of ``leadsman held`` if some devices are held; 1 means that the app did not answer."""

@@ -18,7 +18,7 @@ from leadsman.mqtt.message import Message
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Answer
+    from leadsman.introspection.exchange import Answer
 
 _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""

@@ -12,7 +12,8 @@ from leadsman.text import clean
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import Introspection, Request, TraceRow
+    from leadsman.introspection.document import Introspection, TraceRow
+    from leadsman.introspection.exchange import Request
 
 FOLLOWING = 1.0
 """Seconds between two requests of ``--follow``."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document
+from leadsman.introspection import document, exchange
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
@@ -29,8 +29,8 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
         topics.error: _of(document.Fault),
         topics.registry: _of(document.Registry),
         f"{topics.registry}/+": _of(document.Registry),
-        topics.introspect: _of(document.Request) | {"direction": "in"},
-        f"{topics.introspect}/response": _of(document.Answer)
+        topics.introspect: _of(exchange.Request) | {"direction": "in"},
+        f"{topics.introspect}/response": _of(exchange.Answer)
         | {"description": "Its data is described by #introspection."},
         "#introspection": _of(document.Introspection),
     }
@@ -39,16 +39,16 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
             found[topics.state(name)] = _returned(each.handler)
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.device_error(name)] = _of(document.DeviceError)
-            found[topics.of(name, "circuit/set")] = _of(document.CircuitRequest) | {"direction": "in"}
+            found[topics.of(name, "circuit/set")] = _of(exchange.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):
-                    found[topics.of(name, word)] = _of(document.Plain) | {"direction": "in"}
+                    found[topics.of(name, word)] = _of(exchange.Plain) | {"direction": "in"}
     for name, command in commands.items():
         found.setdefault(topics.state(name), _returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
         payload = {} if command.payload is None else _of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
-        found[topics.set_result(name)] = _of(document.CommandResult)
+        found[topics.set_result(name)] = _of(exchange.CommandResult)
     return {"$schema": DIALECT, "topics": found}
 
 

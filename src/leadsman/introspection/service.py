@@ -1,4 +1,4 @@
-"""The service that answers people and tools about one running app: what it is, how it is doing, what it offers; and that
+"""The service that answers people and tools about one running app: what it is, how it is doing, what it offers. It also
 does what they request: poll a device, hold it, release it, isolate, close or disable its circuit.
 
 MQTT (`leadsman.introspection.mqtt_door`) and HTTP (`leadsman.http`) are doors to it. A door knows this service, the
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
+from leadsman.errors import Busy, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Document
 from leadsman.introspection.requests import Request, hint, understood
@@ -25,7 +25,8 @@ from leadsman.text import clean, explained
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import CircuitAnswer, HeldAnswer, RegistryHead
+    from leadsman.introspection.document import RegistryHead
+    from leadsman.introspection.exchange import CircuitAnswer, HeldAnswer
     from leadsman.monitoring.trace import TraceRow
 
 SLICE = 20
@@ -54,9 +55,7 @@ class Service:
         environment: its clock, timers and events.
     """
 
-    def __init__(
-        self, about: About, everything: Sequence[Declared], parts: Parts, environment: Environment
-    ) -> None:
+    def __init__(self, about: About, everything: Sequence[Declared], parts: Parts, environment: Environment) -> None:
         self._parts = parts
         self._environment = environment
         self._sections = Sections(about, everything, parts, environment.clock, environment.timers.origin)
