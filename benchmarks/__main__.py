@@ -7,7 +7,7 @@ import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, frames, measures, network, overload, recovery, soak
+from benchmarks import calls, footprint, frames, measures, network, overload, recovery, soak
 from benchmarks.measures import CLIENTS, SIDES
 from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row
 
@@ -160,7 +160,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "devices": with_devices,
     "day": virtual_days,
 }
-ALONE = ("recovery", "soak")
+ALONE = ("recovery", "soak", "footprint")
 """What prints something other than rows, and is measured only when it is asked for."""
 
 
@@ -168,7 +168,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description="Compare leadsman with a bare aiomqtt loop.")
     parser.add_argument(
-        "parts", nargs="*", choices=[*PARTS, *ALONE, []], help="only these; recovery and soak print their own"
+        "parts", nargs="*", choices=[*PARTS, *ALONE, []], help=f"only these; {', '.join(ALONE)} print their own"
     )
     parser.add_argument("--times", type=int, default=5, help="repetitions; medians are taken (default 5)")
     parser.add_argument("--minutes", type=float, default=20, help="of the soak (default 20)")
@@ -178,7 +178,7 @@ def main() -> None:
         if len(options.parts) > 1:
             parser.error(f"{' and '.join(ALONE)} are measured alone")
         logging.disable()
-        print(recovery.report() if options.parts == ["recovery"] else soak.soak(options.minutes, options.rate))
+        print(_alone(options.parts[0], options.minutes, options.rate))
         return
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else our modules are compiled at each start, and only ours
     print(
@@ -188,6 +188,16 @@ def main() -> None:
     for part in options.parts or PARTS:
         for row in PARTS[part](options.times):
             print(f"| {row} | `{part}` |", flush=True)
+
+
+def _alone(part: str, minutes: float, rate: float | None) -> str:
+    match part:
+        case "recovery":
+            return recovery.report()
+        case "footprint":
+            return footprint.report()
+        case _:
+            return soak.soak(minutes, rate)
 
 
 if __name__ == "__main__":

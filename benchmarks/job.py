@@ -1,7 +1,8 @@
 """The job: so many devices, each read so often, each reading published with QoS 1, retained. As a process of its own.
 
-``python -m benchmarks.job SIDE PORT DEVICES INTERVAL [MEASURE] [KIND]`` polls for two seconds, then measures itself for
-MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM.
+``python -m benchmarks.job SIDE PORT DEVICES INTERVAL [MEASURE] [KIND] [OUTBOX]`` polls for two seconds, then measures
+itself for MEASURE seconds and prints one JSON; with MEASURE 0 it runs until SIGTERM. OUTBOX is how many messages the
+outbox holds; with it, the job says at its end what became of each reading.
 
 SIDE is ``bare``, the loop that people write: a task per device that reads, publishes, and sleeps; ``ours``, leadsman;
 ``aiomqtt``, leadsman with its other client; ``spread``, leadsman with `spread=` over the interval. KIND says what a
@@ -132,47 +133,43 @@ def bare(port: int, devices: int, interval: float, duration: float, kind: str) -
     asyncio.run(main())
 
 
-def ours(port: int, devices: int, interval: float, duration: float, kind: str, spread: float | None) -> None:
-    """The same with leadsman; `spread` starts the devices apart by so many seconds, None as leadsman does it."""
+def ours(given: argparse.Namespace) -> None:
+    """The same with leadsman; `given` is the command line."""
     from leadsman import App
 
-    app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), Meter()
-    options: dict[str, Any] = {} if spread is None else {"spread": spread}
+    app, meter = App("job", mqtt=f"mqtt://127.0.0.1:{given.port}"), Meter()
+    options: dict[str, Any] = {"spread": given.interval} if given.side == "spread" else {}
 
     async def plain() -> dict[str, float]:
         meter.calls += 1
         return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
 
-    for number in range(devices if kind != "backlog" else 0):
-        read = stamped(meter) if kind == "stamped" else plain
-        app.add_telemetry(f"d{number}", read, interval=interval, retry=3, **options)
-    if kind == "backlog":
-        _sources(app, devices, interval)
-    if kind == "watched":
+    for number in range(given.devices if given.kind != "backlog" else 0):
+        read = stamped(meter) if given.kind == "stamped" else plain
+        app.add_telemetry(f"d{number}", read, interval=given.interval, retry=3, **options)
+    if given.kind == "backlog":
+        _sources(app, given.devices, given.interval)
+    if given.kind == "watched":
         _watch_the_loop()
-    if duration:
-        asyncio.run(_measured(app, meter, interval, duration))
+    if given.measure:
+        asyncio.run(_measured(app, meter, given.interval, given.measure))
     else:
-        lost, outboxes = Lost(), _outboxes()
-        logging.getLogger("leadsman").addHandler(lost)
+        _until_sigterm(app, meter, given.outbox)
+
+
+def _until_sigterm(app: Any, meter: Meter, outbox: int) -> None:
+    """Run it, and print what became of its readings, of each one if the size of the outbox is given."""
+    lost, said = Lost(), dict[str, Any]()
+    logging.getLogger("leadsman").addHandler(lost)
+    if outbox:
+        from benchmarks.account import Account
+
+        account = Account(outbox)
         app.run()
-        dropped = sum(outbox.dropped for outbox in outboxes)
-        print(json.dumps({"calls": meter.calls, "lost": lost.messages, "dropped": dropped}), flush=True)
-
-
-def _outboxes() -> list[Any]:
-    """The outboxes that are made from now on."""
-    from leadsman.mqtt.outbox import Outbox
-
-    made: list[Any] = []
-    begin = Outbox.__init__
-
-    def begun(self: Outbox, *given: Any, **named: Any) -> None:
-        begin(self, *given, **named)
-        made.append(self)
-
-    Outbox.__init__ = begun  # type: ignore[method-assign]
-    return made
+        said = account.report()
+    else:
+        app.run()
+    print(json.dumps({"calls": meter.calls, "lost": lost.messages, **said}), flush=True)
 
 
 async def _measured(app: Any, meter: Meter, interval: float, duration: float) -> None:
@@ -263,6 +260,7 @@ def main() -> None:
     parser.add_argument("interval", type=float)
     parser.add_argument("measure", type=float, nargs="?", default=0.0)
     parser.add_argument("kind", choices=KINDS, nargs="?", default="plain")
+    parser.add_argument("outbox", type=int, nargs="?", default=0)
     given = parser.parse_args()
     os.sched_setaffinity(0, {0})
     if given.side == "bare":
@@ -270,14 +268,7 @@ def main() -> None:
         return
     if given.side == "aiomqtt":
         sys.modules["mqtt5"] = None  # type: ignore[assignment]  # as on a machine for which there is no such package
-    ours(
-        given.port,
-        given.devices,
-        given.interval,
-        given.measure,
-        given.kind,
-        given.interval if given.side == "spread" else None,
-    )
+    ours(given)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,10 @@ CLIENTS = (*SIDES, "aiomqtt")
 
 
 def job(
-    side: str, port: int, devices: int, interval: float, duration: float = 0, kind: str = "plain"
+    side: str, port: int, devices: int, interval: float, duration: float = 0, kind: str = "plain", *outbox: int
 ) -> "subprocess.Popen[str]":
     """Start the job as a process; see `benchmarks.job`."""
-    words = map(str, (side, port, devices, interval, duration, kind))
+    words = map(str, (side, port, devices, interval, duration, kind, *outbox))
     command = [bare_python.executable(), "-m", "benchmarks.job", *words]
     process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     atexit.register(process.kill)  # a job must not outlive a benchmark that fails

@@ -1,7 +1,10 @@
 """``python -m benchmarks soak --minutes 20``: half of what leadsman can sustain, and the broker killed each minute.
 
-The app reaches the broker through a proxy, which lets it in again once the subscriber is there: so the subscriber hears
-everything that the broker has acknowledged, and each reading has a number of its device.
+The app reaches the broker through a proxy, which lets it in again once the subscriber is there. The broker writes a
+message to its subscriber before it acknowledges it, so what was acknowledged comes, unless the subscriber was slow and
+the message waited in the memory of the broker when it was killed. Each device numbers its readings; the app says at its
+end what the broker acknowledged, see `benchmarks.account`. So for each reading that did not come it is known who had it
+last.
 """
 
 import json
@@ -11,21 +14,31 @@ import statistics
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import psutil
 
+from benchmarks.account import Numbers, spans
 from benchmarks.ear import Ear, Heard
 from benchmarks.measures import highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
+from leadsman.mqtt.outbox import MOST_MESSAGES
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 
 DEVICES = 200
 AWAY = 0.5
-"""Seconds from the death of the broker to its return. What is read meanwhile must fit into the outbox."""
+"""Seconds from the death of the broker to its return."""
+HELD = 5.0
+"""Seconds of readings that the outbox holds at least. After `AWAY` the link tries again each 0.1 to 0.8 s, and a busy
+machine needs a second more; then the backlog is sent while new readings come."""
 KILL_EVERY = 60.0
 SAMPLE_EVERY = 5.0
+SETTLED = 30.0
+"""Seconds after which memory is looked at."""
+EXAMPLES = 5
 
 
 class Tally:
@@ -34,32 +47,57 @@ class Tally:
     def __init__(self) -> None:
         self.readings = self.disordered = 0
         """Different readings that came; those of them that came after a later one of their device."""
-        self.last: dict[str, int] = defaultdict(int)
-        """The greatest number of each device."""
-        self.missing: dict[str, set[int]] = defaultdict(set)
-        """The smaller numbers that did not come."""
+        self.numbers: dict[str, Numbers] = defaultdict(Numbers)
+        """Those of each device."""
         self.oldest = 0.0
         """The greatest age of a reading that came, in seconds."""
 
     def heard(self, heard: Heard) -> None:
         """Count one message."""
         reading = heard.reading
-        number, last = int(reading["n"]), self.last[heard.topic]
-        if number > last:
-            self.missing[heard.topic].update(range(last + 1, number))
-            self.last[heard.topic] = number
-        elif number in self.missing[heard.topic]:
-            self.missing[heard.topic].discard(number)
-            self.disordered += 1
-        else:
-            return  # once more, after a break or because it is retained
-        self.readings += 1
-        self.oldest = max(self.oldest, heard.age)
+        number, device = int(reading["n"]), heard.topic.split("/")[1]
+        later = number < self.numbers[device].greatest
+        if self.numbers[device].add(number):  # else once more, after a break or because it is retained
+            self.readings += 1
+            self.disordered += later
+            self.oldest = max(self.oldest, heard.age)
 
     @property
-    def lost(self) -> int:
-        """Readings that did not come, though a later one of their device came."""
-        return sum(map(len, self.missing.values()))
+    def missing(self) -> int:
+        """Readings that have not come, though a later one of their device came."""
+        return sum(len(numbers.missing) for numbers in self.numbers.values())
+
+
+class Verdict(NamedTuple):
+    """What became of the readings."""
+
+    taken: int
+    dropped: int
+    """Messages that the outbox dropped, and reported."""
+    left: int
+    """Messages that were in the outbox when the app ended, and reported."""
+    lost: int
+    """Readings that were taken, and neither acknowledged by the broker, nor dropped, nor left."""
+    lost_by: dict[str, set[int]]
+    """The numbers of readings of devices that have lost some: what the broker did not acknowledge."""
+    unheard: dict[str, set[int]]
+    """The numbers of readings that the broker acknowledged, and did not hand to the subscriber."""
+
+
+def verdict(said: Mapping[str, Any], heard: Mapping[str, Numbers]) -> Verdict:
+    """Compare what the job said at its end with what came."""
+    devices = said["devices"]
+    not_put = said["calls"] - sum(each["put"] for each in devices.values())
+    lost, lost_by, unheard = 0, dict[str, set[int]](), dict[str, set[int]]()
+    for device, each in devices.items():
+        unacknowledged = set(each["unacknowledged"])
+        if len(unacknowledged) > each["dropped"]:
+            lost += len(unacknowledged) - each["dropped"]
+            lost_by[device] = unacknowledged
+        if missing := heard[device].not_seen(each["put"]) - unacknowledged:
+            unheard[device] = missing
+    lost = not_put + max(0, lost - said["left"])
+    return Verdict(said["calls"], said["dropped"], said["left"], lost, lost_by if lost else {}, unheard)
 
 
 class Soak:
@@ -72,22 +110,24 @@ class Soak:
 
     def __init__(self, minutes: float, rate: float) -> None:
         self.seconds, self.rate = minutes * 60, rate
+        self.outbox = max(MOST_MESSAGES, round(HELD * rate))
         self.tally, self.memory = Tally(), list[tuple[float, float]]()
-        self.kills = self.calls = self.dropped = 0
+        self.kills = 0
 
-    def run(self) -> None:
-        """Do it."""
+    def run(self) -> str:
+        """Do it. Returns what came of it, as lines of Markdown."""
         with Mosquitto() as broker, Proxy(broker.port) as proxy:
             ear = Ear(broker.port, hand_on=self.tally.heard)
-            process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, "stamped")
+            process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, "stamped", self.outbox)
             began = time.monotonic()
             while (passed := time.monotonic() - began) < self.seconds:
                 time.sleep(SAMPLE_EVERY)
                 self.memory.append((passed, psutil.Process(process.pid).memory_info().rss / 2**20))
                 if passed > KILL_EVERY * (self.kills + 1) - KILL_EVERY / 2:
                     ear = self._killed(broker, proxy, ear)
-            self._ended(process)
+            said = _ended(process)
             ear.close()
+        return "\n".join((*self._readings(verdict(said, self.tally.numbers)), self._memory()))
 
     def _killed(self, broker: Mosquitto, proxy: Proxy, ear: Ear) -> Ear:
         self.kills += 1
@@ -100,31 +140,53 @@ class Soak:
         broker.start()
         ear = Ear(broker.port, hand_on=self.tally.heard)
         proxy.target = broker.port
-        note(f"killed {self.kills} times; {self.tally.readings:,} readings came, {self.tally.lost} did not")
+        note(f"killed {self.kills} times; {self.tally.readings:,} readings came, {self.tally.missing} did not or wait")
         return ear
 
-    def _ended(self, process: "subprocess.Popen[str]") -> None:
-        process.send_signal(signal.SIGTERM)
-        said = json.loads(process.communicate(timeout=30)[0])
-        self.calls, self.dropped = said["calls"], said["dropped"]
-
-    def report(self) -> str:
-        """What came of it, as lines of Markdown."""
-        settled = [size for at, size in self.memory if at > min(30.0, self.seconds / 3)]
-        half = len(settled) // 2
-        growth = statistics.fmean(settled[half:]) - statistics.fmean(settled[:half])
-        return "\n".join(
-            (
-                f"* {self.seconds / 60:.0f} minutes at {self.rate:,.0f} readings/s of {DEVICES} devices; the broker was"
-                f" killed {self.kills} times, for {AWAY} s each time.",
-                f"* {self.calls:,} readings were taken and {self.tally.readings:,} came;"
-                f" {self.tally.lost:,} are missing between others, and the outbox dropped {self.dropped:,};"
-                f" {self.tally.disordered:,} came out of order;"
-                f" the oldest was {self.tally.oldest:.1f} s old.",
-                f"* Memory after the first half minute: {settled[0]:.1f} MiB, at the end {settled[-1]:.1f} MiB, at most"
-                f" {max(settled):.1f} MiB; the mean of the second half is {growth:+.2f} MiB above that of the first.",
+    def _readings(self, found: Verdict) -> list[str]:
+        unheard = sum(map(len, found.unheard.values()))
+        lines = [
+            f"* {self.seconds / 60:g} minutes at {self.rate:,.0f} readings/s of {DEVICES} devices; the broker was"
+            f" killed {self.kills} times, for {AWAY} s each time; the outbox held at most {self.outbox:,} messages.",
+            f"* Readings taken: {found.taken:,}; came: {self.tally.readings:,}; dropped by the outbox:"
+            f" {found.dropped:,}; left in it at the end: {found.left:,}; **lost: {found.lost:,}**. The oldest that came"
+            f" was {self.tally.oldest:.1f} s old; {self.tally.disordered:,} came out of order.",
+        ]
+        if unheard:
+            lines.append(
+                f"* {unheard:,} more were acknowledged by the broker and lost with it, before the subscriber had them:"
+                f" {self._examples(found.unheard)}."
             )
+        if found.lost_by:
+            lines.append(f"* Not acknowledged, and not all of them dropped: {self._examples(found.lost_by)}.")
+        return lines
+
+    def _examples(self, numbers: Mapping[str, set[int]]) -> str:
+        """Some of the readings, and about when they were taken."""
+        interval = DEVICES / self.rate
+        named = [(device, *span) for device, each in numbers.items() for span in spans(each)]
+        shown = [
+            f"{device} {first}–{last} ({first * interval:.0f} s after the start)"
+            for device, first, last in named[:EXAMPLES]
+        ]
+        return ", ".join(shown) + (f" and {len(named) - EXAMPLES:,} more spans" if len(named) > EXAMPLES else "")
+
+    def _memory(self) -> str:
+        times, sizes = zip(
+            *((at, size) for at, size in self.memory if at > min(SETTLED, self.seconds / 3)), strict=True
         )
+        slope = statistics.linear_regression(times, sizes).slope * 60 * 1024
+        return (
+            f"* Memory after {times[0]:.0f} s: {sizes[0]:.1f} MiB; at the end {sizes[-1]:.1f} MiB; at most"
+            f" {max(sizes):.1f} MiB; it grew by {slope:+.1f} KiB a minute (linear regression)."
+        )
+
+
+def _ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    """End the job. Returns what it said of its readings."""
+    process.send_signal(signal.SIGTERM)
+    said: dict[str, Any] = json.loads(process.communicate(timeout=30)[0])
+    return said
 
 
 def soak(minutes: float, rate: float | None) -> str:
@@ -132,6 +194,4 @@ def soak(minutes: float, rate: float | None) -> str:
     if rate is None:
         rate = highest_rates("ours", 3, PROBED)[0] / 2
     note(f"soak: {rate:,.0f} readings/s")
-    run = Soak(minutes, rate)
-    run.run()
-    return run.report()
+    return Soak(minutes, rate).run()

@@ -1,0 +1,114 @@
+"""What became of the readings of a soak. Each device numbers its readings 1, 2, 3 and so on."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import MOST_BYTES, MOST_MESSAGES, Dropped, Outbox
+from leadsman.mqtt.topic_queue import Item
+
+_NUMBER = re.compile(rb'"n":\s*(\d+)')
+
+
+class Numbers:
+    """The numbers of one device that were seen. It remembers the gaps only, so it stays small."""
+
+    def __init__(self) -> None:
+        self.greatest = 0
+        self.missing: set[int] = set()
+        """The numbers below the greatest that were not seen."""
+
+    def add(self, number: int) -> bool:
+        """Count a number. Whether it was not seen before."""
+        if number > self.greatest:
+            self.missing.update(range(self.greatest + 1, number))
+            self.greatest = number
+            return True
+        if number in self.missing:
+            self.missing.discard(number)
+            return True
+        return False
+
+    def not_seen(self, most: int) -> set[int]:
+        """The numbers from 1 to `most` that were not seen."""
+        return self.missing | set(range(self.greatest + 1, most + 1))
+
+
+class Account:
+    """Follows the readings that go through the outbox of leadsman, in the process of the app.
+
+    It replaces methods of the class `Outbox`, so it must be made before the app runs.
+
+    Args:
+        size: how many messages the outbox holds. The bound of its bytes grows in proportion.
+    """
+
+    def __init__(self, size: int = MOST_MESSAGES) -> None:
+        self._put: dict[str, int] = defaultdict(int)
+        self._acknowledged: dict[str, Numbers] = defaultdict(Numbers)
+        self._dropped: dict[str, int] = defaultdict(int)
+        self._outboxes: list[Outbox] = []
+        self._follow(size, MOST_BYTES * size // MOST_MESSAGES)
+
+    def report(self) -> dict[str, Any]:
+        """Readings of each device: the number of the last one that was put, the numbers that the broker did not
+        acknowledge, and how many were dropped to make room; and the messages of any kind that were dropped for any
+        reason, and that are left in the outbox."""
+        devices = {
+            topic.split("/")[1]: {
+                "put": last,
+                "unacknowledged": sorted(self._acknowledged[topic].not_seen(last)),
+                "dropped": self._dropped[topic],
+            }
+            for topic, last in self._put.items()
+        }
+        (outbox,) = self._outboxes
+        return {"devices": devices, "dropped": outbox.dropped, "left": outbox.messages}
+
+    def _follow(self, most_messages: int, most_bytes: int) -> None:
+        begin, put, accept = Outbox.__init__, Outbox.put, Outbox.accept
+
+        def followed_begin(outbox: Outbox) -> None:
+            begin(outbox, most_messages, most_bytes)
+            self._outboxes.append(outbox)
+
+        def followed_put(outbox: Outbox, message: Message) -> list[Dropped]:
+            number = _number(message)
+            if number is not None:
+                self._put[message.topic] = max(self._put[message.topic], number)
+            dropped = put(outbox, message)
+            for each in dropped:
+                self._dropped[each.topic] += each.messages
+            return dropped
+
+        def followed_accept(outbox: Outbox, item: Item) -> Message:
+            message = accept(outbox, item)
+            number = _number(message)
+            if number is not None:
+                self._acknowledged[message.topic].add(number)
+            return message
+
+        Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]
+        Outbox.put = followed_put  # type: ignore[method-assign,assignment]
+        Outbox.accept = followed_accept  # type: ignore[method-assign,assignment]
+
+
+def _number(message: Message) -> int | None:
+    """The number of a reading; None for messages of other kinds."""
+    if not message.topic.endswith("/state"):
+        return None
+    found = _NUMBER.search(message.payload)
+    return None if found is None else int(found[1])
+
+
+def spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """Numbers as the first and the last of each run of neighbours."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
