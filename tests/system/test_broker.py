@@ -231,9 +231,10 @@ def test_a_url_with_the_wrong_scheme_for_its_port_is_answered_with_the_right_one
         connected(f"mqtts://127.0.0.1:{mosquitto.port}?ca={certificates}/ca.pem", publish_one)
 
 
-def test_tls_with_a_wrong_name_is_refused_unless_insecure_is_asked_for(certificates):
-    with tls_broker(certificates, "wrong-name") as broker:
-        url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/ca.pem"
+@pytest.mark.parametrize(("name", "authority"), [("wrong-name", "ca"), ("server", "stranger")])
+def test_a_certificate_that_does_not_fit_is_refused_unless_insecure_is_asked_for(certificates, name, authority):
+    with tls_broker(certificates, name) as broker:
+        url = f"mqtts://127.0.0.1:{broker.port}?ca={certificates}/{authority}.pem"
 
         with pytest.raises(TlsRefused, match="certificate"):
             connected(url, publish_one)

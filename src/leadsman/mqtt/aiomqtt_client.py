@@ -11,7 +11,7 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 * a connection attempt that fails or is given up keeps its socket and its thread;
 * return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
   connection;
-* it does not name a certificate file that cannot be read.
+* it does not name a certificate file that cannot be read, and checks a certificate although the user asked it not to.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ from leadsman.mqtt.connection import (
     permitted,
 )
 from leadsman.mqtt.connection_state import V5
-from leadsman.mqtt.diagnosis import V311_REFUSALS, FileError
+from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock, rfc3339
 
@@ -81,21 +81,20 @@ class _ClosingSocket(ssl.SSLSocket):
 class _Client(aiomqtt.Client):
     """An aiomqtt client that reports every event."""
 
-    def __init__(self, listener: ConnectionListener, **options: Any) -> None:
+    def __init__(self, broker: Broker, listener: ConnectionListener, **options: Any) -> None:
         super().__init__(**options)
+        self._broker = broker
         self._listener = listener
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
         """Whether DISCONNECT is about to be sent."""
         self.connack = ConnAck()
-        self.files: dict[str, str] = {}
-        """Files that TLS needs, by the name of their parameter."""
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
-        if options.get("transport") == "unix":  # paho leaves a socket that cannot be connected to the garbage collector
-            self._client._create_unix_socket_connection = functools.partial(transport.unix_socket, options["hostname"])  # type: ignore[method-assign]  # noqa: SLF001
+        if broker.unix:  # paho leaves a socket that cannot be connected to the garbage collector
+            self._client._create_unix_socket_connection = functools.partial(transport.unix_socket, broker.path)  # type: ignore[method-assign]  # noqa: SLF001
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
 
@@ -121,22 +120,10 @@ class _Client(aiomqtt.Client):
 
     def _set_tls_params(self) -> None:
         # aiomqtt calls this from the thread that connects, as it reads files.
-        for name, path in self.files.items():
-            try:
-                with open(path, "rb"):
-                    pass
-            except OSError as error:
-                raise FileError(f"the file of {name}=, {path!r}, cannot be read: {error.strerror}") from error
-        try:
-            super()._set_tls_params()
-        except ssl.SSLError as error:
-            given = " or ".join(f"{name}={path!r}" for name, path in self.files.items())
-            raise FileError(
-                f"{given} is not a certificate or key in PEM format, or the two do not match: {error}"
-            ) from error
-        context = self._client._ssl_context  # noqa: SLF001  # paho has no public way to ask for it
-        if context is not None:
+        if self._broker.encrypted:
+            context = transport.tls_context(self._broker)
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
+            self._client.tls_set_context(context)
 
     def _handle_connack(self) -> MQTTErrorCode:
         # paho hides return code 1 of MQTT 3.1.1 behind a protocol error, which has other causes too.
@@ -314,8 +301,7 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
     v5 = packet.protocol == V5
     try:
-        client = _Client(listener, **_options(broker, packet, v5=v5))
-        client.files = broker.files
+        client = _Client(broker, listener, **_options(broker, packet, v5=v5))
     except ValueError as error:
         raise BrokerError(f"cannot connect to {broker}: {error}") from error
     try:
@@ -388,10 +374,6 @@ def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
         options |= {"hostname": broker.path, "transport": "unix", "port": 1}  # paho wants one, and does not use it
     if broker.websocket:
         options |= {"transport": "websockets", "websocket_path": broker.path}
-    if broker.encrypted:
-        tls = broker.tls
-        options["tls_params"] = aiomqtt.TLSParameters(ca_certs=tls.ca, certfile=tls.cert, keyfile=tls.key)
-        options["tls_insecure"] = tls.insecure
     return options
 
 
