@@ -5,14 +5,16 @@ but something blocked the event loop until the deadline; 78 the configuration is
 """
 
 import asyncio
+import atexit
 import contextlib
 import gc
+import io
 import logging
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
@@ -65,6 +67,8 @@ def run(
     """
     if _only_looked_at.get():
         return
+    atexit.unregister(_spare_the_search)  # one app may run after the other
+    atexit.register(_spare_the_search)
     try:
         log_to_stderr(*log)
         load()
@@ -141,6 +145,29 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
+
+
+def only_memory(things: Sequence[object]) -> bool:
+    """Whether nothing is lost if none of these objects is destroyed at the end of the process: none is a file that is
+    still written, or anything else with a finalizer (``__del__``), except the standard streams, which the interpreter
+    flushes by itself."""
+    finalized = {kind for kind in set(map(type, things)) if hasattr(kind, "__del__")}
+    texts = sys.stdin, sys.stdout, sys.stderr
+    buffers = [getattr(text, "buffer", None) for text in texts]
+    standard = set(map(id, (*texts, *buffers, *(getattr(buffer, "raw", None) for buffer in buffers))))
+    return all(
+        id(thing) in standard or (isinstance(thing, io.IOBase) and thing.closed)
+        for thing in things
+        if type(thing) in finalized
+    )
+
+
+def _spare_the_search() -> None:
+    """Keep the interpreter from its last searches for garbage, if they find only memory, which the system takes back
+    anyway. They take most of the time between the end of the app and that of the process; see ADR 0064."""
+    with contextlib.suppress(Exception):  # from code of others, such as a property; then the search takes place
+        if only_memory(gc.get_objects()):
+            gc.freeze()
 
 
 def _leave(code: int) -> None:

@@ -247,6 +247,33 @@ def test_a_log_that_cannot_be_written_does_not_change_the_exit_code(mosquitto, l
     assert process.wait(5) == 0
 
 
+ENDS = """
+import atexit, gc, os
+from leadsman import App
+
+before = gc.get_freeze_count()  # Python freezes some objects of its own
+atexit.register(lambda: os.write(2, b"frozen" if gc.get_freeze_count() > before else b"searched"))
+
+def write():  # a cycle: the function has the module's names, and the module has it
+    pass
+
+{}
+App("x").run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("opened", "end"), [("", b"frozen"), ("file = open('written', 'w')\nfile.write('kept')", b"searched")]
+)
+def test_the_last_search_for_garbage_is_spared_unless_a_file_is_open(alone, tmp_path, monkeypatch, opened, end):
+    monkeypatch.chdir(tmp_path)
+    process = alone(ENDS.format(opened), MQTT__PORT="many")
+
+    assert process.communicate(timeout=10)[1].endswith(end)
+    assert process.returncode == 78
+    assert not opened or (tmp_path / "written").read_text() == "kept"
+
+
 SLOW_IMPORTS = """
 class Slow:
     def find_spec(self, name, path=None, target=None):
