@@ -190,6 +190,15 @@ class LinkSettled(NamedTuple):
     wall: float = UNSTAMPED
 
 
+class LinkLimited(NamedTuple):
+    """Readings wait because the broker allows only `allowed` unacknowledged messages, its Receive Maximum. The newest
+    readings go first from now on."""
+
+    allowed: int
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+
+
 class MessageDropped(NamedTuple):
     """`messages` messages of `topic` will never be delivered, because of `reason`."""
 
@@ -282,6 +291,7 @@ Event = (
     | LinkUp
     | LinkDown
     | LinkSettled
+    | LinkLimited
     | MessageDropped
     | MessageRefused
     | SubscriptionFailed

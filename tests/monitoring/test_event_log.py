@@ -15,6 +15,7 @@ from leadsman.events import (
     DeviceReleased,
     FieldsLeftOut,
     LinkDown,
+    LinkLimited,
     LinkSettled,
     LinkUp,
     MessageDropped,
@@ -86,6 +87,15 @@ def test_a_broker_with_a_new_reason_each_time_has_a_bounded_log(log, caplog):
         log.observe(down(number, f"error {number}"))
 
     assert len(caplog.messages) == MOST_REASONS
+
+
+def test_a_receive_maximum_that_is_too_small_is_logged_at_most_once_an_hour(log, caplog):
+    for at in (0.0, REMIND - 1, REMIND):
+        log.observe(LinkLimited(20, at, 1000.0 + at))
+
+    first, second = caplog.messages
+    assert first == second
+    assert "20 messages in flight (Receive Maximum)" in first
 
 
 def test_two_clients_with_one_id_are_logged_once_and_when_the_connection_holds_again(log, caplog):

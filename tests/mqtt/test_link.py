@@ -9,7 +9,7 @@ from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
 from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.link import GOODBYE_TO_FROZEN, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import PUBACK_TIMEOUT, SILENCE
@@ -310,6 +310,27 @@ class TestEnding:
 
         assert up.flush(2) is False
         assert up.loop.time() - before == pytest.approx(SILENCE)
+
+    @pytest.mark.parametrize(("frozen", "took"), [(False, 0.1), (True, SILENCE + GOODBYE_TO_FROZEN)])
+    def test_the_end_waits_until_the_broker_closes_but_hardly_for_one_that_is_frozen(
+        self, up, monkeypatch, frozen, took
+    ):
+        async def until_the_broker_closes():
+            await asyncio.sleep(0.1)
+
+        (connection,) = up.broker._clients.values()
+        monkeypatch.setattr(connection, "close", until_the_broker_closes)
+        up.put(1)
+        up.run(1)
+        if frozen:
+            up.broker.freeze()
+        up.put(2)
+        before = up.loop.time()
+        assert up.flush(2) is not frozen
+        up.loop.run_until_complete(up.link.close())
+
+        assert up.loop.time() - before == pytest.approx(took, abs=0.01)
+        assert up.broker.connected is not frozen
 
     def test_a_flush_without_a_connection_does_not_wait(self, running):
         life = running()

@@ -4,7 +4,7 @@ import pytest
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
-from leadsman.events import MessageDropped, MessageRefused
+from leadsman.events import LinkLimited, MessageDropped, MessageRefused
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
@@ -311,6 +311,7 @@ class TestManyMessages:
 
         assert self.numbers(here) == list(range(80))
         assert here.window.limited_by is None
+        assert here.events == []
 
     def test_the_newest_readings_go_first_after_a_second_in_which_others_wait(self, here):
         self.readings(here, 500, topics=2)
@@ -324,6 +325,7 @@ class TestManyMessages:
         assert self.numbers(here)[:100] == list(range(100))
         assert 500 in self.numbers(here)[before:]
         assert here.window.limited_by == "receive_maximum"
+        assert [event.allowed for event in here.events if isinstance(event, LinkLimited)] == [20]
 
     def test_in_the_end_everything_has_been_sent_and_the_broker_keeps_the_newest(self, here):
         self.readings(here, 300, topics=2)

@@ -17,6 +17,7 @@ from leadsman.events import (
     Event,
     FieldsLeftOut,
     LinkDown,
+    LinkLimited,
     LinkSettled,
     LinkUp,
     MessageDropped,
@@ -39,7 +40,8 @@ logger = logging.getLogger("leadsman")
 MOST_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
 REMIND = 3600.0
-"""Seconds between two log lines about a topic whose messages the broker does not take."""
+"""Seconds between two log lines about a topic whose messages the broker does not take, or about its Receive
+Maximum."""
 SHORTEST_GAP = 60.0
 """Seconds between two log lines about dropped messages, missed polls or failed commands. The gap doubles each time."""
 LONGEST_GAP = 3600.0
@@ -112,6 +114,7 @@ class Log:
         self._link_topic: str | None = None
         self._old_version_logged = False
         self._refused: dict[str, tuple[int, float]] = {}
+        self._limited_at = -math.inf
         self._circuits_open: set[str] = set()
         self._missed = Tally(_missed, "missed")
         self._commands = Tally(_commands_failed, "command failed")
@@ -162,6 +165,8 @@ class Log:
         match event:
             case MessageRefused():
                 self._refusal(event)
+            case LinkLimited():
+                self._limited(event)
             case FieldsLeftOut(entity=entity, fields=names):
                 about = log_fields("fields left out", entity)
                 logger.warning(
@@ -283,6 +288,17 @@ class Log:
             event.reason,
             times,
             extra=log_fields("refused", topic=event.topic),
+        )
+
+    def _limited(self, event: LinkLimited) -> None:
+        if event.at - self._limited_at < REMIND:
+            return
+        self._limited_at = event.at
+        logger.warning(
+            "Readings come faster than the broker takes them, and the newest go first: the broker allows %s in flight "
+            "(Receive Maximum). With mosquitto, set max_inflight_messages 1000.",
+            counted(event.allowed, "message"),
+            extra=log_fields("limited by the broker", allowed=event.allowed),
         )
 
     def _circuit(self, event: CircuitMoved) -> None:

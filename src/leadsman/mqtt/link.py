@@ -19,6 +19,9 @@ from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
 
+GOODBYE_TO_FROZEN = 0.02
+"""Seconds for DISCONNECT to a broker that acknowledges nothing: enough to hand it to the socket."""
+
 
 class ClientIdentity(NamedTuple):
     """The client id, the topic of the will, the will of a session (its number given), and the MQTT version to try
@@ -119,8 +122,13 @@ class Link:
         for handle in (self._subscribing, self._settling):
             if handle is not None:
                 handle.cancel()
-        if connection is not None:
-            await connection.close()
+        if connection is None:
+            return
+        try:
+            async with asyncio.timeout(GOODBYE_TO_FROZEN if self._window.frozen else None):
+                await connection.close()
+        except TimeoutError:
+            connection.abort()
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""

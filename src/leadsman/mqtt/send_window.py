@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
-from leadsman.events import MessageDropped, MessageRefused
+from leadsman.events import LinkLimited, MessageDropped, MessageRefused
 from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
@@ -98,6 +98,8 @@ class SendWindow:
         self._behind = False
         self._round_trip = 0.0
         self._quiet: asyncio.TimerHandle | None = None
+        self.frozen = False
+        """Whether a flush gave the broker up because it acknowledged nothing."""
 
     @property
     def fault(self) -> str | None:
@@ -138,7 +140,8 @@ class SendWindow:
         while left > 0 and not self._empty.done():
             delivered, began = self.outbox.delivered, self._clock.monotonic()
             await asyncio.wait({self._empty}, timeout=min(patience, left))
-            left -= timeout if self.outbox.delivered == delivered else self._clock.monotonic() - began
+            self.frozen = self.outbox.delivered == delivered
+            left -= timeout if self.frozen else self._clock.monotonic() - began
         return self.outbox.messages == 0
 
     def start(self, connection: Connection, *, timed: bool = True) -> None:
@@ -250,9 +253,11 @@ class SendWindow:
             self._caught_up = now
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
-            if now - self._caught_up >= BEHIND and self._size.settled:
+            if not self._behind and now - self._caught_up >= BEHIND and self._size.settled:
                 self._behind = True
                 self.outbox.prefer_newest(self._timed)
+                if self.limited_by is not None:
+                    self._events.emit(LinkLimited(self._size.size))
 
     def _in_order(self) -> None:
         """All messages go in the order in which they were put."""
