@@ -33,7 +33,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     common: dict[str, object] = {
         "kind": kind_of(each),
         "handler": clean(name_of(each.handler)),
-        "needs": _adapters(each.needs),
+        "needs": labels_of(each.needs),
         "enabled": each.enabled,
     }
     match each:
@@ -144,5 +144,6 @@ def _shown(rule: object) -> str:
     return clean(repr(rule)) if type(rule).__module__.startswith("leadsman.") else type(rule).__qualname__
 
 
-def _adapters(needs: Dependencies) -> list[str]:
+def labels_of(needs: Dependencies) -> list[str]:
+    """The adapters among what a handler asks for."""
     return [dependency.label for _, dependency in needs if isinstance(dependency, ManagedAdapter)]

@@ -68,3 +68,18 @@ def human(amount: float) -> str:
     if remaining:
         parts.append(f"{remaining / 1000:.3f}".rstrip("0").rstrip(".") + "s")
     return "".join(parts) or "0s"
+
+
+def spoken(amount: float) -> str:
+    """Write seconds as a sentence has them, to the millisecond: 5400 → ``"1 h 30 min"``, 0.3 → ``"300 ms"``."""
+    remaining = round(amount * 1000)
+    if 0 < remaining < 1000:
+        return f"{remaining} ms"
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        count, remaining = divmod(remaining, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    if remaining or not parts:
+        parts.append(f"{remaining / 1000:g} s")
+    return " ".join(parts)

@@ -1,0 +1,182 @@
+"""Says in plain English what a registration does: when it is polled, what follows a failed call, what is published."""
+
+from collections.abc import Iterator
+
+from leadsman.introspection.registrations import labels_of
+from leadsman.mqtt.message import Delivery
+from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
+from leadsman.registration.command import Command
+from leadsman.registration.injection import name_of
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.resilience.algebra import Budget, CountBox, FilteredOn, Policy, TimeBox
+from leadsman.resilience.backoff import BackoffStrategy
+from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.resilience.failure import qualified
+from leadsman.resilience.policy import Waits
+from leadsman.resilience.predicate import IsA
+from leadsman.resilience.words import listed, policy_in_words, waits_in_words
+from leadsman.text import clean, counted
+from leadsman.timing.durations import spoken
+
+
+def sentences(each: Telemetry | Source | Command) -> list[str]:
+    """What a registration does."""
+    found = [] if each.enabled else ["It is disabled."]
+    match each:
+        case Telemetry():
+            found += _telemetry(each)
+        case Source():
+            found += _source(each)
+        case Command():
+            found += _command(each)
+    return [clean(sentence) for sentence in found]
+
+
+def _telemetry(each: Telemetry) -> Iterator[str]:
+    verb = "called" if each.job else "polled"
+    if each.interval is not None:
+        yield f"It is {verb} every {spoken(each.interval)}."
+    elif each.cron is not None:
+        yield f"It is {verb} at the times of the cron schedule {each.cron.expression}."
+    if names := labels_of(each.needs):
+        yield f"It uses {listed(names)}."
+    if each.group is not None:
+        yield f"It shares the bus {each.group}: one call at a time."
+    if each.guards.timeout is not None:
+        yield f"A call may take {spoken(each.guards.timeout)}."
+    if not each.job:
+        yield f"After {spoken(each.stale_after)} without a reading it is stale."
+    yield from _retries(each)
+    yield from _circuit(each.guards.breaker)
+    yield from _failing(each)
+    if not each.job:
+        yield from _publishing(each.publish, each.delivery)
+
+
+def _source(each: Source) -> Iterator[str]:
+    yield "It pushes its readings."
+    if names := labels_of(each.needs):
+        yield f"It uses {listed(names)}."
+    if isinstance(each.guards.policy, Waits):
+        yield f"When it ends or fails, it is started again {waits_in_words(each.guards.policy.strategy)}."
+    if each.silence is not None:
+        yield f"After {spoken(each.silence)} without a reading it is started again."
+    yield f"After {spoken(each.stale_after)} without a reading it is stale."
+    yield from _circuit(each.guards.breaker)
+    yield from _publishing(each.publish, each.delivery)
+
+
+def _command(each: Command) -> Iterator[str]:
+    yield "It takes commands, one at a time."
+    if each.timeout is not None:
+        yield f"A command may take {spoken(each.timeout)}."
+    if each.group is not None:
+        yield f"It shares the bus {each.group}: one call at a time."
+    then = "the oldest is dropped" if each.drop_oldest else "further ones are refused"
+    yield f"At most {each.queue} may wait; then {then}."
+
+
+def _retries(each: Telemetry) -> Iterator[str]:
+    if each.policy_name is not None:
+        yield f"Its policy is {each.policy_name}."
+    policy, count = each.guards.policy, None
+    if isinstance(policy, CountBox) and policy.scope == "cycle":
+        count, policy = policy.limit, policy.inner
+    parts = _options(policy)
+    if count == 0:
+        yield "A call that fails is not repeated."
+        return
+    if parts is None:
+        yield f"A call that fails is repeated: {policy_in_words(each.guards.policy)}."
+    else:
+        kinds, within, budget, strategy = parts
+        often = "until the next poll" if count is None else "once" if count == 1 else f"up to {count} times"
+        yield f"A call that fails is repeated {often}, {waits_in_words(strategy, count)}."
+        yield f"Only these errors are repeated: {listed(kinds)}."
+        if within is not None:
+            yield f"No call is repeated later than {spoken(within)} after the first failure of an outage."
+        if budget is not None:
+            yield f"All waits of an outage take at most {spoken(budget)}."
+    if each.overrun:
+        yield "A repeated call that comes late delays the next poll."
+    else:
+        yield "A repeated call that would come after the next poll is left out."
+
+
+def _options(policy: Policy) -> tuple[list[str], float | None, float | None, BackoffStrategy] | None:
+    """The kinds of errors, `within`, `budget` and the strategy of a policy that the options of a decorator express;
+    None if they cannot."""
+    if not isinstance(policy, FilteredOn) or not isinstance(policy.condition, IsA):
+        return None
+    kinds, policy = [kind.__name__ for kind in policy.condition.kinds], policy.inner
+    within = budget = None
+    if isinstance(policy, TimeBox) and policy.scope == "outage":
+        within, policy = policy.limit, policy.inner
+    if isinstance(policy, Budget) and policy.scope == "outage":
+        budget, policy = policy.limit, policy.inner
+    if not isinstance(policy, Waits) or policy.scope != "outage":
+        return None
+    return kinds, within, budget, policy.strategy
+
+
+def _circuit(breaker: CircuitBreaker | None) -> Iterator[str]:
+    if breaker is None:
+        yield "It has no circuit breaker: it is polled however often it fails."
+        return
+    failures = f"{counted(breaker.threshold, 'poll')}{' in a row' if breaker.threshold > 1 else ''}"
+    if breaker.window is not None:
+        failures = f"{breaker.threshold} of the last {breaker.window} polls"
+    match breaker.recovery:
+        case None:
+            pause = "the next poll is left out"
+        case 0:
+            pause = "each poll makes one call only"
+        case float(seconds):
+            pause = f"no poll is made for {spoken(seconds)}"
+        case strategy:
+            pause = f"no poll is made for a while that grows with each opening: again {waits_in_words(strategy)}"
+    yield f"When {failures} failed, the circuit opens, and {pause}."
+    probes = "a single call probes" if breaker.probes == 1 else f"up to {breaker.probes} calls probe"
+    closes = "one success closes" if breaker.successes == 1 else f"{breaker.successes} successes close"
+    yield f"Then {probes} the device; {closes} the circuit."
+    if breaker.shared is not None:
+        yield f"It shares the circuit {breaker.shared} with other devices."
+    if breaker.slow is not None:
+        yield f"A call that takes longer than {spoken(breaker.slow)} counts as failed for the circuit."
+    if breaker.ignore:
+        yield f"The circuit does not count {listed([kind.__name__ for kind in breaker.ignore])}."
+
+
+def _failing(each: Telemetry) -> Iterator[str]:
+    if each.on_failure == "hold":
+        yield "When a poll fails for good, it is held until a person releases it."
+    elif each.on_failure == "stop":
+        yield "When a poll fails for good, the app ends."
+    elif not isinstance(each.on_failure, str):
+        yield f"When a poll fails for good, {name_of(each.on_failure)} is called."
+
+
+def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:
+    yield "Every reading is published." if rule is None else f"A reading is published {_rule(rule)}."
+    kept = "retained" if delivery.retain else "not retained"
+    expiry = "" if delivery.expiry is None else f", and expire after {spoken(delivery.expiry)}"
+    yield f"Its messages have QoS {delivery.qos} and are {kept}{expiry}."
+
+
+def _rule(rule: PublishRule) -> str:
+    match rule:
+        case AnyOf():
+            return f"{_rule(rule.left)}, or {_rule(rule.right)}"
+        case AllOf():
+            return f"{_rule(rule.left)} and {_rule(rule.right)}"
+        case OnChange():
+            by = f" by more than {rule.deadband:g}" if rule.deadband else ""
+            own = [f"{name} by more than {width:g}" for name, width in rule.fields]
+            return f"when a value changes{by}{f' ({listed(own)})' if own else ''}"
+        case Every() if rule.seconds is not None:
+            return f"when {spoken(rule.seconds)} have passed since"
+        case Every():
+            return f"once in {rule.n} readings"
+        case _:
+            return f"when {qualified(type(rule))} wants it"

@@ -1,0 +1,77 @@
+"""Registrations in plain English."""
+
+import pytest
+
+from leadsman import App, CircuitBreaker, Delivery, Every, OnChange
+from leadsman.introspection.words import sentences
+from leadsman.resilience.policy import immediate
+
+
+def said(**options):
+    app = App("house")
+    app.add_telemetry("meter", lambda: None, **({"interval": "2s"} | options))
+    app.load()
+    return sentences(app.setup.registry.telemetries["meter"])
+
+
+def test_a_device_with_few_options_is_said_in_a_few_sentences():
+    assert said(delivery=Delivery(expiry="1h")) == [
+        "It is polled every 2 s.",
+        "A call may take 2 s.",
+        "After 8 s without a reading it is stale.",
+        "A call that fails is not repeated.",
+        "It has no circuit breaker: it is polled however often it fails.",
+        "Every reading is published.",
+        "Its messages have QoS 1 and are retained, and expire after 1 h.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"retry": 3}, "A call that fails is repeated up to 3 times, after 2 s, 4 s and 8 s (±20 %)."),
+        ({"retry": 3, "budget": "30s"}, "All waits of an outage take at most 30 s."),
+        ({"retry": 3, "within": "5m"}, "No call is repeated later than 5 min after the first failure of an outage."),
+        ({"retry": 1, "retry_on": OSError}, "Only these errors are repeated: OSError."),
+        ({"retry": 1, "overrun": "finish"}, "A repeated call that comes late delays the next poll."),
+        (
+            {"policy": immediate().max_retries(2)},
+            "A call that fails is repeated: at once, at most 2 times in one poll.",
+        ),
+        (
+            {"circuit_breaker": CircuitBreaker(1)},
+            "When 1 poll failed, the circuit opens, and the next poll is left out.",
+        ),
+        (
+            {"circuit_breaker": CircuitBreaker(3, window=9, recovery="5m")},
+            "When 3 of the last 9 polls failed, the circuit opens, and no poll is made for 5 min.",
+        ),
+        ({"circuit_breaker": CircuitBreaker(3, shared="bus")}, "It shares the circuit bus with other devices."),
+        ({"on_failure": "hold"}, "When a poll fails for good, it is held until a person releases it."),
+        ({"group": "bus"}, "It shares the bus bus: one call at a time."),
+        ({"enabled": False}, "It is disabled."),
+        (
+            {"publish": OnChange(0.5) | Every("10s")},
+            "A reading is published when a value changes by more than 0.5, or when 10 s have passed since.",
+        ),
+    ],
+)
+def test_each_option_has_its_sentence(options, sentence):
+    assert sentence in said(**options)
+
+
+def test_a_source_and_a_command_say_what_they_do():
+    app = App("house")
+
+    @app.source("scale", silence="1m", stale_after="5m")
+    async def scale():
+        yield {}
+
+    @app.command("lamp", queue=3)
+    def lamp(payload: str) -> None: ...
+
+    app.load()
+
+    registry = app.setup.registry
+    assert "After 1 min without a reading it is started again." in sentences(registry.sources["scale"])
+    assert "At most 3 may wait; then further ones are refused." in sentences(registry.commands["lamp"])

@@ -1,0 +1,66 @@
+"""Policies in plain English."""
+
+import pytest
+
+from leadsman.resilience.backoff import ExponentialBackoff, FibonacciBackoff, FixedBackoff, LinearBackoff
+from leadsman.resilience.policy import exponential, immediate, never, periodic, sequence
+from leadsman.resilience.predicate import Prop, is_a
+from leadsman.resilience.words import condition_in_words, policy_in_words, waits_in_words
+
+
+class Mine:
+    def delay(self, attempt):
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("strategy", "count", "text"),
+    [
+        (ExponentialBackoff(), None, "after 2 s, 4 s, 8 s, 16 s, … up to 1 min (±20 %)"),
+        (ExponentialBackoff(), 3, "after 2 s, 4 s and 8 s (±20 %)"),
+        (ExponentialBackoff("300ms", jitter=0), 1, "after 300 ms"),
+        (ExponentialBackoff("20s"), None, "after 20 s and 40 s, and then 1 min each time (±20 %)"),
+        (LinearBackoff("5s"), 6, "after 5 s, 10 s, 15 s, 20 s, … up to 30 s (±20 %)"),
+        (FixedBackoff(3), None, "after 3 s each time (±20 %)"),
+        (FibonacciBackoff("1s", "2s"), 4, "after 1 s, 2 s, 3 s and 5 s (±20 %)"),
+        (Mine(), None, "after the waits of test_words.Mine"),
+    ],
+)
+def test_waits_are_named_until_they_no_longer_grow(strategy, count, text):
+    assert waits_in_words(strategy, count).replace(f"{Mine.__module__}.", "test_words.") == text
+
+
+@pytest.mark.parametrize(
+    ("policy", "text"),
+    [
+        (immediate(), "at once"),
+        (never(), "not at all"),
+        (periodic("10s"), "after 10 s each time"),
+        (sequence(["1s", "5s"]), "after 1 s, and then 5 s each time"),
+        (immediate().max_retries(2), "at once, at most 2 times in one poll"),
+        (
+            immediate().max_retries(2) >> periodic("10s"),
+            "at once, at most 2 times in one poll; then after 10 s each time",
+        ),
+        (exponential("2s").clamp("1s", "5s"), "after 2 s, 4 s, 8 s, 16 s, … up to 1 min, each wait from 1 s to 5 s"),
+        (immediate() | periodic("10s"), "the sooner of (at once) and (after 10 s each time)"),
+        (immediate() & periodic("10s"), "the later of (at once) and (after 10 s each time), while both go on"),
+        (periodic("10s").jitter(mode="full"), "after 10 s each time, spread by chance (full)"),
+    ],
+)
+def test_a_policy_is_said_as_one_sentence(policy, text):
+    assert policy_in_words(policy) == text
+
+
+@pytest.mark.parametrize(
+    ("predicate", "text"),
+    [
+        (is_a(OSError), "the error is OSError"),
+        (is_a(OSError, ValueError), "the error is OSError or ValueError"),
+        (~is_a(OSError), "not (the error is OSError)"),
+        (is_a(OSError) & ~is_a(ValueError), "(the error is OSError) and (not (the error is ValueError))"),
+        (Prop("error-message").contains("busy"), "error-message contains busy"),
+    ],
+)
+def test_a_predicate_says_which_errors_it_matches(predicate, text):
+    assert condition_in_words(predicate) == text
