@@ -232,6 +232,8 @@ class Introspection(TypedDict, total=False):
     jobs: dict[str, DeviceSection]
     trace: list[TraceRow]
     """Present only if the request names this section."""
+    words: dict[str, list[str]]
+    """What the registrations of a device do, in plain English. Present only if the request names this section."""
 
 
 class RegistryDevice(TypedDict):

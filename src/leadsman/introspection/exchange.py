@@ -15,7 +15,7 @@ from leadsman.mqtt.answers import Json
 class Request(TypedDict, total=False):
     """A request at ``{prefix}/introspect``. An empty payload requests all sections but the trace."""
 
-    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace"]]
+    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words"]]
     devices: list[str]
     after: int
     """Only rows of the trace with a higher number."""

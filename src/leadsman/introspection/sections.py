@@ -127,6 +127,12 @@ class Sections:
         """The adapters."""
         return [_adapter(adapter) for adapter in self._parts.adapters]
 
+    def words(self, name: str) -> list[str]:
+        """What the registrations of a device do, in plain English."""
+        from leadsman.introspection.words import sentences  # few ask
+
+        return [sentence for each in self.registered[name] for sentence in sentences(each)]
+
     def registry_entry(self, name: str) -> "RegistryDevice | None":
         """A device in the registry, with its topics; None for a side job, and for a device that is not enabled."""
         topics, kinds = self._about.topics, [kind_of(each) for each in self.registered[name] if each.enabled]

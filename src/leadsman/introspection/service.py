@@ -105,6 +105,12 @@ class Service:
                 document.member(None, row._asdict() | {"at": rfc3339(row.at)})
                 if number % LIST_SLICE == 0:
                     yield 0.0
+        if "words" in wanted:
+            document.begin("words", b"{}")
+            for number, name in enumerate(request.names, 1):
+                document.member(name, sections.words(name))
+                if number % SLICE == 0:
+                    yield 0.0
 
     def registry_head(self) -> "RegistryHead":
         """What the registry says about the app."""
