@@ -316,7 +316,7 @@ class App(Registrar):
         try:
             with variables(self.name, environment, dry_run=self.dry_run) as given:
                 connect = connector(self.broker, connect, dry_run=self.dry_run)
-                return await serve(self._plan(given), connect, self._stopping)
+                return await serve(self.plan(given), connect, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
             self._stopping = None
@@ -333,7 +333,8 @@ class App(Registrar):
         handlers = None if handler is None else frozenset((handler,))
         return self._trace.rows(handlers, 0.0 if since is None else since.timestamp())
 
-    def _plan(self, variables: Mapping[str, str]) -> "Plan":
+    def plan(self, variables: Mapping[str, str]) -> "Plan":
+        """Everything that is needed to run the app, once its settings are loaded; for the command line."""
         from leadsman.wiring.plan import plan_of
 
         return plan_of(

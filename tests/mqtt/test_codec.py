@@ -71,7 +71,7 @@ def test_without_a_will_topic_there_is_no_will():
 
 @given(
     st.binary(max_size=300),
-    st.sampled_from([0, 1]),
+    st.sampled_from([0, 1, 2]),
     st.booleans(),
     st.none() | st.floats(0, 4e9),
     st.none() | st.binary(min_size=1, max_size=300),
@@ -105,10 +105,23 @@ def test_connack_says_what_the_broker_allows():
         max_qos=mqtt5.QoS.AT_MOST_ONCE,
         retain_available=False,
         server_keep_alive=7,
+        topic_alias_max=5,
         assigned_client_id="another",
     )
 
-    assert read(packet.write()) == [("answered", 0, ConnAck(20, 5000, 0, False), 7, None, None)]
+    assert read(packet.write()) == [("answered", 0, ConnAck(20, 5000, 0, False, None, 7, 5), 7, None, None)]
+
+
+def test_the_answer_to_an_offered_message_is_its_acknowledgement():
+    packet = mqtt5.PubRecPacket(4, reason_code=mqtt5.PubRecReasonCode.NOT_AUTHORIZED)
+
+    assert read(CONNACK + packet.write()) == [WELCOME, ("acknowledged", 4, 0x87)]
+
+
+def test_a_connection_says_how_long_its_session_and_its_will_wait():
+    packet = parsed(codec.connect(Broker(), Connect("me", "5.0", "t", b"", will_delay=3, session_expiry=0)))
+
+    assert (packet.session_expiry_interval, packet.will.will_delay_interval) == (0, 3)
 
 
 STREAM = b"".join(

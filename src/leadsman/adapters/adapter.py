@@ -3,14 +3,15 @@
 Each ability is a protocol with one member. An adapter has an ability if it has that member; it inherits from nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 
 @runtime_checkable
 class Adapter(Protocol):
     """An async context manager that handlers ask for by its type. It may have abilities as well: `SupportsProbe`,
-    `SupportsReset`, `ReportsHealth`, `ChecksInstallation`, `DeclaresTransientErrors` and `LimitsRetries`."""
+    `SupportsReset`, `ReportsHealth`, `ChecksInstallation`, `DeclaresTransientErrors`, `LimitsRetries` and
+    `DeclaresResource`."""
 
     async def __aenter__(self) -> object:
         """Open the adapter and return the object that handlers get. It may raise any exception; opening is then
@@ -78,4 +79,26 @@ class LimitsRetries(Protocol):
     @property
     def retry_tokens(self) -> int | None:
         """The number of tokens, 1 or more; None: no limit."""
+        ...
+
+
+class Resource(NamedTuple):
+    """What an adapter needs of the machine or the network, for ``leadsman doctor``."""
+
+    kind: Literal["serial", "bluetooth", "calendars"]
+    name: str
+    """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), or the URL of
+    a server without its credentials."""
+    log_in: Callable[[], Awaitable[object]] | None = None
+    """Logs in at a server and raises any exception if that fails. It changes nothing there. None where there is no
+    server."""
+
+
+@runtime_checkable
+class DeclaresResource(Protocol):
+    """An adapter that says what it needs, so that ``leadsman doctor`` can look at it without opening the adapter."""
+
+    @property
+    def resource(self) -> Resource:
+        """What it needs. Reading it must neither wait nor change anything."""
         ...

@@ -7,9 +7,11 @@ from typing import Any
 from leadsman.adapters.adapter import (
     Adapter,
     ChecksInstallation,
+    DeclaresResource,
     DeclaresTransientErrors,
     LimitsRetries,
     ReportsHealth,
+    Resource,
     SupportsProbe,
     SupportsReset,
 )
@@ -72,6 +74,11 @@ class ManagedAdapter:
     def retry_tokens(self) -> int | None:
         """How many retries its handlers may make together before one of them succeeds; None: no limit."""
         return self.adapter.retry_tokens if isinstance(self.adapter, LimitsRetries) else None
+
+    @property
+    def resource(self) -> Resource | None:
+        """What the adapter says that it needs of the machine or the network."""
+        return self.adapter.resource if isinstance(self.adapter, DeclaresResource) else None
 
     @property
     def supports_reset(self) -> bool:

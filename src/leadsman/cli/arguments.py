@@ -110,9 +110,9 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
+MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
 LIVE = (
-    _target(nargs="?"),
-    *SETTINGS,
+    *MAYBE_TARGET,
     argument("--prefix", "the topic prefix of the running app, instead of MODULE:APP", metavar="PREFIX"),
     argument("--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0),
 )

@@ -68,6 +68,20 @@ def check(options: argparse.Namespace) -> int:
     return 0
 
 
+def doctor(options: argparse.Namespace) -> int:
+    """Examine the broker and the machine of an app."""
+    import os
+
+    from leadsman.cli.doctor import examine
+    from leadsman.doctor.subject import of_plan, of_prefix
+
+    if options.target is None:
+        broker, prefix = _running(options, _app(options))
+        return examine(of_prefix(broker, prefix), as_json=options.json)
+    options.topic_prefix = options.prefix
+    return examine(of_plan(_load_app(options).plan(os.environ)), as_json=options.json)
+
+
 def inspect(options: argparse.Namespace) -> int:
     """Show the registrations of an app, or the state of a running one."""
     from leadsman.cli.inspect import registrations, selected, show

@@ -10,6 +10,7 @@ from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
     LIVE,
+    MAYBE_TARGET,
     ONLY_DEVICE,
     OWN_PREFIX,
     RUNNING,
@@ -33,6 +34,7 @@ EXIT_CODES = {
     1: "failure; the message says why",
     2: "the command line is wrong",
     3: "leadsman held: some devices are held",
+    4: "leadsman doctor: a check failed",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
     78: "the configuration is wrong: settings, a registration, the broker's address, or a missing library",
@@ -68,6 +70,27 @@ COMMANDS = (
         "example:  leadsman check house:app\n\n"
         "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
         (*TARGET, OWN_PREFIX),
+    ),
+    Command(
+        "doctor",
+        commands.doctor,
+        "examine the broker and the machine of an app, and say what to mend",
+        "Connects to the broker as the app does, beside the running app, and examines version, credentials, access\n"
+        "list, limits, retained messages, will and client id; then serial ports, Bluetooth, calendars, disk, clock\n"
+        "and state. It takes less than 20 s, changes nothing and leaves nothing behind. Each fault comes with what to\n"
+        "do about it.",
+        "examples:  leadsman doctor house:app    leadsman doctor house:app --json | jq '.findings[].text'\n"
+        "           leadsman doctor --prefix house --mqtt mqtt://broker.lan\n\n"
+        "Exits with 0 if nothing fails, 4 if something does; warnings do not count.",
+        (
+            *MAYBE_TARGET,
+            argument(
+                "--prefix",
+                "the topic prefix: instead of the app's own, or instead of MODULE:APP",
+                metavar="PREFIX",
+            ),
+            argument("--json", "print one JSON object with all findings", action="store_true"),
+        ),
     ),
     Command(
         "inspect",

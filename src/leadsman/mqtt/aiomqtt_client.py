@@ -40,8 +40,6 @@ from leadsman.mqtt.connection import (
     CLOSE_TIMEOUT,
     CONNECT_TIMEOUT,
     KEEPALIVE,
-    SESSION_EXPIRY,
-    WILL_DELAY,
     ConnAck,
     Connect,
     Connection,
@@ -143,8 +141,11 @@ class _Client(aiomqtt.Client):
         self.connack = ConnAck(
             getattr(properties, "ReceiveMaximum", 65_535),
             getattr(properties, "MaximumPacketSize", None),
-            getattr(properties, "MaximumQoS", 1),
+            getattr(properties, "MaximumQoS", 2),
             bool(getattr(properties, "RetainAvailable", True)),
+            getattr(properties, "SessionExpiryInterval", None),
+            getattr(properties, "ServerKeepAlive", None),
+            getattr(properties, "TopicAliasMaximum", 0),
         )
         super()._on_connect(client, userdata, flags, reason_code, properties)
 
@@ -343,9 +344,9 @@ def _options(broker: Broker, packet: Connect, *, v5: bool) -> dict[str, Any]:
     will_properties = connect_properties = None
     if v5:
         will_properties = _properties(PacketTypes.WILLMESSAGE)
-        will_properties.WillDelayInterval = WILL_DELAY
+        will_properties.WillDelayInterval = packet.will_delay
         connect_properties = _properties(PacketTypes.CONNECT)
-        connect_properties.SessionExpiryInterval = SESSION_EXPIRY
+        connect_properties.SessionExpiryInterval = packet.session_expiry
         if packet.largest is not None:
             connect_properties.MaximumPacketSize = packet.largest
     options: dict[str, Any] = {

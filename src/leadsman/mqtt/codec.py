@@ -14,12 +14,13 @@ from mqtt5 import (
     PingRespPacket,
     PubAckPacket,
     PublishPacket,
+    PubRecPacket,
     QoS,
     SubAckPacket,
 )
 
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import KEEPALIVE, SESSION_EXPIRY, WILL_DELAY, ConnAck, Connect, Received
+from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
@@ -31,7 +32,7 @@ MALFORMED, PROTOCOL_ERROR, ALIAS_INVALID, PACKET_TOO_LARGE, QOS_NOT_SUPPORTED = 
 """Reason codes of our DISCONNECT (MQTT 5 §3.14.2.1)."""
 _LARGEST = 5 + 0x0FFF_FFFF
 """Bytes of the largest packet that MQTT can express (§1.5.5)."""
-_QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE)
+_QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE, QoS.EXACTLY_ONCE)
 _CONNACK = 0x20
 """The first byte of a CONNACK (§3.2.1)."""
 _FIRST_BYTES = 16
@@ -73,7 +74,7 @@ class PacketHandler(Protocol):
         ...
 
     def acknowledged(self, packet_id: int, code: int) -> None:
-        """PUBACK."""
+        """PUBACK, or PUBREC for a message of quality 2."""
         ...
 
     def arrived(self, message: Received, packet_id: int | None) -> None:
@@ -198,7 +199,7 @@ class Reader:
 
     def _dispatch(self, packet: mqtt5.Packet) -> None:
         handler = self._handler
-        if isinstance(packet, PubAckPacket):
+        if isinstance(packet, PubAckPacket | PubRecPacket):
             handler.acknowledged(packet.packet_id, int(packet.reason_code))
         elif isinstance(packet, PublishPacket):
             self._publish(packet)
@@ -225,7 +226,15 @@ class Reader:
 
 
 def _answer(packet: ConnAckPacket) -> Answer:
-    connack = ConnAck(packet.receive_max, packet.max_packet_size, min(int(packet.max_qos), 1), packet.retain_available)
+    connack = ConnAck(
+        packet.receive_max,
+        packet.max_packet_size,
+        int(packet.max_qos),
+        packet.retain_available,
+        packet.session_expiry_interval,
+        packet.server_keep_alive,
+        packet.topic_alias_max,
+    )
     keepalive = KEEPALIVE if packet.server_keep_alive is None else packet.server_keep_alive
     return Answer(int(packet.reason_code), connack, keepalive, packet.server_reference, packet.reason_str)
 
@@ -247,7 +256,7 @@ def connect(broker: Broker, packet: Connect) -> bytes:
             payload=packet.will_payload,
             qos=_QUALITIES[packet.will_qos],
             retain=packet.will_retained,
-            will_delay_interval=WILL_DELAY,
+            will_delay_interval=packet.will_delay,
         )
     return mqtt5.ConnectPacket(
         packet.client_id,
@@ -256,7 +265,7 @@ def connect(broker: Broker, packet: Connect) -> bytes:
         clean_start=False,
         will=will,
         keep_alive=KEEPALIVE,
-        session_expiry_interval=SESSION_EXPIRY,
+        session_expiry_interval=packet.session_expiry,
         max_packet_size=packet.largest,
     ).write()
 

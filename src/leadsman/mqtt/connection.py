@@ -33,6 +33,10 @@ class Connect(NamedTuple):
     will_retained: bool = True
     """Whether the broker keeps the will for later subscribers."""
     will_qos: int = 1
+    will_delay: int = WILL_DELAY
+    """Seconds; see `WILL_DELAY`. MQTT 3.1.1 has none."""
+    session_expiry: int = SESSION_EXPIRY
+    """Seconds; see `SESSION_EXPIRY`. With 0 the session ends with the connection."""
 
 
 class ConnAck(NamedTuple):
@@ -42,10 +46,16 @@ class ConnAck(NamedTuple):
     """QoS 1 messages that may be unacknowledged at a time (MQTT 5 §3.2.2.3.3)."""
     maximum_packet_size: int | None = None
     """Bytes (§3.2.2.3.6)."""
-    maximum_qos: int = 1
-    """0 or 1 (§3.2.2.3.4). A message of QoS 1 is sent with 0 where the broker takes no more."""
+    maximum_qos: int = 2
+    """0, 1 or 2 (§3.2.2.3.4). A message of a higher quality is sent with this one."""
     retain_available: bool = True
     """Whether the broker keeps messages (§3.2.2.3.5). Where it does not, messages are sent without RETAIN."""
+    session_expiry: int | None = None
+    """Seconds that the broker keeps the session, if that is not what was asked for (§3.2.2.3.2)."""
+    keepalive: int | None = None
+    """Seconds that the broker demands instead of what was offered (§3.2.2.3.14)."""
+    topic_alias_maximum: int = 0
+    """Topic aliases that the broker accepts (§3.2.2.3.8). We use none."""
 
 
 class Received(NamedTuple):

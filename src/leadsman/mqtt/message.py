@@ -13,6 +13,8 @@ class Message(NamedTuple):
     topic: str
     payload: bytes
     qos: int = 1
+    """0 or 1. With 2 it is offered and never released: the broker says whether it may be published, and most brokers
+    give it to nobody (MQTT 5 §4.3.3, method A). Only the client with the codec does this."""
     retain: bool = False
     taken_at: float | None = None
     """Epoch seconds; sent as the MQTT 5 user property ``taken_at``."""

@@ -18,14 +18,20 @@
 | `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
 | `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |
 | `{prefix}/registry/{page}`           | their further pages, from 2 on                        | yes, 1        |
+| `{prefix}/doctor/{word}`             | probes of ``leadsman doctor``; the app ignores them   | for seconds   |
 """
 
 import json
 
 from leadsman.errors import InvalidType, InvalidValue
 
+DOCTOR = "doctor"
+"""The level of the probes of ``leadsman doctor``."""
 RESERVED = frozenset(
-    {"status", "error", "introspect", "registry", "state", "availability", "set", "get", "hold", "release", "circuit"}
+    {
+        *("status", "error", "introspect", "registry", "state", "availability", "set", "get"),
+        *("hold", "release", "circuit", DOCTOR),
+    }
 )
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200

@@ -2,12 +2,13 @@
 made with the first request."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadsman.events import Event, LinkUp
 from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.slices import Work
 from leadsman.wiring.optional import Core, OptionalParts
 
@@ -17,6 +18,17 @@ if TYPE_CHECKING:
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection to the registry: first readings go first."""
+
+
+def _without_probes(topics: Topics, listener: Callable[[Received], None]) -> Callable[[Received], None]:
+    """The listener, without the probes of ``leadsman doctor``."""
+    probes = topics.of(DOCTOR, "")
+
+    def listen(received: Received) -> None:
+        if not received.topic.startswith(probes):
+            listener(received)
+
+    return listen
 
 
 class Doors:
@@ -36,13 +48,14 @@ class Doors:
     def listen(self) -> None:
         """Subscribe to the topics of requests that make sense for this app."""
         plan, listeners = self._core.plan, self._core.link.subscriptions.listeners
-        listeners[plan.topics.introspect] = self._on_introspect
-        if any(command.enabled for command in plan.commands):
-            listeners[plan.topics.of("+", "set")] = self._on_set
-        if plan.readers:
-            listeners[plan.topics.of("+", "+/set")] = self._on_operator
-        if len(plan.polled) > len(plan.jobs):
-            listeners[plan.topics.of("+", "get")] = self._on_get
+        handlers: dict[str, Callable[[Received], None]] = {
+            "introspect": self._on_introspect,
+            "set": self._on_set,
+            "operator": self._on_operator,
+            "get": self._on_get,
+        }
+        for request, topic_filter in plan.filters.items():
+            listeners[topic_filter] = _without_probes(plan.topics, handlers[request])
 
     def observe(self, event: Event) -> None:
         """Publish the registry a moment after each connection."""

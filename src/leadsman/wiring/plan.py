@@ -68,6 +68,19 @@ class Plan(NamedTuple):
         return [*self.readers, *(command for command in self.commands if command.enabled)]
 
     @property
+    def filters(self) -> dict[str, str]:
+        """The topic filters that the app subscribes to, by the requests that arrive there: ``introspect``, and those
+        of ``set``, ``operator`` and ``get`` that make sense for this app."""
+        found = {"introspect": self.topics.introspect}
+        if any(command.enabled for command in self.commands):
+            found["set"] = self.topics.of("+", "set")
+        if self.readers:
+            found["operator"] = self.topics.of("+", "+/set")
+        if len(self.polled) > len(self.jobs):
+            found["get"] = self.topics.of("+", "get")
+        return found
+
+    @property
     def jobs(self) -> frozenset[str]:
         """The names of the side jobs that are enabled. They have no topics."""
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Self
 
+from leadsman.adapters.adapter import Resource
 from leadsman.adapters.ble.advertisement import Advertisement, AdvertisementFilter, checked_address
 from leadsman.adapters.ble.backend import Backend, GattConnection
 from leadsman.adapters.ble.device import BleDevice
@@ -102,6 +103,11 @@ class BleRadio:
     def check_installed(self) -> None:
         """Check that bleak is installed. Raises `NotInstalled`."""
         check_found("Bluetooth devices", "bleak", "ble", "bleak")
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the Bluetooth adapter."""
+        return Resource("bluetooth", self._options[0] or "")
 
     @property
     def health(self) -> Mapping[str, object]:

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from leadsman.adapters.adapter import Resource
 from leadsman.adapters.extras import missing
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
 from leadsman.threads import Worker
@@ -119,10 +120,19 @@ class CalDav:
         """Check that the server accepts the user. Raises as `events`."""
         await self.calendars()
 
+    async def _log_in(self) -> None:
+        async with self:
+            await self.probe()
+
     async def reset(self) -> None:
         """Discard the connection and all cached answers."""
         self._answers.clear()
         self._renew()
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the server."""
+        return Resource("calendars", shown(self._access.url), self._log_in)
 
     @property
     def health(self) -> Mapping[str, object]:

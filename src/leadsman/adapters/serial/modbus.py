@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Self
 
+from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.metering import ModbusRtuFramer, modbus_request
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.errors import GarbledData, InvalidType, InvalidValue, PermanentError, TransientError
@@ -67,6 +68,11 @@ class Modbus:
     def check_installed(self) -> None:
         """See `SerialPort.check_installed`."""
         self._port.check_installed()
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the port."""
+        return self._port.resource
 
     @property
     def health(self) -> Mapping[str, object]:

@@ -18,6 +18,9 @@ from leadsman.text import log_fields
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
 """What needs which library, and the extra that installs it."""
 
+BY_ID = Path("/dev/serial/by-id")
+"""Where udev names ports after their devices."""
+
 logger = logging.getLogger("leadsman")
 
 
@@ -44,17 +47,23 @@ def checked_url(url: object) -> str:
 def recommend_by_id(url: str) -> None:
     """Log a more stable name for a port such as ``/dev/ttyUSB0``: its number changes when the device is plugged in
     again."""
-    if not re.fullmatch(r"/dev/tty(USB|ACM)\d+", url):
+    name = stable_name(url)
+    if name is None:
         return
-    links = Path("/dev/serial/by-id")
-    names = [str(link) for link in links.iterdir() if os.path.realpath(link) == url] if links.is_dir() else []
-    name = names[0] if names else f"the name in {links}"
     logger.warning(
         "%s may name another device after the next start or replug; write %s instead",
         url,
         name,
         extra=log_fields("port may change", port=url),
     )
+
+
+def stable_name(url: str) -> str | None:
+    """The name to write instead of one that changes, such as ``/dev/ttyUSB0``; None if the name stays."""
+    if not re.fullmatch(r"/dev/tty(USB|ACM)\d+", url):
+        return None
+    names = [str(link) for link in BY_ID.iterdir() if os.path.realpath(link) == url] if BY_ID.is_dir() else []
+    return names[0] if names else f"the name in {BY_ID}"
 
 
 def check_library() -> None:

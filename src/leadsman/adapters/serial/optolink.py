@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Literal, Self
 
+from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.checksums import sum8
 from leadsman.adapters.serial.framing import FixedFramer
 from leadsman.adapters.serial.port import SerialPort, Session
@@ -67,6 +68,11 @@ class Optolink:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close the port."""
         await self._port.__aexit__(*exc_info)
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the port."""
+        return self._port.resource
 
     @property
     def health(self) -> Mapping[str, object]:

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Self
 from urllib.parse import urlsplit
 
+from leadsman.adapters.adapter import Resource
 from leadsman.adapters.serial.connection import SerialConnection
 from leadsman.adapters.serial.framing import Framer, LineFramer
 from leadsman.adapters.serial.opening import (
@@ -103,6 +104,11 @@ class SerialPort:
         """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""
         if not self.url.startswith("socket://"):
             check_library()
+
+    @property
+    def resource(self) -> Resource:
+        """For ``leadsman doctor``: the port."""
+        return Resource("serial", self.url)
 
     @property
     def health(self) -> Mapping[str, object]:

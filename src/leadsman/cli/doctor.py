@@ -1,0 +1,108 @@
+"""``leadsman doctor``: shows what the examination finds, as a table or as JSON, and its progress on a terminal."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TextIO
+
+from leadsman.doctor.checks import findings
+from leadsman.doctor.examination import Examination
+from leadsman.doctor.findings import Finding, worst
+from leadsman.doctor.subject import Subject
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import clean, counted
+
+SOMETHING_FAILS = 4
+"""Exit code of ``leadsman doctor`` if a check fails. Warnings exit with 0."""
+_COLOURS = {"ok": "32", "warn": "33", "fail": "31", "unknown": "36"}
+"""SGR parameters: green, yellow, red, cyan."""
+_COLUMN, _NARROWEST = 26, 60
+
+
+def examine(subject: Subject, *, as_json: bool) -> int:
+    """Examine an app, print the findings, and return the exit code."""
+    started = time.monotonic()
+    progress = Progress(sys.stderr)
+    try:
+        facts = asyncio.run(Examination(subject, progress.say).run())
+    finally:
+        progress.clear()
+    found, seconds = findings(facts), time.monotonic() - started
+    print(_json(subject, found, seconds) if as_json else "\n".join(lines(found, seconds)))
+    return SOMETHING_FAILS if worst(found) == "fail" else 0
+
+
+class Progress:
+    """One line of a terminal that says what is examined at the moment. A file gets nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shows = stream.isatty()
+
+    def say(self, text: str) -> None:
+        """Replace the line."""
+        if self._shows:
+            width = shutil.get_terminal_size().columns
+            self._write(f"\r\x1b[K{clean(f'examining {text}')[: width - 1]}")
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._shows:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def lines(found: Sequence[Finding], seconds: float) -> Iterator[str]:
+    """The lines of the table: a head for each group, and below each finding what to do."""
+    colour = wants_colour(sys.stdout, os.environ)
+    width = max(_NARROWEST, shutil.get_terminal_size((120, 24)).columns)
+    group = None
+    for each in found:
+        if each.group != group:
+            yield f"{'' if group is None else chr(10)}{each.group}"
+            group = each.group
+        label = f"\x1b[{_COLOURS[each.verdict]}m{each.verdict:<8}\x1b[0m" if colour else f"{each.verdict:<8}"
+        first, *rest = _wrapped(clean(each.text), width)
+        yield f"  {label}{each.check:<16}{first}"
+        yield from (f"{'':{_COLUMN}}{line}" for line in rest)
+        if each.advice:
+            first, *rest = _wrapped(clean(each.advice), width - 2)
+            yield f"{'':{_COLUMN}}→ {first}"
+            yield from (f"{'':{_COLUMN}}  {line}" for line in rest)
+    yield ""
+    yield f"{_summary(found)}, in {seconds:.1f} s"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width - _COLUMN, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _summary(found: Sequence[Finding]) -> str:
+    counts = Counter(each.verdict for each in found)
+    parts = [f"{counts['ok']} ok"]
+    if counts["unknown"]:
+        parts.append(f"{counts['unknown']} unknown")
+    if counts["warn"]:
+        parts.append(counted(counts["warn"], "warning"))
+    return ", ".join([*parts, f"{counts['fail']} failed"])
+
+
+def _json(subject: Subject, found: Sequence[Finding], seconds: float) -> str:
+    document = {
+        "app": subject.name,
+        "prefix": subject.topics.prefix,
+        "broker": str(subject.broker),
+        "verdict": worst(found),
+        "seconds": round(seconds, 3),
+        "findings": [each._asdict() | {"text": clean(each.text), "advice": clean(each.advice)} for each in found],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)

@@ -1,0 +1,88 @@
+"""The whole examination: all collectors at once, each bounded in time."""
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+from leadsman.adapters.adapter import Resource
+from leadsman.doctor import bluetooth, calendars, machine, serial
+from leadsman.doctor.broker import BrokerExamination, Say
+from leadsman.doctor.facts import Facts
+from leadsman.doctor.subject import Subject
+from leadsman.mqtt.transport import in_thread
+from leadsman.text import describe
+from leadsman.timing.durations import human
+
+DEADLINE = 16.0
+"""Seconds for everything. What was seen by then counts. The rest is cancelled, and what it left at the broker is
+removed in the time that remains to 20 s."""
+
+
+class Examination:
+    """Collects all facts about one subject. `facts` holds what is known so far.
+
+    Args:
+        subject: what is examined.
+        say: called with what is examined at the moment.
+    """
+
+    def __init__(self, subject: Subject, say: Say) -> None:
+        self.facts = Facts(subject)
+        self._subject = subject
+        self._say = say
+        self._broker = BrokerExamination(subject, say)
+
+    async def run(self) -> Facts:
+        """Collect them. Never raises because of what it finds."""
+        collectors: dict[str, Callable[[], Awaitable[None]]] = {
+            "machine": self._machine,
+            "serial ports": self._serial,
+            "Bluetooth": self._bluetooth,
+            "calendars": self._calendars,
+            "broker": self._broker.run,
+        }
+        tasks = {asyncio.create_task(self._collect(name, call)): name for name, call in collectors.items()}
+        try:
+            _, pending = await asyncio.wait(tasks, timeout=DEADLINE)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        for task in pending:
+            self._give_up(tasks[task], f"not done after {human(DEADLINE)}")
+        return self.facts._replace(broker=self._broker.facts)
+
+    async def _collect(self, name: str, call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except Exception as error:  # a fault of this collector; the others go on
+            self._give_up(name, f"{type(error).__name__}: {describe(error)}")
+
+    def _give_up(self, name: str, why: str) -> None:
+        self.facts = self.facts._replace(unfinished={**self.facts.unfinished, name: why})
+
+    def _resources(self, kind: Literal["serial", "bluetooth", "calendars"]) -> list[Resource]:
+        found = [each for each in self._subject.resources if each.kind == kind]
+        if found:
+            self._say(f"{kind}: {', '.join(each.name for each in found if each.name) or 'any adapter'}")
+        return found
+
+    async def _machine(self) -> None:
+        self._say("machine")
+        found = await in_thread(functools.partial(machine.look, self._subject.state))
+        self.facts = self.facts._replace(machine=found)
+
+    async def _serial(self) -> None:
+        names = dict.fromkeys(each.name for each in self._resources("serial"))
+        found = await asyncio.gather(*(in_thread(functools.partial(serial.look, name)) for name in names))
+        self.facts = self.facts._replace(serial=tuple(found))
+
+    async def _bluetooth(self) -> None:
+        names = dict.fromkeys(each.name for each in self._resources("bluetooth"))
+        found = await asyncio.gather(*(bluetooth.look(name) for name in names))
+        self.facts = self.facts._replace(bluetooth=tuple(found))
+
+    async def _calendars(self) -> None:
+        found = await asyncio.gather(*(calendars.look(each) for each in self._resources("calendars")))
+        self.facts = self.facts._replace(calendars=tuple(found))

@@ -1,0 +1,99 @@
+"""What is examined: the identity of an app, its topics, and what it needs of the machine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from leadsman.adapters.adapter import Resource
+from leadsman.adapters.managed import check_installed
+from leadsman.errors import NotInstalled
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.topics import DOCTOR, Topics
+from leadsman.registration.command import Command
+from leadsman.registration.injection import ContextDependency
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+from leadsman.runtime.store import state_directory
+from leadsman.wiring.plan import Plan
+
+_PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
+"""The words below the device of the doctor that arrive where these requests arrive."""
+
+
+class Subject(NamedTuple):
+    """What is examined."""
+
+    name: str
+    broker: Broker
+    client_id: str
+    """The client id of the app. The connections of the doctor append to it."""
+    topics: Topics
+    published: tuple[str, ...]
+    """Topics that the app publishes to."""
+    filters: Mapping[str, str | None]
+    """The topic filters that the app subscribes to, each with the topic of a probe that matches it, or None."""
+    devices: frozenset[str] | None = None
+    """The names of all devices, those that are not enabled included; None if they are not known."""
+    readers: int = 0
+    """The number of devices in the heartbeat."""
+    resources: tuple[Resource, ...] = ()
+    state: Path | None = None
+    """The state directory; None if nothing is kept there."""
+    missing: tuple[str, ...] = ()
+    """What is not installed, one line each."""
+
+
+def of_plan(plan: Plan) -> Subject:
+    """An app, whose settings are loaded."""
+    topics = plan.topics
+    probes = {name: topics.of(DOCTOR, word) for name, word in _PROBES.items()}
+    everything: list[Telemetry | Source | Command] = [*plan.telemetries, *plan.sources, *plan.commands]
+    keeps = plan.keep_state or any(
+        isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs
+    )
+    return Subject(
+        plan.name,
+        plan.broker,
+        plan.client_id,
+        topics,
+        published(plan),
+        {topic_filter: probes.get(name) for name, topic_filter in plan.filters.items()},
+        frozenset(each.name for each in everything),
+        len({each.name for each in plan.handlers}),
+        tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
+        state_directory(plan.state_name, plan.variables) if keeps else None,
+        missing(plan),
+    )
+
+
+def of_prefix(broker: Broker, prefix: str) -> Subject:
+    """An app of which only the broker and the prefix are known. Its client id is its prefix, unless it has another."""
+    topics = Topics(prefix)
+    return Subject(prefix, broker, prefix, topics, _of_app(topics), {topics.introspect: None})
+
+
+def published(plan: Plan) -> tuple[str, ...]:
+    """The topics that an app publishes to: its own, and those of each device."""
+    topics, found = plan.topics, dict.fromkeys(_of_app(plan.topics))
+    for reader in plan.readers:
+        if reader.name not in plan.jobs:
+            found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
+            found[topics.device_error(reader.name)] = None
+    for command in plan.commands:
+        if command.enabled:
+            found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
+            found[topics.set_result(command.name)] = None
+    return tuple(found)
+
+
+def missing(plan: Plan) -> tuple[str, ...]:
+    """The libraries that adapters need and that are not installed, one line each."""
+    try:
+        check_installed(plan.adapters)
+    except NotInstalled as error:
+        return tuple(str(error).splitlines())
+    return ()
+
+
+def _of_app(topics: Topics) -> tuple[str, ...]:
+    return (topics.status, topics.registry, topics.error, f"{topics.introspect}/response")

@@ -1,0 +1,481 @@
+"""`leadsman doctor` against real brokers with planted mistakes, and beside a live app."""
+
+import asyncio
+import contextlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import trustme
+
+from leadsman import App
+from leadsman.adapters.caldav import CalDav
+from leadsman.adapters.serial import SerialPort
+from leadsman.doctor import bluetooth
+from leadsman.doctor.checks import findings
+from leadsman.doctor.examination import Examination
+from leadsman.doctor.findings import worst
+from leadsman.doctor.subject import of_plan, of_prefix
+from leadsman.mqtt.broker import Broker
+from leadsman.testing import Mosquitto
+from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.bluez import Air
+
+HOUSE = "house"
+ALL = "topic readwrite house/#\ntopic read homeassistant/#\n"
+PLANTED = {
+    "nothing": ("", "", {}),
+    "a state topic that may not be written": (
+        "",
+        f"{ALL}topic deny house/boiler/state\n",
+        {("publish", "fail"): "house/boiler/state may not be published to: not authorized"},
+    ),
+    "commands that may not be read": (
+        "",
+        "topic write house/#\ntopic read house/doctor/probe\ntopic read house/introspect\ntopic read house/+/get\n",
+        {("subscribe", "fail"): r"requests at house/\+/set, house/\+/\+/set do not arrive"},
+    ),
+    "probes that may not be published": (
+        "",
+        "topic write house/boiler/state\ntopic read house/+/set\n",
+        {("publish", "unknown"): "house/doctor/probe may not be published to"},
+    ),
+    "small packets": ("max_packet_size 300\n", "", {("packet size", "fail"): "packets of 300 bytes at most"}),
+    "small messages": (
+        "message_size_limit 900\n",
+        "",
+        {("packet size", "warn"): "a message of 65536 bytes is not taken"},
+    ),
+    "one message in flight": ("max_inflight_messages 1\n", "", {("limits", "warn"): "1 in flight at a time"}),
+    "nothing retained": ("retain_available false\n", "", {("retained", "warn"): "the broker keeps no messages"}),
+    "no acknowledgements": ("max_qos 0\n", "", {("limits", "warn"): "quality 0 only"}),
+    "a topic of a device that is gone": (
+        "",
+        "",
+        {("orphans", "warn"): "house/attic/state is kept, and no device of the app publishes there"},
+    ),
+    "a wrong password": ("", None, {("authentication", "fail"): "the broker refuses the user 'house'"}),
+    "no password": ("", None, {("authentication", "fail"): "the broker takes no anonymous clients"}),
+    "one client id for all": (
+        "use_username_as_clientid true\n",
+        None,
+        {("client ids", "fail"): "connections with different client ids end each other"},
+    ),
+    "another authority": ("", "", {("TLS", "fail"): "certificate verify failed"}),
+    "another host": ("", "", {("TLS", "fail"): "certificate verify failed: (Hostname|IP address) mismatch"}),
+    "another port": ("", "", {("address", "fail"): "cannot connect to mqtt://127.0.0.1:.*[Rr]efused"}),
+    "a plain port": ("", "", {("address", "fail"): "is this a TLS port"}),
+}
+"""What is planted: lines of mosquitto.conf, its access list (None: it has passwords), and what must be found."""
+CREDENTIALS = {"a wrong password": "house:guess@", "one client id for all": "house:house-secret@"}
+
+
+def app_of(url, **options):
+    app = App(HOUSE, mqtt=url, **options)
+
+    @app.telemetry("boiler", interval=1)
+    async def boiler() -> dict[str, float]:
+        return {}
+
+    @app.command("boiler")
+    async def adjust(degrees: float) -> None:
+        pass
+
+    app.load()
+    return app
+
+
+def subject_of(url, **options):
+    return of_plan(app_of(url, **options).plan({"STATE_DIRECTORY": "/tmp"}))
+
+
+async def examined(url, say=lambda text: None, **options):
+    subject = subject_of(url, **options)
+    return findings(await Examination(subject, say).run())
+
+
+def of(found, check):
+    return [(each.verdict, each.text) for each in found if each.check == check]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """A directory with passwords, certificates and access lists."""
+    directory = tmp_path_factory.mktemp("doctor")
+    program = next(each for each in ("/usr/bin/mosquitto_passwd", "mosquitto_passwd") if os.path.exists(each))
+    subprocess.run([program, "-b", "-c", str(directory / "passwords"), "house", "house-secret"], check=True)
+    authority, stranger = trustme.CA(), trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    stranger.cert_pem.write_to_path(directory / "stranger.pem")
+    for name, host in (("here", "127.0.0.1"), ("elsewhere", "elsewhere.example")):
+        certificate = authority.issue_cert(host)
+        certificate.private_key_pem.write_to_path(directory / f"{name}.key")
+        certificate.cert_chain_pems[0].write_to_path(directory / f"{name}.pem")
+    return directory
+
+
+def broker_with(places, name):
+    conf, access, _ = PLANTED[name]
+    if access is None:
+        return Mosquitto(f"{conf}password_file {places}/passwords\n", anonymous=False)
+    if access:
+        path = places / f"{name}.acl"
+        path.write_text(access)
+        conf += f"acl_file {path}\n"
+    if name in ("another authority", "another host"):
+        server = places / ("here" if name == "another authority" else "elsewhere")
+        conf += f"cafile {places}/ca.pem\ncertfile {server}.pem\nkeyfile {server}.key\n"
+    return Mosquitto(conf)
+
+
+def url_of(places, name, broker):
+    here = f"127.0.0.1:{broker.port}"
+    if name == "another port":
+        return f"mqtt://127.0.0.1:{free_port()}"
+    if name == "a plain port":
+        return f"mqtts://{here}"
+    if name.startswith("another "):
+        return f"mqtts://{here}?ca={places}/{'stranger' if name == 'another authority' else 'ca'}.pem"
+    return f"mqtt://{CREDENTIALS.get(name, '')}{here}"
+
+
+@pytest.fixture(scope="module")
+def reports(places):
+    """What the doctor finds at each broker. All are examined at once."""
+
+    async def all_at_once(urls):
+        found = await asyncio.gather(*(examined(url) for url in urls.values()))
+        return dict(zip(urls, found, strict=True))
+
+    with contextlib.ExitStack() as stack:
+        brokers = {name: stack.enter_context(broker_with(places, name)) for name in PLANTED}
+        publish(brokers["a topic of a device that is gone"], "house/attic/state", "1", "-r")
+        return asyncio.run(all_at_once({name: url_of(places, name, each) for name, each in brokers.items()}))
+
+
+def publish(broker, topic, payload, *options):
+    command = ["mosquitto_pub", "-p", str(broker.port), "-t", topic, "-m", payload, "-q", "1", *options]
+    subprocess.run(command, check=True)
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found_and_named(reports, name):
+    found, expected = reports[name], PLANTED[name][2]
+
+    for (check, verdict), words in expected.items():
+        matching = [each for each in found if each.check == check and each.verdict == verdict]
+        assert [each for each in matching if re.search(words, each.text)], found
+        assert verdict == "unknown" or all(each.advice for each in matching)
+    if name == "one client id for all":
+        return  # the connections of the doctor end one another, so there is more that it does not see
+    others = [each for each in found if each.group != "machine" and each.verdict in ("warn", "fail")]
+    assert {(each.check, each.verdict) for each in others} == {key for key in expected if key[1] != "unknown"}, others
+
+
+def test_a_sound_broker_is_seen_in_full(reports):
+    found = [each for each in reports["nothing"] if each.group in ("broker", "topics")]
+
+    assert {each.check for each in found if each.verdict == "unknown"} == {"Home Assistant"}
+    assert ("ok", "all 8 topics of the app") in of(found, "publish")
+    assert ("ok", "requests arrive at 4 filters") in of(found, "subscribe")
+    assert ("ok", "a message that expires is gone in time") in of(found, "expiry")
+    assert ("ok", "the will comes, after its delay of 1 s") in of(found, "will")
+
+
+def test_an_old_broker_is_examined_as_far_as_it_goes(old_broker, monkeypatch):
+    monkeypatch.setattr("leadsman.mqtt.codec_client.CONNECT_TIMEOUT", 0.3)  # it is silent where MQTT 5 is spoken
+    found = asyncio.run(examined(f"mqtt://127.0.0.1:{old_broker}"))
+
+    assert [verdict for verdict, text in of(found, "version") if "MQTT 3.1.1 only" in text] == ["warn"]
+    assert of(found, "publish") == [("unknown", "MQTT 3.1.1 does not say whether a message is refused")]
+    assert [verdict for verdict, _ in of(found, "subscribe")] == ["ok"]
+    assert not [
+        each for each in found if each.group == "broker" and each.verdict == "fail" and each.check != "takeover"
+    ]
+
+
+def test_a_prefix_alone_will_do(mosquitto):
+    subject = of_prefix(Broker.from_url(mosquitto.url), "house")
+
+    found = findings(asyncio.run(Examination(subject, lambda text: None).run()))
+
+    assert ("ok", "all 4 topics of the app") in of(found, "publish")
+    assert of(found, "orphans") == []
+
+
+LIVE = """
+app = App("house", mqtt=os.environ["URL"])
+n = 0
+@app.telemetry("boiler", interval=0.2)
+async def boiler():
+    global n
+    n += 1
+    return {"n": n}
+@app.command("boiler")
+async def adjust(degrees: float) -> None:
+    pass
+"""
+
+
+@pytest.fixture
+def counting():
+    with Mosquitto("sys_interval 1\n") as broker:
+        yield broker
+
+
+def test_the_live_app_goes_on_and_nothing_is_left(counting, listen, start_app):
+    listener = listen(counting.port)
+    app = start_app(LIVE, counting.url)
+    listener.wait_for("house/boiler/state", 2)
+    before = len(listener.messages)
+
+    found = asyncio.run(examined(counting.url))
+
+    assert [verdict for verdict, text in of(found, "running app") if "answers as 'house', after 1 connection" in text]
+    assert of(found, "clock")[0] == ("ok", "the clock of the running app agrees with this one")
+    listener.wait_for("house/boiler/state", len(listener.on("house/boiler/state")) + 2)
+    heard = [message for _, message in listener.messages[before:]]
+    ours = {message.topic for message in heard if message.topic.startswith("house/doctor/")}
+    assert ours == {f"house/doctor/{word}" for word in ("probe", "set", "get", "doctor/set", "retained", "will")}
+    rest = [message for message in heard if message.topic not in ours]
+    assert not [message for message in rest if not message.payload], "an empty message reached a topic of the app"
+    assert {message.topic.split("/")[1] for message in rest} <= {"boiler", "status", "introspect", "registry"}
+    assert [message for message in rest if message.topic == "house/introspect"][1:] == []
+    numbers = [json.loads(message.payload)["n"] for message in listener.on("house/boiler/state")]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    statuses = [json.loads(message.payload) for message in listener.on("house/status")]
+    assert {status["session"] for status in statuses} == {statuses[0]["session"]}
+    assert "doctor" not in app.log
+    left = [message.topic for message in kept(counting) if "doctor" in message]
+    assert left == []
+    assert sessions(counting) == 0
+
+
+def kept(broker):
+    """The retained topics below the prefix."""
+    command = ["mosquitto_sub", "-p", str(broker.port), "-t", "house/#", "--retained-only", "-W", "1", "-F", "%t"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.split()
+
+
+def sessions(broker):
+    """The sessions without a connection, once the broker has counted again."""
+    command = ["mosquitto_sub", "-p", str(broker.port), "-t", "$SYS/broker/clients/disconnected", "-C", "2", "-W", "4"]
+    return int(subprocess.run(command, capture_output=True, text=True).stdout.split()[-1])
+
+
+def test_another_client_with_the_id_of_the_app_is_named(mosquitto, start_app):
+    app = start_app(LIVE, mosquitto.url)
+    rival = subprocess.Popen(
+        ["mosquitto_sub", "-p", str(mosquitto.port), "-i", "house", "-t", "x"], stdout=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 20
+        while app.log.count("connected to the broker") < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        found = asyncio.run(examined(mosquitto.url))
+    finally:
+        rival.kill()
+        rival.wait()
+
+    (verdict, text) = of(found, "running app")[0]
+    assert verdict == "fail"
+    assert re.search(r"it connected \d+ times in \d+ s|client id 'house'", text)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """The time for a connection is short."""
+    for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
+        monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
+
+
+def test_a_frozen_broker_is_a_verdict(mosquitto, impatient):
+    mosquitto.freeze()
+
+    found = asyncio.run(examined(mosquitto.url))
+
+    assert [verdict for verdict, text in of(found, "address") if "did not answer within" in text] == ["fail"]
+
+
+def test_a_broker_that_freezes_meanwhile_is_a_verdict(mosquitto, impatient):
+    def freeze(text):
+        if "takeover" in text:
+            mosquitto.freeze()
+
+    found = asyncio.run(examined(mosquitto.url, freeze))
+
+    assert [verdict for verdict, text in of(found, "address") if "stopped answering" in text] == ["fail"]
+    assert of(found, "publish") == [("ok", "all 8 topics of the app")]
+
+
+def test_a_silent_name_server_is_a_verdict(monkeypatch, impatient):
+    released = threading.Event()
+    real = socket.getaddrinfo
+
+    def silent(host, *args, **kwargs):
+        if host == "broker.example" and kwargs.get("flags") != socket.AI_NUMERICHOST:
+            released.wait(10)
+        return real(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    try:
+        found = asyncio.run(examined("mqtt://broker.example"))
+    finally:
+        released.set()
+
+    assert [verdict for verdict, text in of(found, "address") if "did not answer within" in text] == ["fail"]
+
+
+APP = """
+from leadsman import App
+app = App("house")
+@app.telemetry("boiler", interval=1)
+async def boiler() -> dict:
+    return {}
+@app.command("boiler")
+async def adjust(degrees: float) -> None:
+    pass
+"""
+
+
+class Terminal:
+    """A command line on a terminal."""
+
+    def __init__(self, directory, *arguments, **variables):
+        (directory / "house.py").write_text(APP)
+        self.master, slave = pty.openpty()
+        environment = {**os.environ, "PYTHONWARNINGS": "error", "COLUMNS": "120", **variables}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "leadsman", "doctor", *arguments],
+            cwd=directory,
+            env=environment,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+        )
+        os.close(slave)
+        self.said = ""
+
+    def reads_until(self, words, timeout=20.0):
+        deadline = time.monotonic() + timeout
+        while words not in self.said and time.monotonic() < deadline:
+            if select.select([self.master], [], [], 0.1)[0]:
+                try:
+                    self.said += os.read(self.master, 65536).decode()
+                except OSError:  # the other side is closed
+                    break
+        assert words in self.said, self.said
+
+
+def test_progress_is_shown_and_ctrl_c_leaves_nothing(tmp_path, counting):
+    terminal = Terminal(tmp_path, "house:app", "--mqtt", counting.url)
+    terminal.reads_until("examining broker: ")
+    terminal.reads_until("takeover of the client id")
+
+    terminal.process.send_signal(signal.SIGINT)
+
+    assert terminal.process.wait(5) == 130
+    terminal.reads_until("\r\x1b[K")
+    assert "Traceback" not in terminal.said
+    assert [topic for topic in kept(counting) if "doctor" in topic] == []
+    assert sessions(counting) == 0
+
+
+def command(directory, *arguments, **variables):
+    (directory / "house.py").write_text(APP)
+    return subprocess.run(
+        [sys.executable, "-m", "leadsman", "doctor", *arguments],
+        cwd=directory,
+        env={**os.environ, "PYTHONWARNINGS": "error", "COLUMNS": "100", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_json_form_has_all_findings_and_the_exit_code_says_whether_one_fails(tmp_path):
+    done = command(tmp_path, "house:app", "--json", "--mqtt", f"mqtt://127.0.0.1:{free_port()}")
+
+    document = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (4, "")
+    assert document["verdict"] == "fail"
+    (address,) = [each for each in document["findings"] if each["check"] == "address"]
+    assert set(address) == {"group", "check", "verdict", "text", "advice"}
+
+
+def test_the_page_shows_what_comes(tmp_path, places):
+    access = places / "page.acl"
+    access.write_text(f"{ALL}topic deny house/boiler/state\n")
+    with Mosquitto(f"acl_file {access}\n") as broker:
+        publish_by = ["mosquitto_pub", "-p", str(broker.port), "-r", "-m", "1", "-t", "house/attic/state"]
+        subprocess.run(publish_by, check=True)
+        done = command(tmp_path, "house:app", "--mqtt", broker.url)
+
+    assert done.returncode == 4, done.stderr
+    page = Path("docs/how-to/doctor.md").read_text()
+    (shown,) = re.findall(r"```text\n(broker\n.*?)```", page, re.DOTALL)
+    for line in shown.splitlines():
+        pattern = re.sub(r"\d+(\\\.\d+)*", r"[\\d.]+", re.escape(line))
+        assert re.search(f"^{pattern}$", done.stdout, re.MULTILINE), f"{line!r} is not in:\n{done.stdout}"
+
+
+def test_a_serial_port_that_others_use_is_seen_without_opening_it(mosquitto, pty_device):
+    with open(pty_device.path, "rb", buffering=0) as opened:
+        other = subprocess.Popen(["sleep", "30"], stdin=opened)
+        try:
+            subject = subject_of(
+                mosquitto.url, adapters={"a": SerialPort(str(pty_device.path)), "b": SerialPort("/dev/gone")}
+            )
+            facts = asyncio.run(Examination(subject, lambda text: None).run())
+        finally:
+            other.kill()
+            other.wait()
+
+    there, gone = facts.serial
+    assert (there.exists, there.device, there.allowed) == (True, True, True)
+    assert any(f"sleep ({other.pid})" == each for each in there.holders)
+    assert not gone.exists
+
+
+def test_a_calendar_server_says_whether_it_takes_the_password(mosquitto, radicale):
+    url = f"http://127.0.0.1:{radicale.port}/ann/"
+    adapters = {"right": CalDav(url, "ann", "secret"), "wrong": CalDav(url, "ann", "guess")}
+
+    found = asyncio.run(examined(mosquitto.url, adapters=adapters))
+
+    right, wrong = of(found, "calendars")
+    assert right == ("ok", f"{url} accepts the user")
+    assert wrong[0] == "fail"
+    assert "check username, password or token" in wrong[1]
+
+
+def test_bluez_says_whether_its_adapter_has_power(monkeypatch, tmp_path):
+    with Air() as air:
+        powered = asyncio.run(bluetooth.look("", tmp_path))
+        air.call(air.daemon.power(False))
+        off = asyncio.run(bluetooth.look("hci0", tmp_path))
+
+    assert (powered.adapters, powered.fault) == ({"hci0": True}, None)
+    assert off.adapters == {"hci0": False}
+
+
+def test_a_machine_without_d_bus_is_a_verdict(monkeypatch, tmp_path):
+    monkeypatch.setenv("DBUS_SYSTEM_BUS_ADDRESS", f"unix:path={tmp_path}/none")
+
+    found = asyncio.run(bluetooth.look("", tmp_path))
+
+    assert "D-Bus does not answer" in found.fault
+
+
+def test_the_whole_is_as_bad_as_its_worst_part(reports):
+    assert worst(reports["a state topic that may not be written"]) == "fail"
