@@ -103,3 +103,16 @@ def test_an_event_that_waits_for_its_cause_carries_the_time_at_which_it_happened
     bus.emit(DeviceHeld("d"))
 
     assert [event.at for event in heard] == [1.0, 2.0]
+
+
+def test_readings_reach_only_the_observers_that_want_them_and_in_the_order_of_the_phases():
+    heard = []
+    bus = EventBus(CLOCK)
+    for phase in (Phase.TRACE, Phase.HEALTH):
+        bus.subscribe(lambda event, phase=phase: heard.append(phase), phase)
+    bus.subscribe(lambda event: heard.append("busy"), readings=False)
+
+    bus.emit(ReadingTaken("d", 7.5, 997.5, 0.1))
+    bus.emit(CAUSE)
+
+    assert heard == [Phase.HEALTH, Phase.TRACE, Phase.LEDGER, "busy", Phase.TRACE]

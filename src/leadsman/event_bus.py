@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import IntEnum
 
-from leadsman.events import Event
+from leadsman.events import Event, ReadingTaken
 from leadsman.timing.clock import Clock
 
 Observer = Callable[[Event], None]
@@ -34,38 +34,42 @@ class Phase(IntEnum):
 class EventBus:
     """Delivers each event to every observer. `clock` stamps the events."""
 
-    __slots__ = ("_clock", "_emitting", "_observers", "_phases", "_waiting")
+    __slots__ = ("_clock", "_emitting", "_observers", "_of_readings", "_subscriptions", "_waiting")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._subscriptions: list[tuple[Phase, Observer, bool]] = []
         self._observers: list[Observer] = []
-        self._phases: list[Phase] = []
+        self._of_readings: list[Observer] = []
         self._waiting: deque[Event] = deque()
         self._emitting = False
 
-    def subscribe(self, observer: Observer, phase: Phase = Phase.REPORT) -> None:
-        """Call `observer` with every event from now on, after the observers of earlier phases."""
-        place = sum(each <= phase for each in self._phases)
-        self._observers.insert(place, observer)
-        self._phases.insert(place, phase)
+    def subscribe(self, observer: Observer, phase: Phase = Phase.REPORT, *, readings: bool = True) -> None:
+        """Call `observer` with every event from now on, after the observers of earlier phases. With `readings` False,
+        it is not called with `ReadingTaken`, the most frequent event."""
+        self._subscriptions.append((phase, observer, readings))
+        self._subscriptions.sort(key=lambda each: each[0])  # stable, so that the order within a phase stays
+        self._observers = [observer for _, observer, _ in self._subscriptions]
+        self._of_readings = [observer for _, observer, wanted in self._subscriptions if wanted]
 
     def emit(self, event: Event) -> None:
         """Stamp the event, unless it has a time already, and call all observers. While they are called, further
         events wait. Never raises."""
         if not event.wall:
             event = event._replace(at=self._clock.monotonic(), wall=self._clock.wall())
-        self._waiting.append(event)
         if self._emitting:
+            self._waiting.append(event)
             return
         self._emitting = True
         try:
+            self._carry(event)
             while self._waiting:
                 self._carry(self._waiting.popleft())
         finally:
             self._emitting = False
 
     def _carry(self, event: Event) -> None:
-        for observer in self._observers:
+        for observer in self._of_readings if type(event) is ReadingTaken else self._observers:
             try:
                 observer(event)
             except Exception:

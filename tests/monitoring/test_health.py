@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from leadsman.events import CircuitMoved, PollFailed, PollMissed, ReadingTaken
 from leadsman.monitoring.health import Health, HealthRecords, fold, is_stale, next_change, status
 
-FRESH = Health(stale_after=100.0, fresh_at=0.0)
 error = OSError("gone")
 
 
-def after(*events, health=FRESH):
+def after(*events):
+    health = Health(0.0, stale_after=100.0)
     for event in events:
-        health = fold(health, event)
+        fold(health, event)
     return health
 
 
@@ -28,7 +28,7 @@ def circuit(state, at=1.0):
 
 
 def test_a_device_begins_as_starting():
-    assert status(FRESH, 1.0) == "starting"
+    assert status(after(), 1.0) == "starting"
 
 
 def test_a_reading_makes_it_ok():
@@ -61,7 +61,7 @@ def test_a_reading_ends_the_error():
 
 def test_staleness_is_seen_by_the_clock_alone():
     assert [status(after(taken(1.0)), now) for now in (101.0, 101.1)] == ["ok", "stale"]
-    assert status(FRESH, 100.1) == "stale"
+    assert status(after(), 100.1) == "stale"
 
 
 @pytest.mark.parametrize("state", ["open", "half_open"])

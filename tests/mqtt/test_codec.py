@@ -132,6 +132,8 @@ STREAM = b"".join(
         mqtt5.PublishPacket("b", b"", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=9, retain=True).write(),
         mqtt5.PingRespPacket().write(),
         mqtt5.PubAckPacket(4).write(),
+        mqtt5.PubAckPacket(0x0102, reason_code=mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS).write(),
+        b"\x40\x04\x00\x07\x00\x00",
         mqtt5.PubAckPacket(5, reason_code=mqtt5.PubAckReasonCode.NOT_AUTHORIZED).write(),
         mqtt5.DisconnectPacket(
             reason_code=mqtt5.DisconnectReasonCode.SERVER_MOVED, server_reference="b2", reason_str="bye"
@@ -144,6 +146,8 @@ CALLS = [
     ("arrived", *Received("a", b"x" * 200, False, "r", b"c"), None),
     ("arrived", *Received("b", b"", True), 9),
     ("acknowledged", 4, 0),
+    ("acknowledged", 0x0102, 0x10),
+    ("acknowledged", 7, 0),
     ("acknowledged", 5, 0x87),
     ("disconnected", 0x9D, "b2", "bye"),
 ]

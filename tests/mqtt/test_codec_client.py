@@ -303,6 +303,31 @@ def test_a_flood_of_messages_is_read_in_batches_and_the_loop_works_in_between(co
     assert 0 < max(steps) <= codec_client.BATCH
 
 
+def test_acknowledgements_of_many_messages_gather_before_more_are_read(connected):
+    ids = [connected.connection.publish(Message("a", b"")) for _ in range(20)]
+    connected.run()
+    connected.send(mqtt5.PubAckPacket(ids[0]))
+    assert not connected.pipe.reading
+    connected.run(2 * codec_client.GATHER)
+    assert connected.pipe.reading
+    connected.send(*(mqtt5.PubAckPacket(number) for number in ids[1:]))
+
+    assert [number for number, _ in connected.acknowledgements] == ids
+    assert connected.pipe.reading
+
+
+def test_a_connection_that_gathers_acknowledgements_sees_that_the_broker_closes_it(connected):
+    ids = [connected.connection.publish(Message("a", b"")) for _ in range(20)]
+    connected.run()
+    connected.send(mqtt5.PubAckPacket(ids[0]))
+
+    closing = connected.loop.create_task(connected.connection.close())
+    connected.run()
+
+    assert connected.pipe.reading
+    connected.loop.run_until_complete(closing)
+
+
 def test_a_broker_that_sends_and_does_not_read_is_not_read_from_either(connected):
     connected.pipe.room = 0
     connected.connection.publish(Message("a", b""))

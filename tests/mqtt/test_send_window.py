@@ -313,6 +313,16 @@ class TestManyMessages:
         assert here.window.limited_by is None
         assert here.events == []
 
+    def test_a_burst_after_a_quiet_time_is_sent_in_order(self, here):
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        here.turn(60)
+
+        self.readings(here, 30)
+        assert here.window.limited_by is None
+        here.answer(0.5)
+
+        assert self.numbers(here) == list(range(30))
+
     def test_the_newest_readings_go_first_after_a_second_in_which_others_wait(self, here):
         self.readings(here, 500, topics=2)
         here.connect(Connection(ConnAck(receive_maximum=20)))

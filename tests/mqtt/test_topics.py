@@ -10,6 +10,8 @@ from leadsman.mqtt.topics import (
     check_client_id,
     check_name,
     check_prefix,
+    encode,
+    encode_fields,
     topic_matches,
 )
 
@@ -126,3 +128,15 @@ def test_what_is_no_text_is_refused(check):
 def test_a_client_id_that_a_broker_may_refuse_is_refused_here(client_id):
     with pytest.raises(InvalidValue, match="printable"):
         check_client_id(client_id)
+
+
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False, allow_infinity=False) | values))
+def test_the_fields_of_a_reading_are_written_as_any_other_document(fields):
+    try:
+        expected = encode(fields)
+    except UnicodeEncodeError:  # half a surrogate pair, which no reading contains
+        return
+    assert encode_fields(fields) == expected

@@ -23,6 +23,17 @@ class Bell:
             self.action(now)
 
 
+class Call:
+    """A call that an alarm begins; `over` once it has ended."""
+
+    def __init__(self):
+        self.over = False
+        self.armed = 0
+
+    def arm(self):
+        self.armed += not self.over
+
+
 @pytest.fixture
 def told():
     return []
@@ -167,6 +178,40 @@ def test_alarms_that_are_due_at_once_ring_a_batch_a_turn_in_their_order(loop, ti
 
     assert order == list(range(5 * BATCH + 3))
     assert max(turns) == BATCH
+
+
+def test_a_limit_of_a_call_that_ends_while_alarms_ring_is_never_armed(loop, timers):
+    short, long = Call(), Call()
+
+    def begin(now):
+        timers.limit(short)
+        timers.limit(long)
+        short.over = True
+
+    timers.add(1.0, Bell(begin))
+    timers.add(1.0, Bell(lambda now: 1 / 0))
+    pass_time(loop, 2)
+
+    assert (short.armed, long.armed) == (0, 1)
+
+
+def test_a_limit_of_a_call_that_no_alarm_begins_is_armed_at_once(timers):
+    call = Call()
+
+    timers.limit(call)
+
+    assert call.armed == 1
+
+
+def test_a_limit_that_is_armed_at_the_end_of_a_batch_rings_in_time(loop, timers):
+    late = Bell()
+    call = Call()
+    call.arm = lambda: timers.add(1.5, late)
+    timers.add(1.0, Bell(lambda now: timers.limit(call)))
+
+    pass_time(loop, 2)
+
+    assert late.rung == [pytest.approx(1.5)]
 
 
 def test_an_alarm_taken_back_between_two_turns_does_not_ring(loop, timers):

@@ -121,10 +121,8 @@ class Log:
         self._dropped = Tally(_dropped, "dropped")
 
     def observe(self, event: Event) -> None:
-        """Process one event."""
+        """Process one event. No reading needs to be passed to it."""
         match event:
-            case ReadingTaken():
-                return  # the most frequent event
             case LinkUp():
                 self._link_up(event)
             case LinkDown():

@@ -93,28 +93,44 @@ class Counters(NamedTuple):
 NO_TROUBLE, NO_COUNTERS = Trouble(), Counters()
 
 
-class Health(NamedTuple):
-    """The health record of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds.
+class Health:
+    """The health record of one entity. `at` fields are monotonic seconds, `wall` fields epoch seconds. `fold` and
+    `HealthRecords.restore` change it.
 
-    A success changes the first four fields only: see `fold`.
+    Args:
+        fresh_at: when the first poll is due.
+        stale_after: seconds without a successful poll until the entity is stale.
+        polled: False for an entity that only takes commands: it has no readings.
     """
 
-    fresh_at: float = 0.0
-    """The last success, or the first poll if there was none."""
-    success_wall: float | None = None
-    duration: float | None = None
-    """Seconds that the last successful poll took."""
-    successes: int = 0
-    """Polls that succeeded since the start."""
-    stale_after: float = math.inf
-    """Seconds without a successful poll until the entity is stale."""
-    trouble: Trouble = NO_TROUBLE
-    circuit: str = "closed"
-    held: bool = False
-    """Whether the handler is held: not polled until it is released."""
-    polled: bool = True
-    """False for an entity that only takes commands: it has no readings."""
-    counters: Counters = NO_COUNTERS
+    __slots__ = (
+        "circuit",
+        "counters",
+        "duration",
+        "fresh_at",
+        "held",
+        "polled",
+        "stale_after",
+        "success_wall",
+        "successes",
+        "trouble",
+    )
+
+    def __init__(self, fresh_at: float = 0.0, *, stale_after: float = math.inf, polled: bool = True) -> None:
+        self.fresh_at = fresh_at
+        """The last success, or the first poll if there was none."""
+        self.stale_after = stale_after
+        self.polled = polled
+        self.success_wall: float | None = None
+        self.duration: float | None = None
+        """Seconds that the last successful poll took."""
+        self.successes = 0
+        """Polls that succeeded since the start."""
+        self.trouble = NO_TROUBLE
+        self.circuit = "closed"
+        self.held = False
+        """Whether the handler is held: not polled until it is released."""
+        self.counters = NO_COUNTERS
 
     @property
     def polls(self) -> int:
@@ -127,85 +143,84 @@ class Health(NamedTuple):
         return None if self.trouble.error_type is None else self.trouble.failing_wall
 
 
-def fold(health: Health, event: Event) -> Health:
-    """The record after `event`, which must be about this entity."""
+def fold(health: Health, event: Event) -> None:
+    """Change the record by `event`, which must be about this entity."""
     match event:
         case ReadingTaken():
+            health.fresh_at, health.success_wall, health.duration = event.at, event.wall, event.duration
+            health.successes += 1
             if health.trouble is not NO_TROUBLE:
-                health = _well_again(health)
-            # The most frequent event: building the tuple costs a third of `_replace`.
-            return Health(event.at, event.wall, event.duration, health.successes + 1, *health[4:])
+                _well_again(health)
         case AttemptFailed():
-            return _call_failed(health, event)
+            _call_failed(health, event)
         case PollFailed():
-            return _poll_failed(health, event)
+            _poll_failed(health, event)
         case PollDeferred(at=at, seconds=pause, reason=reason):
             until = at + pause if pause > 0 else None
-            return _troubled(health, trying=None, deferred_until=until, deferred_reason=reason)
-        case DeviceReleased() | CircuitRequested(action="close"):
-            held = health.held and not isinstance(event, DeviceReleased)
-            return _troubled(health, deferred_until=None, deferred_reason=None)._replace(held=held)
+            _troubled(health, trying=None, deferred_until=until, deferred_reason=reason)
+        case DeviceReleased():
+            health.held = False
+            _troubled(health, deferred_until=None, deferred_reason=None)
+        case CircuitRequested(action="close"):
+            _troubled(health, deferred_until=None, deferred_reason=None)
         case DeviceHeld():
-            return health._replace(held=True)
+            health.held = True
         case CircuitMoved():
-            return health._replace(circuit=event.state)
+            health.circuit = event.state
         case PollMissed():
-            return health._replace(counters=health.counters._replace(missed=health.counters.missed + event.polls))
-    return health
+            health.counters = health.counters._replace(missed=health.counters.missed + event.polls)
 
 
-def _troubled(health: Health, **changes: Any) -> Health:
-    """The record with changes to what is wrong; names as the fields of `Trouble`."""
+def _troubled(health: Health, **changes: Any) -> None:
+    """Change what is wrong; names as the fields of `Trouble`."""
     trouble = health.trouble._replace(**changes)
-    return health._replace(trouble=NO_TROUBLE if trouble == NO_TROUBLE else trouble)
+    health.trouble = NO_TROUBLE if trouble == NO_TROUBLE else trouble
 
 
-def _well_again(health: Health) -> Health:
-    retried, counters = health.trouble.trying is not None, health.counters
-    if retried:
-        counters = counters._replace(retried_polls=counters.retried_polls + 1)
-    return health._replace(trouble=NO_TROUBLE, counters=counters)
+def _well_again(health: Health) -> None:
+    if health.trouble.trying is not None:
+        health.counters = health.counters._replace(retried_polls=health.counters.retried_polls + 1)
+    health.trouble = NO_TROUBLE
 
 
-def _poll_failed(health: Health, event: PollFailed) -> Health:
+def _poll_failed(health: Health, event: PollFailed) -> None:
     before, counters = health.trouble, health.counters
     hung = before.trying is None  # no call of it raised
-    counters = counters._replace(
+    health.counters = counters._replace(
         failed_polls=counters.failed_polls + 1, failed_calls=counters.failed_calls + (1 if hung else 0)
     )
-    trouble = Trouble(
+    health.trouble = Trouble(
         failures=before.failures + 1,
         failing_wall=event.wall if before.failing_wall is None else before.failing_wall,
         error_type=type(event.error).__name__,
         error_message=describe(event.error),
     )
-    return health._replace(trouble=trouble, counters=counters)
 
 
-def _call_failed(health: Health, event: AttemptFailed) -> Health:
+def _call_failed(health: Health, event: AttemptFailed) -> None:
     if health.trouble.failing_wall is None:
-        health = _troubled(health, failing_wall=event.outage)
+        _troubled(health, failing_wall=event.outage)
     if event.requested:
-        return _deferred(health, event)
+        _deferred(health, event)
+        return
     kind, message = type(event.error).__name__, describe(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
-        health = _troubled(health, error_type=kind, error_message=message)
+        _troubled(health, error_type=kind, error_message=message)
     trying, counters = Trying(event.attempt, kind, message, next_at), health.counters
-    counters = counters._replace(
+    health.counters = counters._replace(
         failed_calls=counters.failed_calls + 1, retries=counters.retries + (event.delay is not None)
     )
-    return _troubled(health, trying=trying, deferred_until=None, deferred_reason=None)._replace(counters=counters)
+    _troubled(health, trying=trying, deferred_until=None, deferred_reason=None)
 
 
-def _deferred(health: Health, event: AttemptFailed) -> Health:
+def _deferred(health: Health, event: AttemptFailed) -> None:
     """The device asked for another call within the poll. It is deferred if it asked for a long pause."""
     if event.delay is None:
-        return health  # `PollDeferred` or `PollFailed` follows, with the details
+        return  # `PollDeferred` or `PollFailed` follows, with the details
     until = event.at + event.delay
-    if event.delay < LONG and until <= health.fresh_at + health.stale_after:
-        return health
-    return _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
+    if event.delay >= LONG or until > health.fresh_at + health.stale_after:
+        _troubled(health, deferred_until=until, deferred_reason=getattr(event.error, "reason", None))
 
 
 def is_stale(health: Health, now: float) -> bool:
@@ -271,11 +286,12 @@ class HealthRecords:
         """Observe."""
         entity = getattr(event, "entity", None)
         if entity is not None:
-            self.entities[entity] = fold(self.entities[entity], event)
+            fold(self.entities[entity], event)
 
     def restore(self, entity: str, **known: Any) -> None:
         """Restore fields of `Health` from before a restart."""
-        self.entities[entity] = self.entities[entity]._replace(**known)
+        for field, value in known.items():
+            setattr(self.entities[entity], field, value)
 
     def status(self, entity: str, now: float) -> str:
         """The status of an entity."""

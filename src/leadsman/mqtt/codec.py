@@ -33,6 +33,9 @@ MALFORMED, PROTOCOL_ERROR, ALIAS_INVALID, PACKET_TOO_LARGE, QOS_NOT_SUPPORTED = 
 _LARGEST = 5 + 0x0FFF_FFFF
 """Bytes of the largest packet that MQTT can express (§1.5.5)."""
 _QUALITIES = (QoS.AT_MOST_ONCE, QoS.AT_LEAST_ONCE, QoS.EXACTLY_ONCE)
+_PUBACK, _NO_SUBSCRIBERS = 0x40, 0x10
+"""The first byte of a PUBACK, and its usual reason code beside 0 (MQTT 5 §3.4). Such PUBACKs are read here and not by
+the library, since one comes for each reading."""
 _CONNACK = 0x20
 """The first byte of a CONNACK (§3.2.1)."""
 _FIRST_BYTES = 16
@@ -135,11 +138,19 @@ class Reader:
         if self._chunks:
             self._data, self._at = b"".join((self._data[self._at :], *self._chunks)), 0
             self._chunks.clear()
-        view, end = memoryview(self._data), len(self._data)
+        data, end = self._data, len(self._data)
+        view = memoryview(data)
         for _ in range(most):
-            if self._at == end or self._stopped:
+            at = self._at
+            if at == end or self._stopped:
                 return False
-            packet = self._next(view[self._at :])
+            if data[at] == _PUBACK and self._greeted and at + 4 <= end:
+                length = 2 + data[at + 1]
+                if length == 4 or (length == 5 and at + 5 <= end and data[at + 4] == _NO_SUBSCRIBERS):
+                    self._took(length)
+                    self._handler.acknowledged(data[at + 2] << 8 | data[at + 3], 0 if length == 4 else _NO_SUBSCRIBERS)
+                    continue
+            packet = self._next(view[at:])
             if packet is None:
                 return False
             self._dispatch(packet)
@@ -168,11 +179,15 @@ class Reader:
             raise PacketError("the broker sent a malformed packet: text that is not UTF-8") from None
         if used > self._largest:
             raise self._too_large(used)
-        self._at += used
-        self._held -= used
+        self._took(used)
+        return packet
+
+    def _took(self, length: int) -> None:
+        """A packet of so many bytes was read."""
+        self._at += length
+        self._held -= length
         self._needed = 1
         self.packets += 1
-        return packet
 
     def _old_connack(self, rest: memoryview) -> None:
         if len(rest) < 4:

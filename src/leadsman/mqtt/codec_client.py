@@ -29,6 +29,10 @@ from leadsman.mqtt.keepalive import KeepAlive
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
 
+GATHER = 0.001
+"""Seconds in which acknowledgements gather before more of them are read, while `SEVERAL` messages or more are
+unacknowledged. A broker that is near writes each by itself, and each would wake the process."""
+SEVERAL = 3
 BATCH = 500
 """Packets that one turn of the loop reads."""
 FAREWELL = 0.1
@@ -81,7 +85,7 @@ class CodecConnection(asyncio.Protocol):
         message = permitted(message, self.connack)
         packet_id = self._next_id()
         try:
-            data = codec.publish(message, packet_id, self._clock.monotonic())
+            data = codec.publish(message, packet_id, 0.0 if message.expires is None else self._clock.monotonic())
         except (ValueError, OverflowError) as error:
             raise BrokerError(f"the message to {message.topic!r} could not be written: {error}") from error
         if message.qos:
@@ -121,6 +125,8 @@ class CodecConnection(asyncio.Protocol):
             self._reader.stop()
             self._out.append(codec.disconnect())
             self._flush()
+            if self._deaf and self._transport is not None:
+                self._transport.resume_reading()  # else nobody sees that the broker closes the connection
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT if self._paused else FAREWELL):
                     await self._closed
@@ -249,11 +255,14 @@ class CodecConnection(asyncio.Protocol):
         except Exception as error:  # a fault of the listener
             self._end(f"{type(error).__name__}: {error}")
             return
-        if self._reader.packets > before:
+        if self._reader.packets > before and not self._over:
             self._keepalive.received(self._loop.time())
-        if more and not self._over:
-            self._stop_listening()
-            self._loop.call_soon(self._listen)
+            if more:
+                self._stop_listening()
+                self._loop.call_soon(self._listen)
+            elif len(self._unanswered) >= SEVERAL:
+                self._stop_listening()
+                self._loop.call_later(GATHER, self._listen)
 
     def _stop_listening(self) -> None:
         if not self._deaf and self._transport is not None:

@@ -94,7 +94,7 @@ class SendWindow:
         self._started = 0.0
         self._timed = True
         self._size = WindowSize(ConnAck().receive_maximum)
-        self._caught_up = 0.0
+        self._waits_since: float | None = None
         self._behind = False
         self._round_trip = 0.0
         self._quiet: asyncio.TimerHandle | None = None
@@ -151,7 +151,7 @@ class SendWindow:
         self._timed = timed
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
-        self._started = self._caught_up = self._clock.monotonic()
+        self._started = self._clock.monotonic()
         for topic, message in self._retained.items():
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
                 self.outbox.put(message)
@@ -162,7 +162,7 @@ class SendWindow:
         outbox."""
         self.connection = None
         self._sent.clear()
-        self._in_order()
+        self._caught_up()
         for handle in (self._check, self._quiet):
             if handle is not None:
                 handle.cancel()
@@ -217,8 +217,7 @@ class SendWindow:
             if outbox.in_flight == most < window:
                 self._soon()
         else:
-            self._caught_up = now
-            self._in_order()
+            self._caught_up()
         if self._sent and self._check is None:
             self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
 
@@ -238,8 +237,10 @@ class SendWindow:
             self._end_flush(self._empty)
         if topic == self._suspects.solo:
             self._quiet = self._loop.call_later(QUIET, self._survived, topic)
-        else:
+        elif self.outbox.ready or self._pauses or self._suspects.searching:
             self._soon()
+        else:
+            self._caught_up()
 
     def _soon(self) -> None:
         """Pump in the next turn of the event loop."""
@@ -250,18 +251,22 @@ class SendWindow:
     def _kept_waiting(self, now: float) -> None:
         """Messages wait for room in the window."""
         if self._suspects.searching:  # the window is small on purpose
-            self._caught_up = now
+            self._waits_since = now
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
-            if not self._behind and now - self._caught_up >= BEHIND and self._size.settled:
+            if self._waits_since is None:
+                self._waits_since = now
+            elif not self._behind and now - self._waits_since >= BEHIND and self._size.settled:
                 self._behind = True
                 self.outbox.prefer_newest(self._timed)
                 if self.limited_by is not None:
                     self._events.emit(LinkLimited(self._size.size))
 
-    def _in_order(self) -> None:
-        """All messages go in the order in which they were put."""
-        self._size.caught_up()
+    def _caught_up(self) -> None:
+        """No message waits: all go in the order in which they are put."""
+        if self._waits_since is not None:
+            self._waits_since = None
+            self._size.caught_up()
         if self._behind:
             self._behind = False
             self.outbox.prefer_newest(False)

@@ -22,6 +22,8 @@
 """
 
 import json
+from collections.abc import Mapping
+from functools import lru_cache
 
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -102,12 +104,27 @@ def _speakable(topic: str) -> bool:
     return length <= 2 * LONGEST_NAME and not any(c in "+#" or not c.isprintable() for c in topic)
 
 
+_NUMBERS = frozenset({int, float})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
 def encode(payload: object) -> bytes:
     """Write JSON: UTF-8, compact. The values are plain already (see `leadsman.reading`)."""
     return _ENCODER.encode(payload).encode()
+
+
+def encode_fields(fields: Mapping[str, object]) -> bytes:
+    """As `encode`, for the fields of a reading. Most readings are finite numbers, which a template writes faster."""
+    values = tuple(fields.values())
+    if _NUMBERS.issuperset(map(type, values)):
+        return (_template(tuple(fields)) % values).encode()
+    return encode(fields)
+
+
+@lru_cache(maxsize=128)
+def _template(names: tuple[str, ...]) -> str:
+    """A format for the values of fields with these names. JSON writes a number as Python does."""
+    return "{" + ",".join(f"{_ENCODER.encode(name).replace('%', '%%')}:%r" for name in names) + "}"
 
 
 def check_name(name: object) -> str:

@@ -7,9 +7,10 @@
        ╰─ it ends: its result    ╰─ it ends: DeviceTimeout         ╰─ it ends at last: Abandoned
 
 Like `asyncio.timeout`, a deadline cancels the task that makes the call, and takes the cancellation back once the call
-has ended. There are three differences. The deadline is an entry of the heap that all calls share, so a call that ends
-in time costs no timer of the loop. A call that ignores its cancellation has no result, even if it returns one later.
-And nobody waits for a call that does not end: the caller is informed after `GRACE` seconds, while the task goes on.
+has ended. There are three differences. The deadline is an alarm in the heap that all calls share; a call that a poll
+begins gets one only if it outlives the turn of the event loop, which most do not. A call that ignores its cancellation
+has no result, even if it returns one later. And nobody waits for a call that does not end: the caller is informed after
+`GRACE` seconds, while the task goes on.
 
 A cancellation that arrives while the app stops is the app's, and is passed through.
 """
@@ -44,7 +45,7 @@ class Deadline(Generic[T]):
         caller: is informed of a call that does not end.
     """
 
-    __slots__ = ("_call", "_caller", "_environment", "_slot", "_state", "_task", "seconds")
+    __slots__ = ("_began", "_call", "_caller", "_environment", "_slot", "_state", "_task", "seconds")
     _LATE: ClassVar[str] = "no answer within"
     _SINCE: ClassVar[str] = "its timeout of"
 
@@ -55,7 +56,8 @@ class Deadline(Generic[T]):
         self._call = call
         self._environment = environment
         self._caller = caller
-        self._slot = 0
+        self._began = 0.0
+        self._slot: int | None = None
         self._state = _IN_TIME
         self._task: asyncio.Task[object] | None = None
 
@@ -72,9 +74,10 @@ class Deadline(Generic[T]):
             Abandoned: the call has ended after it was abandoned.
             Exception: the call's own error, also one that its clean-up made of the cancellation.
         """
-        timers = self._environment.timers
+        environment = self._environment
         self._task = task = asyncio.current_task()
-        self._slot = timers.add(self._environment.clock.monotonic() + self.seconds, self)
+        self._began = environment.clock.monotonic()
+        environment.timers.limit(self)
         try:
             result = await self._call()
         except BaseException as error:
@@ -82,8 +85,10 @@ class Deadline(Generic[T]):
                 self._end(task, error)
             raise
         finally:
-            timers.remove(self._slot, self)
             self._task = None  # release the finished task, about 1 kB
+            if self._slot is not None:
+                environment.timers.remove(self._slot, self)
+                self._slot = None
         if self._state:
             self._end(task, None)
         return result
@@ -103,6 +108,11 @@ class Deadline(Generic[T]):
             raise Abandoned("the call ended, but only after it was abandoned") from error
         if replaced:
             raise DeviceTimeout(f"{self._LATE} {human(self.seconds)}") from error
+
+    def arm(self) -> None:
+        """See `Limit`."""
+        if self._task is not None and self._slot is None:
+            self._slot = self._environment.timers.add(self._began + self.seconds, self)
 
     def ring(self, now: float) -> None:
         """Cancel the call, as its deadline has passed. If it still runs `GRACE` seconds later, abandon it."""
@@ -150,7 +160,8 @@ class Silence(Deadline[T]):
         if self._task is not None and self._state == _IN_TIME:
             timers, now = self._environment.timers, self._environment.clock.monotonic()
             self._state, self._interrupted_by = _INTERRUPTED, why
-            timers.remove(self._slot, self)
+            if self._slot is not None:
+                timers.remove(self._slot, self)
             self._slot = timers.add(now + GRACE, self)
 
     def ring(self, now: float) -> None:

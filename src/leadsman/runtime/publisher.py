@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.mqtt.message import Delivery, Message
-from leadsman.mqtt.topics import Topics, encode
+from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.publish import LastPublished, PublishRule
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
@@ -67,7 +67,7 @@ class StatePublisher:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else reading.at + delivery.expiry
         offset = wall - self._context.environment.clock.uptime()
-        payload = encode(fields)
+        payload = encode_fields(fields)
         return Message(self._topic, payload, delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
 
     def _wants(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:

@@ -36,4 +36,11 @@ _uptime: Callable[[], float] = (
 
 def rfc3339(wall: float) -> str:
     """Write epoch seconds as RFC 3339 in UTC with milliseconds: ``2026-11-20T22:11:00.250Z``."""
-    return datetime.fromtimestamp(round(wall * 1000) / 1000, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    second, millisecond = divmod(round(wall * 1000), 1000)
+    return f"{_to_the_second(second)}.{millisecond:03}Z"
+
+
+@functools.lru_cache(maxsize=8)
+def _to_the_second(second: int) -> str:
+    """Whole epoch seconds: ``2026-11-20T22:11:00``. Readings of one second share it."""
+    return datetime.fromtimestamp(second, UTC).isoformat()[:-6]

@@ -38,11 +38,31 @@ class Alarm(Protocol):
         ...
 
 
+class Limit(Protocol):
+    """Something that begins while alarms ring, and needs an alarm only if it lasts longer than that."""
+
+    def arm(self) -> None:
+        """Add the alarm, unless what it limits is over. May be called again."""
+        ...
+
+
 class Timers:
     """Rings alarms when they are due, many per wake-up, in the context in which the timers were made. `emit` takes the
     exceptions of alarms, as faults of the app."""
 
-    __slots__ = ("_behind_since", "_context", "_emit", "_handle", "_heap", "_loop", "_slots", "_wakes_at", "origin")
+    __slots__ = (
+        "_begun",
+        "_behind_since",
+        "_context",
+        "_emit",
+        "_handle",
+        "_heap",
+        "_loop",
+        "_ringing",
+        "_slots",
+        "_wakes_at",
+        "origin",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, emit: Callable[[AppFault], None]) -> None:
         self._loop = loop
@@ -53,6 +73,8 @@ class Timers:
         self._handle: asyncio.Handle | None = None
         self._wakes_at = math.inf
         self._behind_since = math.inf
+        self._ringing = False
+        self._begun: list[Limit] = []
         self.origin = loop.time()
         """Where the slots are counted from, monotonic seconds."""
 
@@ -77,6 +99,14 @@ class Timers:
         if alarms is not None:
             alarms.pop(alarm, None)
 
+    def limit(self, limit: Limit) -> None:
+        """Arm `limit`: at the end of this batch if alarms ring now, since most of what they begin is over by then; at
+        once otherwise."""
+        if self._ringing:
+            self._begun.append(limit)
+        else:
+            limit.arm()
+
     def first_slot(self, offset: float) -> float:
         """The first coarse slot at or after `offset` seconds from the origin, in monotonic seconds. An alarm that
         starts at a slot is never late."""
@@ -99,6 +129,7 @@ class Timers:
             alarms.clear()
         self._slots.clear()
         self._heap.clear()
+        self._begun.clear()
         self._wakes_at = -math.inf
 
     def _wake_for(self, slot: int) -> None:
@@ -111,15 +142,7 @@ class Timers:
         self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop
         now = self._loop.time()
         reached = math.floor((now - self.origin) / FINE + EPSILON)
-        room, before = BATCH, -math.inf
-        while room and before < self._first() <= reached:  # one that is set back to the past waits for the next turn
-            before = self._heap[0]
-            alarms = self._slots[self._heap[0]]
-            for alarm in list(islice(alarms, room)):
-                room -= 1
-                if alarm in alarms:  # not taken back by one that rang before it
-                    del alarms[alarm]
-                    self._ring(alarm)
+        self._ring_batch(reached)
         if self._first() <= reached:
             self._behind_since = min(self._behind_since, now)
             self._handle = self._loop.call_soon(self._go_on, now, context=self._context)
@@ -127,6 +150,26 @@ class Timers:
         self._wakes_at = self._behind_since = math.inf
         if self._heap:
             self._wake_for(self._heap[0])
+
+    def _ring_batch(self, reached: int) -> None:
+        """Ring the alarms that are due, at most `BATCH` of them."""
+        room, before = BATCH, -math.inf
+        self._ringing = True
+        while room and before < self._first() <= reached:  # one that is set back to the past waits for the next turn
+            before = self._heap[0]
+            alarms = self._slots[self._heap[0]]
+            for alarm in list(islice(alarms, room)):
+                room -= 1
+                if alarm in alarms:  # not taken back by one that rang before it
+                    del alarms[alarm]
+                    try:
+                        alarm.ring(self._loop.time())
+                    except Exception as error:
+                        self._emit(AppFault(f"timer of {alarm!r}", error))
+        self._ringing = False
+        for limit in self._begun:
+            limit.arm()
+        self._begun.clear()
 
     def _go_on(self, began: float) -> None:
         """Ring the next batch. What the last one started at `began` has run meanwhile, up to its first wait."""
@@ -144,12 +187,6 @@ class Timers:
         while heap and not slots[heap[0]]:
             del slots[heappop(heap)]
         return heap[0] if heap else math.inf
-
-    def _ring(self, alarm: Alarm) -> None:
-        try:
-            alarm.ring(self._loop.time())
-        except Exception as error:
-            self._emit(AppFault(f"timer of {alarm!r}", error))
 
 
 class _Sleeper:

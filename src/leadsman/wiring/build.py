@@ -79,10 +79,12 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     doors.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
     events.subscribe(core.records, Phase.HEALTH)
-    for observe in (heartbeat.observe, outages.observe, log.observe, doors.observe):
-        events.subscribe(observe, Phase.REPORT)
+    events.subscribe(heartbeat.observe)
+    events.subscribe(outages.observe)
+    events.subscribe(log.observe, readings=False)
+    events.subscribe(doors.observe, readings=False)
     if logger.isEnabledFor(logging.DEBUG):
-        events.subscribe(on_reading, Phase.REPORT)
+        events.subscribe(on_reading)
     _subscribe_optional(events, optional)
     return Parts(core, optional, statuses, heartbeat, pending, fatal)
 

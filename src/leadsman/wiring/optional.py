@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.sources import SourceRunner
 
-_TRACED = (AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld)
+_TRACED = frozenset({AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld})
 """The events that create the trace: an app in which nothing fails, and nobody interferes, has none."""
 
 
@@ -184,5 +184,5 @@ class OptionalParts:
         """Pass an event to the trace, which begins with the first failure. Observes in `Phase.TRACE`."""
         if self.traces:
             self.traces[0].observe(event)
-        elif isinstance(event, _TRACED):
+        elif type(event) in _TRACED:
             self.make_trace().observe(event)
