@@ -115,4 +115,4 @@ def test_readings_reach_only_the_observers_that_want_them_and_in_the_order_of_th
     bus.emit(ReadingTaken("d", 7.5, 997.5, 0.1))
     bus.emit(CAUSE)
 
-    assert heard == [Phase.HEALTH, Phase.TRACE, Phase.LEDGER, "busy", Phase.TRACE]
+    assert heard == [Phase.HEALTH, Phase.TRACE, Phase.HEALTH, "busy", Phase.TRACE]
