@@ -1,4 +1,4 @@
-"""Draw the pictures of policies in docs/pictures, from the policies themselves.
+"""Draw the pictures of policies in docs/pictures from the policies themselves, and a simulated day from the command.
 
 Usage: ``python scripts/pictures.py``; with ``--check`` it only compares the pictures with the policies.
 
@@ -7,16 +7,30 @@ line is where the policy gives up and the next poll begins. Where chance plays a
 wait.
 """
 
+import contextlib
+import io
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from leadsman.cli.main import main
 from leadsman.resilience.failure import Failure
 from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import Policy, Retry, exponential, fibonacci, immediate, linear, periodic, sequence
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
 WIDTH, HEIGHT, MARGIN = 640, 110, 14
+SIMULATED_DAY = (
+    "simulate",
+    str(Path(__file__).parent / "example_house.py"),
+    "--day",
+    "flaky",
+    "--policy",
+    "retry=3",
+    "--policy",
+    "UNTIL_NEXT_POLL",
+)
 ATTEMPTS, PAUSE = 14, 0.04
 """Calls in a picture; the width of the gap before a poll, as a part of the whole."""
 PICTURES: Mapping[str, tuple[str, Policy]] = {
@@ -93,9 +107,18 @@ def picture(title: str, policy: Policy) -> str:
     )
 
 
+def simulated_day() -> str:
+    """What ``leadsman simulate`` draws of the example house."""
+    with TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
+        path = Path(directory) / "day.svg"
+        main([*SIMULATED_DAY, "--svg", str(path)])
+        return path.read_text("utf-8")
+
+
 def pictures() -> dict[str, str]:
     """All of them, by file name."""
-    return {f"{name}.svg": picture(title, policy) for name, (title, policy) in PICTURES.items()}
+    drawn = {f"{name}.svg": picture(title, policy) for name, (title, policy) in PICTURES.items()}
+    return drawn | {"simulated-day.svg": simulated_day()}
 
 
 def _block(x: float, y: float, width: float, height: float, colour: str) -> str:

@@ -4,7 +4,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from leadsman.tasks import begun, outcome, outcome_in_own_task
+from leadsman.tasks import begun, in_the_next_turn, outcome, outcome_in_own_task
 
 ERRORS = [OSError("gone"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
 
@@ -153,3 +153,23 @@ def test_a_call_that_is_still_open_when_the_loop_has_ended_is_closed_quietly(loo
     call.close()
 
     assert call.cr_frame is None
+
+
+def test_in_a_block_a_coroutine_begins_in_the_next_turn_on_every_version():
+    done = []
+
+    async def work():
+        done.append("begun")
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        with in_the_next_turn():
+            task = begun(work(), loop)
+            assert done == []
+            await task
+        before = len(done)
+        later = begun(work(), loop)
+        assert len(done) == before + (sys.version_info >= (3, 12))
+        await later
+
+    asyncio.run(scenario())

@@ -4,6 +4,7 @@ first bug."""
 import asyncio
 import sysconfig
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 
 from leadsman.text import clean
@@ -23,6 +24,12 @@ def place_of(error: BaseException) -> str | None:
     own = [frame for frame in frames if not _foreign(frame.filename)]
     chosen = (own or frames)[-1:]
     return clean(f"{Path(chosen[0].filename).name}:{chosen[0].lineno}") if chosen else None
+
+
+def innermost(stack: Iterable[traceback.FrameSummary]) -> str | None:
+    """The innermost frame of the user's code in a stack; None if there is none."""
+    own = [frame for frame in stack if not _foreign(frame.filename)]
+    return clean(f"{Path(own[-1].filename).name}:{own[-1].lineno}") if own else None
 
 
 def frames_of(error: BaseException) -> list[str]:

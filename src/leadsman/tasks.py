@@ -9,7 +9,8 @@ if, and only if, it reports so.
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
@@ -92,6 +93,18 @@ def begun(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) ->
     """Run a coroutine in a task of its own, and at once up to its first wait. One that never waits is done when this
     returns, and costs the loop no turn. On Python 3.11 it starts in the next turn instead."""
     return asyncio.Task(coroutine, loop=loop, **_AT_ONCE)
+
+
+@contextmanager
+def in_the_next_turn() -> Iterator[None]:
+    """In this block, `begun` starts coroutines in the next turn of the loop on every version of Python, so that all of
+    them do things in the same order."""
+    before = dict(_AT_ONCE)
+    _AT_ONCE.clear()
+    try:
+        yield
+    finally:
+        _AT_ONCE.update(before)
 
 
 def forget_cancellations() -> None:

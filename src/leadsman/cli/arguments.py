@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ def _target(**options: Any) -> Argument:
     )
 
 
-SETTINGS = (
+WHERE = (
     argument(
         "--config",
         "the settings file (default: leadsman.toml or leadsman.yaml in this directory)",
@@ -79,9 +80,11 @@ SETTINGS = (
         action="append",
         default=[],
     ),
-    argument("--mqtt", "the broker, such as mqtt://192.0.2.7", metavar="URL"),
 )
+SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7", metavar="URL"))
 TARGET = (_target(), *SETTINGS)
+TARGET_ALONE = (_target(), *WHERE)
+"""For commands that connect to no broker."""
 OWN_PREFIX = argument(
     "--prefix",
     "the topic prefix, instead of the app's own. It is also part of the client id and of the place "
@@ -118,6 +121,15 @@ LIVE = (
 )
 ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append")
 DEVICE = argument("--device", "the device (can be repeated)", metavar="NAME", action="append", required=True)
+
+
+def moment(text: str) -> datetime:
+    """A date, or a date and a time; in UTC unless it says otherwise."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date; write 2026-10-25 or 2026-10-25T00:00+02:00") from None
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 def ends_after(example: str) -> Argument:

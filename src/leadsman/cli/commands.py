@@ -148,6 +148,14 @@ def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
     return [cast("TraceRow", row | {"at": rfc3339(row["at"])}) for row in wanted]
 
 
+def simulate(options: argparse.Namespace) -> int:
+    """Run an app for a simulated day."""
+    from leadsman.cli import simulate as simulation  # what it needs of the testing kit is for this command alone
+
+    app: App = load_target(options.target)
+    return simulation.run(app, _sources(options), options)
+
+
 def held(options: argparse.Namespace) -> int:
     """List the held devices of a running app."""
     from leadsman.cli.remote import ask
@@ -283,7 +291,7 @@ def _sources(options: argparse.Namespace) -> Where:
         if not equals or not key.strip():
             raise UsageError(f"--set {assignment!r} is not an assignment; write --set boiler.port=/dev/ttyUSB0")
         flags[key.strip()] = value
-    if options.mqtt is not None:
+    if getattr(options, "mqtt", None) is not None:
         flags["mqtt.url"] = options.mqtt
     if getattr(options, "topic_prefix", None) is not None:
         flags["mqtt.topic_prefix"] = options.topic_prefix

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,16 +16,19 @@ from leadsman.cli.arguments import (
     OWN_PREFIX,
     RUNNING,
     TARGET,
+    TARGET_ALONE,
     Command,
     add,
     argument,
     duration,
     ends_after,
+    moment,
 )
 from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.target import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import abandon_unwritable_streams
+from leadsman.simulation.figures import Figures
 
 FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 """Exit codes; argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h, 130 is 128 + SIGINT, as shells have it."""
@@ -34,13 +38,17 @@ EXIT_CODES = {
     1: "failure; the message says why",
     2: "the command line is wrong",
     3: "leadsman held: some devices are held",
-    4: "leadsman doctor: a check failed",
+    4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
     78: "the configuration is wrong: settings, a registration, the broker's address, or a missing library",
     130: "a second Ctrl-C or SIGTERM while an app stops, or a first Ctrl-C while a command waits",
 }
 """All of them, and what each means."""
+
+DAYS = ("quiet", "flaky", "outages")
+"""The built-in days of a simulation."""
+FIGURES = textwrap.fill(", ".join(Figures._fields), 80, subsequent_indent="  ")
 
 CODES = "exit codes:\n" + "".join(f"  {code:<3} {meaning}\n" for code, meaning in EXIT_CODES.items())
 
@@ -177,6 +185,62 @@ COMMANDS = (
             *LIVE,
             DEVICE,
             argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
+        ),
+    ),
+    Command(
+        "simulate",
+        commands.simulate,
+        "run an app for a simulated day with faults, and compare retry policies",
+        "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and the seed say,\n"
+        "and shows for each policy how long there was no reading, and how many calls that took. Nothing real is\n"
+        "touched: no device, no network, no state. Same seed, same result.",
+        "examples:  leadsman simulate house:app\n"
+        "           leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5' --policy never\n"
+        "           leadsman simulate house:app --svg day.svg --seed 7\n"
+        "           leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'\n\n"
+        f"figures for --assert:\n  {FIGURES}\n\n"
+        "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
+        (
+            *TARGET_ALONE,
+            argument(
+                "--policy",
+                "compare with this policy (can be repeated): retry=3, UNTIL_NEXT_POLL, a name of the settings or a "
+                "family, the notation of a policy file, each with circuit_breaker=, recovery=, budget=, within= or "
+                "overrun= (default: three usual ones)",
+                metavar="POLICY",
+                action="append",
+            ),
+            argument("--day", "quiet, flaky or outages (default: outages)", choices=DAYS, default="outages"),
+            argument("--seed", "another day of the same kind (default: 1)", metavar="N", type=int, default=1),
+            argument(
+                "--for",
+                "simulate so long (default: 24h)",
+                dest="length",
+                metavar="TIME",
+                type=duration,
+                default=86400.0,
+            ),
+            argument(
+                "--begins", "when the day begins, such as 2026-10-25, for clock changes", metavar="TIME", type=moment
+            ),
+            ONLY_DEVICE,
+            argument(
+                "--stand-in",
+                "do not call the handler of this device, and make up its readings; all for all (can be repeated)",
+                metavar="NAME",
+                action="append",
+                default=[],
+            ),
+            argument(
+                "--assert",
+                "exit with 4 unless this holds for the app as it is written (can be repeated)",
+                dest="assertions",
+                metavar="CONDITION",
+                action="append",
+                default=[],
+            ),
+            argument("--svg", "write a picture to this file", type=Path, metavar="FILE"),
+            argument("--json", "print the JSON document", action="store_true"),
         ),
     ),
     Command(

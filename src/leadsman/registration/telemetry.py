@@ -268,6 +268,29 @@ def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
     return telemetry._replace(guards=guards._replace(policy=choice), policy_name=names)
 
 
+def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Catalogue | None") -> Telemetry:
+    """Return the registration with other options about failures: those of `RETRYING`, `policy`, `circuit_breaker` and
+    `overrun`. The first five and `policy` replace each other; what is not given stays.
+
+    Raises:
+        InvalidValue, InvalidType: an option is wrong, or no policy has the name.
+    """
+    guards = telemetry.guards
+    if "circuit_breaker" in options:
+        guards = guards._replace(breaker=breaker_of(options))
+    if "overrun" in options:
+        telemetry = telemetry._replace(overrun=_overrun(options))
+    if not options.keys() & {"policy", *RETRYING}:
+        return telemetry._replace(guards=guards)
+    guards = guards._replace(policy=_policy(options, telemetry.needs))
+    changed = telemetry._replace(guards=guards, undecided=False, policy_name=None)
+    if not isinstance(options.get("policy"), str):
+        return changed
+    from leadsman.resilience.catalogue import Catalogue  # only apps with names for policies pay for it
+
+    return with_policy(changed, catalogue or Catalogue())
+
+
 def _transient(needs: Dependencies) -> tuple[type[Exception], ...]:
     """The errors that are retried by default."""
     declared = [kind for kind in declared_errors(needs) if kind not in DEFAULT_RETRY_ON]

@@ -1,0 +1,215 @@
+"""``leadsman simulate``: runs a user's app for a simulated day, and shows what each policy would have lost."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from leadsman.app import App
+from leadsman.cli.target import UsageError
+from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.settings.sources import Where
+from leadsman.simulation.advice import Compared, advice
+from leadsman.simulation.assertion import Condition, condition_of, figures_in, shown
+from leadsman.simulation.days import WEATHERS
+from leadsman.simulation.faults import BROKER
+from leadsman.simulation.outcome import Outcome, Stage, named
+from leadsman.simulation.picture import picture
+from leadsman.simulation.simulator import Wish, simulate, stage_of
+from leadsman.simulation.strips import BLOCKS, Pen, strips
+from leadsman.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
+from leadsman.text import clean, describe
+
+ASSERTION_FAILED = 4
+"""Exit code if an assertion does not hold; 1 means that the app could not be simulated."""
+PATIENCE = 1.0
+"""Seconds before progress is shown."""
+LONGEST = 31 * 86_400.0
+"""Seconds of a simulation."""
+
+
+def run(app: App, where: Where, options: argparse.Namespace) -> int:
+    """Simulate the app, show the day, and check the assertions."""
+    conditions, variants = _read(options)
+    if not 60 <= options.length <= LONGEST:
+        raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
+    weather = WEATHERS[options.day]
+    wish = Wish(
+        app,
+        where,
+        weather,
+        options.length,
+        options.seed,
+        tuple(options.device or ()),
+        tuple(options.stand_in),
+        options.begins,
+    )
+    _check_writable(options.svg)
+    stage = stage_of(wish)
+    with Progress(len(variants)) as progress:
+        outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
+    advised = advice([Compared(each.policy, each.figures) for each in outcomes])
+    if options.svg is not None:
+        _write(options.svg, picture(stage, outcomes, advised))
+    if options.json:
+        print(json.dumps(_document(stage, outcomes, advised, conditions), indent=2, ensure_ascii=False))
+    else:
+        print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
+    return _judged(conditions, outcomes[0], quiet=options.json)
+
+
+def _read(options: argparse.Namespace) -> tuple[list[tuple[str, Condition]], list[Variant]]:
+    """The assertions and the policies of the command line."""
+    try:
+        conditions = [(text, condition_of(text)) for text in options.assertions]
+        given = options.policy or (() if conditions else USUAL)
+        return conditions, [AS_WRITTEN, *(variant_of(text) for text in given)]
+    except ConfigurationError as error:
+        raise UsageError(str(error)) from None
+
+
+def _pen() -> Pen:
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=False)
+    return Pen(colour=wants_colour(sys.stdout, os.environ), blocks=True)
+
+
+def _remarks(stage: Stage) -> list[str]:
+    """What a reader must know about how this was made."""
+    remarks = []
+    if stage.stand_ins:
+        remarks.append(
+            f"Readings of {_list(stage.stand_ins)} were made up: without a twin the handler is not called. "
+            "App(…, twins=…) gives the app twins."
+        )
+    if stage.stopping:
+        remarks.append(
+            f"A failure of {_list(stage.stopping)} would have ended the app (on_failure='stop'); "
+            "the simulation went on."
+        )
+    return remarks
+
+
+def _list(devices: Sequence[str]) -> str:
+    return ", ".join(devices) if len(devices) <= 5 else f"{len(devices)} devices"
+
+
+def _judged(conditions: Sequence[tuple[str, Condition]], written: Outcome, *, quiet: bool) -> int:
+    """Say which assertions hold for the app as it is written. Returns the exit code."""
+    failed = False
+    for text, condition in conditions:
+        holds = condition.holds(written.figures)
+        values = ", ".join(f"{name} is {shown(name, getattr(written.figures, name))}" for name in figures_in(condition))
+        if not (quiet and holds):
+            print(f"{'holds' if holds else 'FAILS'}: {text}  ({values})", file=sys.stderr if not holds else sys.stdout)
+        failed |= not holds
+    return ASSERTION_FAILED if failed else 0
+
+
+def _document(
+    stage: Stage, outcomes: Sequence[Outcome], advised: Sequence[str], conditions: Sequence[tuple[str, Condition]]
+) -> dict[str, Any]:
+    """All of it as JSON. Times are seconds since the start."""
+    return {
+        "app": stage.app,
+        "day": stage.title,
+        "begins": stage.begins.isoformat(),
+        "length": stage.length,
+        "seed": stage.seed,
+        "devices": list(stage.devices),
+        "stand_ins": list(stage.stand_ins),
+        "faults": [
+            {
+                "of": "broker" if each.wire == BROKER else each.wire,
+                **{key: getattr(each, key) for key in ("begin", "end", "silent")},
+            }
+            for each in stage.plan.faults
+        ],
+        "clock_steps": [each._asdict() for each in stage.plan.steps],
+        "policies": [
+            {
+                "policy": named(stage, each),
+                **each.figures._asdict(),
+                "devices": {
+                    day.device: {
+                        "slots": day.slots,
+                        "readings": day.readings,
+                        "lost": dict(day.lost),
+                        "calls": day.calls,
+                        "failed": day.failures,
+                        "gaps": [gap._asdict() for gap in day.gaps],
+                    }
+                    for day in each.days
+                },
+            }
+            for each in outcomes
+        ],
+        "advice": list(advised),
+        "assertions": [
+            {"assertion": text, "holds": condition.holds(outcomes[0].figures)} for text, condition in conditions
+        ],
+    }
+
+
+def _check_writable(path: Path | None) -> None:
+    """Say now, and not after the simulation, that a picture cannot be written."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        reason = "it is a directory" if path.is_dir() else f"there is no directory {clean(str(path.parent))}"
+        raise LeadsmanError(f"--svg {clean(str(path))}: {reason}")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", newline="\n")
+    except OSError as error:
+        raise LeadsmanError(f"--svg {clean(str(path))}: {describe(error)}") from None
+
+
+class Progress:
+    """A line on a terminal that says what is simulated, after the first second; nothing elsewhere."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs = runs
+        self._run = 0
+        self._stream = sys.stderr
+        self._wanted = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._said = ""
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._say("")
+
+    def of(self, policy: str) -> "_Run":
+        """For the next policy."""
+        self._run += 1
+        return _Run(self, f"policy {self._run} of {self._runs}, {clean(policy)[:40]}")
+
+    def show(self, text: str) -> None:
+        """Show a text, once a second is over."""
+        if self._wanted and time.monotonic() - self._began >= PATIENCE:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._stream.write(f"\r\x1b[K{text}")
+            self._stream.flush()
+            self._said = text
+
+
+class _Run:
+    def __init__(self, progress: Progress, what: str) -> None:
+        self._progress = progress
+        self._what = what
+
+    def __call__(self, share: float) -> None:
+        self._progress.show(f"simulating {self._what}: {share:.0%}")

@@ -1,0 +1,128 @@
+"""The built-in days: how often adapters, devices and the broker fail, and for how long. A day and a seed make a plan of
+faults.
+
+The numbers are those of a household: a radio loses one call in ten, a stick that hangs is noticed after hours, a broker
+is restarted for an update, and a host without a battery-backed clock sets its time once the network is there.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from leadsman.simulation.faults import BROKER, ClockStep, Fault, FaultPlan, Weakness, chance
+
+DAY = 86_400.0
+"""Seconds. The numbers of faults of a `Weather` are for so long."""
+
+
+class Outages(NamedTuple):
+    """How often something is away in a day, and for how long."""
+
+    fewest: int
+    most: int
+    shortest: float
+    """Seconds."""
+    longest: float
+    """Seconds."""
+    silent: float = 0.5
+    """The share of the outages in which calls get no answer, 0 to 1."""
+
+
+NO_OUTAGES = Outages(0, 0, 1.0, 1.0)
+
+
+class Weather(NamedTuple):
+    """A built-in day."""
+
+    name: str
+    title: str
+    begins: datetime
+    adapters: Outages
+    """Those of each adapter: all its devices are away."""
+    devices: Outages
+    """Those of each device."""
+    broker: Outages
+    failing: tuple[float, float] = (0.0, 0.0)
+    """The share of calls that fail besides, between these two, for each device its own."""
+    slow: float = 0.0
+    """The share of calls that are slow, 0 to 1."""
+    slower: float = 0.0
+    """Seconds that a slow call takes longer."""
+    steps: tuple[tuple[float, float], ...] = ()
+    """When the wall clock is set, as a part of the day from 0 to 1; and by how many seconds."""
+
+
+QUIET = Weather(
+    "quiet",
+    "a quiet day",
+    datetime(2026, 1, 14, tzinfo=UTC),
+    adapters=NO_OUTAGES,
+    devices=Outages(0, 2, 5, 90),
+    broker=NO_OUTAGES,
+    failing=(0.0, 0.004),
+)
+FLAKY = Weather(
+    "flaky",
+    "a flaky day",
+    datetime(2026, 2, 10, tzinfo=UTC),
+    adapters=Outages(2, 4, 30, 240),
+    devices=Outages(4, 10, 20, 420),
+    broker=Outages(2, 2, 20, 90),
+    failing=(0.05, 0.2),
+    slow=0.1,
+    slower=1.5,
+)
+OUTAGES = Weather(
+    "outages",
+    "a day of outages",
+    datetime(2026, 3, 28, 23, tzinfo=UTC),
+    adapters=Outages(1, 2, 1200, 10_800),
+    devices=Outages(1, 3, 180, 3600),
+    broker=Outages(1, 3, 60, 2400),
+    failing=(0.0, 0.02),
+    steps=((0.3, -45.0), (0.8, 90.0)),
+)
+WEATHERS: dict[str, Weather] = {each.name: each for each in (QUIET, FLAKY, OUTAGES)}
+"""By name. The day of outages begins at midnight in Berlin, in the night in which Europe sets its clocks forward."""
+
+
+def plan_of(weather: Weather, adapters: Sequence[str], devices: Sequence[str], length: float, seed: int) -> FaultPlan:
+    """The faults of a day.
+
+    Args:
+        weather: the day.
+        adapters: the labels of the adapters.
+        devices: the names of the devices. Each has faults of its own, which no other device changes.
+        length: seconds of the simulation. A longer one has more faults.
+        seed: any whole number.
+    """
+    faults = [
+        *(fault for label in adapters for fault in _outages(weather, weather.adapters, label, length, seed)),
+        *(fault for name in devices for fault in _outages(weather, weather.devices, name, length, seed)),
+        *_outages(weather, weather.broker, BROKER, length, seed),
+    ]
+    low, high = weather.failing
+    weaknesses = tuple(
+        (
+            name,
+            Weakness(
+                round(low + (high - low) * chance(seed, weather.name, "failing", name), 4), weather.slow, weather.slower
+            ),
+        )
+        for name in devices
+    )
+    steps = tuple(ClockStep(round(part * length), seconds) for part, seconds in weather.steps)
+    return FaultPlan(tuple(sorted(faults)), weaknesses, steps)
+
+
+def _outages(weather: Weather, outages: Outages, wire: str, length: float, seed: int) -> Iterator[Fault]:
+    about = (seed, weather.name, wire)
+    spread = outages.most - outages.fewest + 1
+    count = round((outages.fewest + int(spread * chance(*about, "count"))) * length / DAY)
+    for number in range(count):
+        low, high = outages.shortest, outages.longest
+        # Most outages are short: as many last 1 to 10 minutes as 10 to 100.
+        lasting = round(low * (high / low) ** chance(*about, number, "length"))
+        begin = round(chance(*about, number, "begin") * length)
+        silent = chance(*about, number, "silent") < outages.silent
+        yield Fault(wire, float(begin), float(min(begin + lasting, length)), silent)
