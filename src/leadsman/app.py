@@ -281,7 +281,7 @@ class App(Registrar):
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        load_modules(self.broker)
+        load_modules(self.broker, self.setup.endpoint)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

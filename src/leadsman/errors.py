@@ -11,6 +11,7 @@ sense.
 | `PermanentError`     | the device or its settings | at the next poll     |
 | `Stopped`            | a device that must work    | after a restart      |
 | `BrokerError`        | the broker or its settings | the link reconnects  |
+| `EndpointError`      | the settings               | it is tried again    |
 """
 
 from collections.abc import Sequence
@@ -112,6 +113,10 @@ class Stopped(LeadsmanError):
     def __init__(self, message: str, left_behind: int = 0) -> None:
         super().__init__(message)
         self.left_behind = left_behind
+
+
+class EndpointError(LeadsmanError):
+    """The HTTP endpoint cannot be opened at its address. The app runs without it."""
 
 
 class BrokerError(LeadsmanError):

@@ -32,6 +32,7 @@ def test_without_a_terminal_it_prints_lines_and_ends_by_itself():
     assert "watts" in result.stdout
     assert "heartbeat  online, ok" in result.stdout
     assert "heartbeat  offline" in result.stdout
+    assert "the page is at http://127.0.0.1:" in result.stdout
     assert "\x1b" not in result.stdout
     assert "Traceback" not in result.stderr
     assert result.stdout.splitlines()[-1].startswith("The broker received ")

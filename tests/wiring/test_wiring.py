@@ -14,6 +14,10 @@ from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
+    "leadsman.http",
+    "leadsman.introspection.watching",
+    "starlette",
+    "uvicorn",
     "leadsman.introspection.mqtt_door",
     "leadsman.introspection.service",
     "leadsman.monitoring.trace",

@@ -93,7 +93,14 @@ OWN_PREFIX = argument(
     dest="topic_prefix",
     metavar="PREFIX",
 )
+HTTP = argument(
+    "--http",
+    "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "
+    "another machine can reach it only with a token",
+    metavar="ADDRESS",
+)
 RUNNING = (
+    HTTP,
     argument(
         "--dry-run",
         "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",

@@ -293,6 +293,8 @@ def _sources(options: argparse.Namespace) -> Where:
         flags[key.strip()] = value
     if getattr(options, "mqtt", None) is not None:
         flags["mqtt.url"] = options.mqtt
+    if getattr(options, "http", None) is not None:
+        flags["http.bind"] = options.http
     if getattr(options, "topic_prefix", None) is not None:
         flags["mqtt.topic_prefix"] = options.topic_prefix
     return Where.here(options.config, flags)

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import sys
 import time
 
@@ -23,8 +24,9 @@ from leadsman.process import run as run_process
 from leadsman.publish import Every, OnChange
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.settings.endpoint import DEFAULT_PORT
 from leadsman.settings.sources import Where
-from leadsman.testing.mosquitto import Mosquitto
+from leadsman.testing.mosquitto import Mosquitto, free_port
 from leadsman.text import counted
 
 PREFIX = "leadsman-demo"
@@ -121,6 +123,16 @@ async def show(board: Board) -> None:
             await asyncio.sleep(0.25)
 
 
+def page_port() -> int:
+    """The port of the page: the usual one, or a free one if another program has that."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_PORT))
+        except OSError:
+            return free_port()
+    return DEFAULT_PORT
+
+
 async def reach(broker: Broker) -> None:
     """See that somebody accepts connections there.
 
@@ -155,8 +167,10 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         if broker is not None:
             asyncio.run(reach(app.broker))
         board = Board(PREFIX, f"{app.broker} ({description})")
+        page = f"127.0.0.1:{page_port()}"
         if lines:
             say(f"leadsman demo at {app.broker} ({description})")
+            say(f"the page is at http://{page}/")
             say(f"watch it with: {watching(app.broker, PREFIX)}")
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
@@ -185,6 +199,7 @@ def run_demo(broker: str | None, duration: float | None) -> None:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=1.0)
 
-        run_process(PREFIX, lambda: app.load(Where.nowhere({})), serve, app.stop)  # no settings of another app
+        settings = Where.nowhere({"http.bind": page})  # none of another app
+        run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
         readings = sum(board.counts.values())
         print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")

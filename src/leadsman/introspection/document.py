@@ -199,6 +199,9 @@ class AppSection(TypedDict):
     python: str
     started_at: NotRequired[str]
     uptime: NotRequired[float]
+    loop_lag: NotRequired[float]
+    """By how much the event loop was late at most in the last ten seconds. Measured only while the HTTP endpoint is
+    on."""
     state_files: NotRequired[dict[str, str]]
     """Files of the app's state that cannot be written at the moment, and why."""
 
@@ -222,6 +225,36 @@ class TraceRow(TypedDict):
     by: str | None
 
 
+OutcomeWord = Literal["ok", "failed", "skipped", "deferred", "missed"]
+"""How a poll ended, or why there was none: the circuit is open (``skipped``), the device asked for a pause
+(``deferred``), or an earlier poll still ran (``missed``)."""
+
+
+class RecentSeries(TypedDict):
+    """The last values of one field, oldest first, with their times."""
+
+    at: list[float]
+    values: list[float]
+
+
+class RecentOutcomes(TypedDict):
+    """The last outcomes of a device, oldest first, with their times."""
+
+    at: list[float]
+    words: list[OutcomeWord]
+
+
+class Recent(TypedDict):
+    """The last values and outcomes of a device. The times here are epoch seconds, since there are many of them."""
+
+    at: float | None
+    """The time of the last reading; null if there was none."""
+    fields: dict[str, Json]
+    """Its fields that are numbers, truth values, null or short text."""
+    series: dict[str, RecentSeries]
+    outcomes: RecentOutcomes
+
+
 class Introspection(TypedDict, total=False):
     """The ``data`` of an answer of ``{prefix}/introspect``: all sections, or those of the request."""
 
@@ -234,6 +267,8 @@ class Introspection(TypedDict, total=False):
     """Present only if the request names this section."""
     words: dict[str, list[str]]
     """What the registrations of a device do, in plain English. Present only if the request names this section."""
+    recent: dict[str, Recent]
+    """Present only if the request names this section. Kept only while the HTTP endpoint is on."""
 
 
 class RegistryDevice(TypedDict):

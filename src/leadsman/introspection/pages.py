@@ -1,4 +1,4 @@
-"""Splits a document into pages that a broker takes, and puts pages together again.
+"""Writes a document, as one text or split into pages that a broker takes; and puts pages together again.
 
 A document is an object of sections. A section is an object or a list, whose members may be on several pages, or any
 other value, which is on one page. Members are encoded one by one as they come, so a page needs no second look at what
@@ -15,6 +15,8 @@ LARGEST = 120_000
 """Bytes of the document on a page. AWS IoT Core takes messages of 128 KiB, and other brokers take more."""
 ENVELOPE = 4096
 """Bytes of a message that are left for its topic, its properties and what it contains besides the document."""
+PIECE = 32 * 1024
+"""Bytes after which a piece of a `Whole` is complete."""
 SMALLEST = 1024
 """Bytes of the document on a page for a broker that takes hardly anything."""
 
@@ -110,6 +112,55 @@ class Pages:
         self._end_section()
         self._done.append(b"{" + b",".join(self._sections) + b"}")
         self._sections, self._size = [], 2
+
+
+class Whole:
+    """Collects a document of several sections as one text, in pieces of a few dozen kilobytes."""
+
+    def __init__(self) -> None:
+        self._done: list[bytes] = []
+        self._piece = bytearray(b"{")
+        self._closing = b""
+        self._first_section, self._first_member = True, True
+
+    def value(self, section: str, value: Json) -> None:
+        """See `Document`."""
+        self._begin(section)
+        self._piece += encode(value)
+        self._pass_on()
+
+    def begin(self, section: str, brackets: bytes) -> None:
+        """See `Document`."""
+        self._begin(section)
+        self._piece += brackets[:1]
+        self._closing, self._first_member = brackets[1:], True
+
+    def member(self, key: str | None, value: Json) -> None:
+        """See `Document`."""
+        if not self._first_member:
+            self._piece += b","
+        self._first_member = False
+        if key is not None:
+            self._piece += encode(key) + b":"
+        self._piece += encode(value)
+        self._pass_on()
+
+    def end(self) -> list[bytes]:
+        """The pieces: joined, they are the JSON of an object."""
+        self._piece += self._closing + b"}"
+        return [*self._done, bytes(self._piece)]
+
+    def _begin(self, section: str) -> None:
+        self._piece += self._closing
+        if not self._first_section:
+            self._piece += b","
+        self._closing, self._first_section = b"", False
+        self._piece += encode(section) + b":"
+
+    def _pass_on(self) -> None:
+        if len(self._piece) >= PIECE:
+            self._done.append(bytes(self._piece))
+            self._piece.clear()
 
 
 def around(head: Mapping[str, Json], page: bytes) -> bytes:

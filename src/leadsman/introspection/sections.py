@@ -12,6 +12,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         RegistryHead,
         Runtime,
     )
+    from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
 
 Declared = Telemetry | Source | Command
@@ -61,6 +63,11 @@ class Parts(NamedTuple):
     """The trace, once it has rows."""
     state_files: Mapping[str, str]
     """The state files that cannot be written at the moment, and why."""
+    statuses: Statuses
+    ready: Callable[[], bool]
+    """Whether the app polls its devices."""
+    watching: "Watching | None" = None
+    """What is kept for people who watch; None where nobody can."""
 
 
 class Sections:
@@ -94,6 +101,8 @@ class Sections:
         section = app_section(self._about)
         section["started_at"] = rfc3339(wall - now + self._started)
         section["uptime"] = round(now - self._started, 3)
+        if self._parts.watching is not None:
+            section["loop_lag"] = round(self._parts.watching.lag.seconds, 4)
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
         return section

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from leadsman.errors import Busy, RequestRefused, UnknownDevice
+from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
+from leadsman.introspection.healthcheck import health_document
 from leadsman.introspection.pages import Document
 from leadsman.introspection.requests import Request, hint, understood
 from leadsman.introspection.sections import About, Declared, Parts, Sections
@@ -26,7 +27,7 @@ from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import RegistryHead
-    from leadsman.introspection.exchange import CircuitAnswer, HeldAnswer
+    from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthDocument, HeldAnswer
     from leadsman.monitoring.trace import TraceRow
 
 SLICE = 20
@@ -56,6 +57,7 @@ class Service:
     """
 
     def __init__(self, about: About, everything: Sequence[Declared], parts: Parts, environment: Environment) -> None:
+        self._about = about
         self._parts = parts
         self._environment = environment
         self._sections = Sections(about, everything, parts, environment.clock, environment.timers.origin)
@@ -71,6 +73,8 @@ class Service:
             Busy: it asks for a large document, and too many of those are under way.
         """
         request = understood(value, self._sections.registered)
+        if "recent" in request.sections and self._parts.watching is None:
+            raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
         if len(request.names) > SLICE and self._under_way >= MOST_AT_ONCE:
             raise Busy(f"{self._under_way} large answers are under way; ask again in a few seconds")
         return request
@@ -99,6 +103,12 @@ class Service:
             if section in wanted:
                 document.begin(section, b"{}")
                 yield from self._describe_devices(request.names, section == "jobs", document)
+        if "recent" in wanted and self._parts.watching is not None:
+            document.begin("recent", b"{}")
+            for number, name in enumerate(request.names, 1):
+                document.member(name, self._parts.watching.recent.look(name))
+                if number % SLICE == 0:
+                    yield 0.0
         if "trace" in wanted:
             document.begin("trace", b"[]")
             for number, row in enumerate(self._trace(request), 1):
@@ -111,6 +121,20 @@ class Service:
                 document.member(name, sections.words(name))
                 if number % SLICE == 0:
                     yield 0.0
+
+    def beat(self) -> "Beat":
+        """A sign of life, with the state of the app and of its connection."""
+        at = rfc3339(self._environment.clock.wall())
+        return {"type": "beat", "at": at, "app": self._sections.app(), "mqtt": self._sections.mqtt()}
+
+    def health(self) -> "HealthDocument":
+        """The health of the app."""
+        return health_document(self._about, self._parts, self._environment.clock)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the app polls its devices, and does not stop."""
+        return self._parts.ready() and not self._environment.stopping.is_set()
 
     def registry_head(self) -> "RegistryHead":
         """What the registry says about the app."""

@@ -16,11 +16,13 @@ from typing import NamedTuple
 from leadsman.monitoring.health import (
     NO_TROUBLE,
     OK,
+    QUIET,
     STARTING,
     WELL,
     Health,
     HealthRecords,
     is_offline,
+    is_stale,
     next_change,
     status,
 )
@@ -73,6 +75,11 @@ class Statuses:
     def well(self) -> bool:
         """Whether each entity works, or waits because it or a person asked for that."""
         return all(word in WELL for word, number in self.counts.items() if number)
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether some device has fresh data, or none can have any: the app shows a sign of life."""
+        polled = [name for name, health in self.records.items() if name not in self.jobs and health.polled]
+        return not polled or any(self.words[name] in QUIET or not is_stale(self.records[name], now) for name in polled)
 
     @property
     def next_at(self) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leadsman.monitoring.health import OK, QUIET, STARTING, is_stale
+from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
@@ -103,7 +103,6 @@ class Watchdog:
     def look(self, now: float) -> tuple[bool, str]:
         """Whether any data is fresh, and a summary of the app in one line."""
         devices, records, words = self._devices, self._statuses.records, self._statuses.words
-        fresh = not devices or any(words[name] in QUIET or not is_stale(records[name], now) for name in devices)
         jobs, troubled = self._statuses.jobs, self._statuses.troubled
         bad = [
             name for name in troubled if words[name] not in (OK, STARTING) and name not in jobs and records[name].polled
@@ -115,7 +114,7 @@ class Watchdog:
             if devices
             else "no devices to poll"
         )
-        return fresh, f"{count}; {link}"
+        return self._statuses.is_fresh(now), f"{count}; {link}"
 
     def stop(self) -> None:
         """Notify the manager that the app stops, and remove the health file."""

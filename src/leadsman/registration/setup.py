@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from leadsman.adapters.adapter import Adapter
+from leadsman.adapters.extras import check_found
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
 from leadsman.mqtt.broker import Broker
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
@@ -88,6 +90,8 @@ class Setup:
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None
         """The named policies; None where no handler needs one."""
+        self.endpoint: Endpoint | None = None
+        """The HTTP endpoint; None where there is none."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -165,10 +169,10 @@ class Setup:
             self.registry.telemetries[name] = self._decide(telemetry)
 
     def _check(self, loaded: "Loaded") -> None:
-        """Read broker, names and policies. Raises one `ConfigurationError` for all faults, those of the settings
-        included."""
+        """Read broker, names, endpoint and policies. Raises one `ConfigurationError` for all faults, those of the
+        settings included."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        for step in (self._read_broker, self._read_names, self._read_policies):
+        for step in (self._read_broker, self._read_names, self._read_endpoint, self._read_policies):
             try:
                 step(loaded)
             except ConfigurationError as error:
@@ -192,6 +196,12 @@ class Setup:
             self.client_id = self.topics.prefix + self.declaration.instance
         if (given := loaded.broker.get("client_id")) is not None:
             self.client_id = checked(given, check_client_id)
+
+    def _read_endpoint(self, loaded: "Loaded") -> None:
+        if loaded.http:
+            from leadsman.settings.endpoint import endpoint_of
+
+            self.endpoint = endpoint_of(loaded.http)
 
     def _read_policies(self, loaded: "Loaded") -> None:
         if loaded.retry or self._policies:
@@ -303,11 +313,16 @@ class Setup:
             self.dry_run = True
             self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
             self.client_id = f"{self.client_id}-{DRY_RUN}"
+            if self.endpoint is not None and not self.endpoint.flag:
+                self.endpoint = None  # the app itself may be bound there
 
     def check_installed(self) -> None:
-        """Check that the libraries that the adapters need are installed. Raises `NotInstalled` with a line for each
-        that is missing."""
+        """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
+        with a line for each that is missing."""
         check_installed(self.adapters)
+        if self.endpoint is not None:
+            for library in ("starlette", "uvicorn"):
+                check_found("HTTP endpoints", library, "http", library)
 
     @property
     def idle_reason(self) -> str | None:

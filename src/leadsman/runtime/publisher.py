@@ -25,6 +25,8 @@ class PublisherContext(NamedTuple):
     environment: Environment
     topics: Topics
     send: Send
+    on_reading: Callable[[Reading], None] | None = None
+    """Takes each reading, published or not, for those who watch; None where nobody does."""
 
 
 class StatePublisher:
@@ -42,6 +44,8 @@ class StatePublisher:
 
     def publish(self, reading: Reading, *, always: bool = False) -> None:
         """Publish a reading if the publish rule asks for it, or unconditionally with `always`."""
+        if self._context.on_reading is not None:
+            self._context.on_reading(reading)
         if reading.left_out != self._left_out:
             if reading.left_out:
                 self._context.environment.events.emit(FieldsLeftOut(reading.entity, reading.left_out))

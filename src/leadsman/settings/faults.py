@@ -14,7 +14,7 @@ from leadsman.settings.model import (
     required_below,
 )
 from leadsman.settings.rows import is_secret
-from leadsman.settings.sources import BROKER, RETRY, Entry, variable
+from leadsman.settings.sources import BROKER, HTTP, RETRY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", "topic_prefix", "client_id")
+HTTP_KEYS = ("bind", "token", "token_file", "hosts")
+KEYS = {BROKER: BROKER_KEYS, HTTP: HTTP_KEYS}
+"""The keys of the sections that every app has."""
+_SECTIONS = (BROKER, HTTP, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, Entry]
 """The origin of each value, by its path."""
 
@@ -44,10 +48,9 @@ def unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: O
     """The keys that are no field, one a line."""
     if is_model(model):
         return list(_unknown(app, tree, model, (), origins))
-    sections = (BROKER, RETRY, f"{RETRY}.policy")
     return [
         f"{key}: unknown{origin((key,), origins)}; this app has no settings"
-        + (f"; did you mean {near!r}?" if (near := nearest(key, sections)) else "")
+        + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
         for key in tree
     ]
 
@@ -72,16 +75,16 @@ def _unknown(app: str, tree: object, model: object, path: SettingPath, origins: 
 
 def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> str:
     """What a person may have meant. ``BOILER_PORT`` is ``BOILER__PORT`` with an underscore too few."""
-    key, sections = path[-1], (BROKER, RETRY, f"{RETRY}.policy") if len(path) == 1 else ()
+    key, sections = path[-1], _SECTIONS if len(path) == 1 else ()
     for name in dotted_names(model) if sections else ():
         if "." in name and name.replace(".", "_") == key:
             return f"did you mean {name!r}? As a variable: {variable(app, name.split('.'))}"
     return suggestion(key, (*known, *sections))
 
 
-def unknown_broker_key(key: str, where: str) -> str:
-    """The message about an unknown key in the section ``mqtt``."""
-    return f"{BROKER}.{key}: unknown{where}; {suggestion(key, BROKER_KEYS)}"
+def unknown_key(section: str, key: str, where: str) -> str:
+    """The message about an unknown key in one of the sections that every app has."""
+    return f"{section}.{key}: unknown{where}; {suggestion(key, KEYS[section])}"
 
 
 def validated(

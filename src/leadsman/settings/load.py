@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
-from leadsman.settings.faults import BROKER_KEYS, Origins, Place, origin, unknown_broker_key, unknown_keys, validated
+from leadsman.settings.faults import KEYS, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
-from leadsman.settings.sources import BROKER, RANKS, RETRY, Entry, Where, read_entries, read_text, settings_file
+from leadsman.settings.sources import BROKER, HTTP, RANKS, RETRY, Entry, Where, read_entries, read_text, settings_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,6 +28,8 @@ class Loaded(NamedTuple):
     broker: dict[str, Entry]
     """The entries of the section ``mqtt``, by key."""
     rows: tuple[SettingRow, ...]
+    http: Mapping[str, Entry] = {}
+    """The entries of the section ``http``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -57,7 +59,9 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     faults: list[str] = []
     tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
-    broker_entries = _broker_entries(broker, origins, faults)
+    broker_entries = _entries(BROKER, broker, origins, faults)
+    http = tree.pop(HTTP, {}) if model is None or HTTP not in model.model_fields else {}
+    http_entries = _entries(HTTP, http, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
     if not isinstance(retry, dict):
         faults.append(
@@ -72,11 +76,15 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         settings, wrong = validated(place, model, tree, origins)
         faults += wrong
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
-    rows = [SettingRow(f"{BROKER}.{key}", shown(key, each.value), each.origin) for key, each in broker_entries.items()]
+    rows = [
+        SettingRow(f"{section}.{key}", shown(key, each.value), each.origin)
+        for section, entries in ((BROKER, broker_entries), (HTTP, http_entries))
+        for key, each in entries.items()
+    ]
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)
-    return Loaded(settings, broker_entries, tuple(rows), retry, retry_origins, tuple(faults))
+    return Loaded(settings, broker_entries, tuple(rows), http_entries, retry, retry_origins, tuple(faults))
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
@@ -92,9 +100,9 @@ def load_broker(where: Where) -> dict[str, Entry]:
         elif entry.path[0] == BROKER:
             entries[entry.path[-1]] = entry._replace(value=_value(entry))
     faults = [
-        unknown_broker_key(str(key), f" (from {entry.origin})")
+        unknown_key(BROKER, str(key), f" (from {entry.origin})")
         for key, entry in entries.items()
-        if key not in BROKER_KEYS
+        if key not in KEYS[BROKER]
     ]
     if faults:
         raise SettingsError("\n".join(faults))
@@ -108,7 +116,7 @@ def _merge_all(
     tree: Tree = {}
     origins: dict[SettingPath, Entry] = {}
     for each in entries:
-        if model is None and each.path[0] not in (BROKER, RETRY) and RANKS[each.rank] in _SHARED:
+        if model is None and each.path[0] not in (BROKER, HTTP, RETRY) and RANKS[each.rank] in _SHARED:
             continue  # an app without settings ignores variables that begin with its name
         entry = each._replace(path=_with_case(each.path, tree, model))
         try:
@@ -178,15 +186,17 @@ def _with_case(path: SettingPath, tree: Tree, model: object) -> SettingPath:
     return tuple(found)
 
 
-def _broker_entries(section: object, origins: Origins, faults: list[str]) -> dict[str, Entry]:
+def _entries(name: str, section: object, origins: Origins, faults: list[str]) -> dict[str, Entry]:
+    """The entries of one of the sections that every app has, by key."""
     if not isinstance(section, dict):
-        faults.append(f"{BROKER}: it must be a section; write [mqtt] and url = …{origin((BROKER,), origins)}")
+        first = KEYS[name][0]
+        faults.append(f"{name}: it must be a section; write [{name}] and {first} = …{origin((name,), origins)}")
         return {}
     entries = {}
     for key, value in section.items():
-        path = (BROKER, str(key))
-        if key not in BROKER_KEYS:
-            faults.append(unknown_broker_key(str(key), origin(path, origins)))
+        path = (name, str(key))
+        if key not in KEYS[name]:
+            faults.append(unknown_key(name, str(key), origin(path, origins)))
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
     return entries

@@ -13,6 +13,8 @@ from leadsman.text import clean, suggestion
 FILES = ("leadsman.toml", "leadsman.yaml", "leadsman.yml")
 BROKER = "mqtt"
 BROKER_PREFIX = "MQTT__"
+HTTP = "http"
+HTTP_PREFIX = "HTTP__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -28,7 +30,6 @@ _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
 ``HOUSE_PORT=tcp://10.0.0.1:80``."""
 
 RANKS = ("default", "file", ".env", "environment", "secret", "flag")
-
 
 IsSetting = Callable[[SettingPath], bool]
 
@@ -48,6 +49,11 @@ class Entry(NamedTuple):
     def flag(self) -> bool:
         """Whether it came from the command line."""
         return RANKS[self.rank] == "flag"
+
+    @property
+    def secret(self) -> bool:
+        """Whether it came from a file of its own, as secrets do."""
+        return RANKS[self.rank] == "secret"
 
 
 class Where(NamedTuple):
@@ -104,7 +110,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    return "__".join(parts) if parts[0] == BROKER.upper() else variable_prefix(app) + "__".join(parts)
+    return "__".join(parts) if parts[0] in (BROKER.upper(), HTTP.upper()) else variable_prefix(app) + "__".join(parts)
 
 
 def read_text(path: Path) -> str:
@@ -256,6 +262,8 @@ def retry_path(name: str) -> SettingPath:
 def _path(name: str, prefix: str) -> SettingPath | None:
     if name.startswith(BROKER_PREFIX):
         return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
+    if name.startswith(HTTP_PREFIX):
+        return (HTTP, name.removeprefix(HTTP_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

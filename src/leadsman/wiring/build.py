@@ -5,7 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
 from leadsman.event_bus import EventBus, Phase
@@ -31,6 +31,9 @@ from leadsman.wiring.doors import Doors
 from leadsman.wiring.optional import Core, OptionalParts
 from leadsman.wiring.plan import Plan
 
+if TYPE_CHECKING:
+    from leadsman.introspection.watching import Watching
+
 logger = logging.getLogger("leadsman")
 
 
@@ -41,6 +44,7 @@ class Parts(NamedTuple):
     optional: OptionalParts
     statuses: Statuses
     heartbeat: Heartbeat
+    doors: Doors
     pending: Mapping[str, float]
     """Seconds until the next attempt of devices whose retry was waited for when the app ended."""
     fatal: list[str]
@@ -75,7 +79,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         core.slices,
         look=optional.runners.look,
     )
-    doors = Doors(core, optional, heartbeat.state_files)
+    doors = Doors(core, optional, statuses, heartbeat.state_files)
     doors.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
     events.subscribe(core.records, Phase.HEALTH)
@@ -86,7 +90,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)
-    return Parts(core, optional, statuses, heartbeat, pending, fatal)
+    return Parts(core, optional, statuses, heartbeat, doors, pending, fatal)
 
 
 def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:
@@ -112,12 +116,23 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
         plan.broker.protocol,
     )
     link = Link(identity, connect, Outbox(), clock, events)
-    publisher, shared = PublisherContext(environment, plan.topics, link.put), SharedResources()
+    watching = _watching(plan, environment)
+    on_reading = None if watching is None else watching.on_reading
+    publisher, shared = PublisherContext(environment, plan.topics, link.put, on_reading), SharedResources()
     poller = Poller(publisher, shared, end_app)
     for telemetry in plan.polled:
         poller.add(telemetry)
     slices = Slices(loop, events.emit)
-    return Core(plan, environment, _records(plan, timers.origin), link, publisher, shared, poller, slices)
+    return Core(plan, environment, _records(plan, timers.origin), link, publisher, shared, poller, slices, watching)
+
+
+def _watching(plan: Plan, environment: Environment) -> "Watching | None":
+    """What is kept for people who watch; None where nobody can."""
+    if plan.endpoint is None:
+        return None
+    from leadsman.introspection.watching import Watching
+
+    return Watching(environment.clock, environment.timers, environment.events)
 
 
 def _records(plan: Plan, origin: float) -> HealthRecords:

@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadsman.events import Event, LinkUp
+from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.slices import Work
 from leadsman.wiring.optional import Core, OptionalParts
 
 if TYPE_CHECKING:
+    from leadsman.http.door import HttpDoor
     from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.service import Service
 
@@ -37,13 +39,17 @@ class Doors:
     Args:
         core: the parts that every app uses.
         optional: those that this app uses besides.
+        statuses: the statuses of the devices.
         state_files: files of the app's state that cannot be written at the moment, and why.
     """
 
-    def __init__(self, core: Core, optional: OptionalParts, state_files: Mapping[str, str]) -> None:
+    def __init__(self, core: Core, optional: OptionalParts, statuses: Statuses, state_files: Mapping[str, str]) -> None:
         self._core = core
         self._optional = optional
+        self._statuses = statuses
         self._state_files = state_files
+        self.polling = False
+        """Whether the devices are polled; set when the first polls start."""
 
     def listen(self) -> None:
         """Subscribe to the topics of requests that make sense for this app."""
@@ -61,6 +67,17 @@ class Doors:
         """Publish the registry a moment after each connection."""
         if isinstance(event, LinkUp):
             asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
+
+    @cached_property
+    def http(self) -> "HttpDoor | None":
+        """The door over HTTP; None where there is none."""
+        core = self._core
+        if core.plan.endpoint is None or core.watching is None:
+            return None
+        from leadsman.http.door import HttpDoor
+
+        emit = core.environment.events.emit
+        return HttpDoor(core.plan.endpoint, self._service, core.watching.happenings, core.slices, emit)
 
     def _register(self) -> None:
         self._core.slices.begin("the registry", self._registry())
@@ -108,5 +125,8 @@ class Doors:
             plan.adapters,
             optional.traces,
             self._state_files,
+            self._statuses,
+            lambda: self.polling,
+            core.watching,
         )
         return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.environment)

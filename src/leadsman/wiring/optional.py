@@ -32,6 +32,7 @@ from leadsman.slices import Slices
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
+    from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
     from leadsman.runtime.adapter_recovery import AdapterRecovery
@@ -57,6 +58,8 @@ class Core(NamedTuple):
     poller: Poller
     slices: Slices
     """Does what is too long for one turn of the loop."""
+    watching: "Watching | None"
+    """What is kept for people who watch; None where nobody can."""
 
 
 class OptionalParts:

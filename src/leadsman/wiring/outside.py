@@ -8,20 +8,27 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
 from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
+if TYPE_CHECKING:
+    from leadsman.settings.endpoint import Endpoint
+
 logger = logging.getLogger("leadsman")
 
 
-def load_modules(broker: Broker) -> None:
-    """Import what a run needs, the client for this broker included."""
+def load_modules(broker: Broker, endpoint: "Endpoint | None") -> None:
+    """Import what a run needs, the client for this broker and the server of the HTTP endpoint included."""
     from leadsman.mqtt.client import chosen
 
     import_module("leadsman.wiring.run")
+    if endpoint is not None:
+        import_module("leadsman.http.server")
+        import_module("leadsman.http.routes")
     chosen(broker, broker.protocol)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
+    from leadsman.settings.endpoint import Endpoint
 
 
 class Plan(NamedTuple):
@@ -32,6 +33,8 @@ class Plan(NamedTuple):
     state_name: str
     """The default name of the state directory."""
     broker: Broker
+    endpoint: "Endpoint | None"
+    """The HTTP endpoint; None where there is none."""
     variables: Mapping[str, str]
     """Environment variables, which say where state, health file and service manager are."""
     dry_run: bool
@@ -106,6 +109,7 @@ def plan_of(
         client_id=setup.client_id,
         state_name=setup.state_name,
         broker=setup.broker,
+        endpoint=setup.endpoint,
         variables=variables,
         dry_run=setup.dry_run,
         heartbeat=heartbeat,

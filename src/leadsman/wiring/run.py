@@ -61,6 +61,8 @@ async def run(parts: Parts) -> Running:
         loop.create_task(keep_running("the link", core.link.run, environment)),
         loop.create_task(keep_running("the heartbeat", parts.heartbeat.run, environment)),
     ]
+    if (http := parts.doors.http) is not None:
+        tasks.append(loop.create_task(keep_running("the HTTP endpoint", http.run, environment)))
     running = Running(tasks, [], Lifespan(core.plan.lifespan, environment))
     try:
         await running.lifespan.entered_or(stopping)
@@ -76,6 +78,7 @@ async def run(parts: Parts) -> Running:
         running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
     await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
     core.poller.start(parts.pending)
+    parts.doors.polling = True
     watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
         watchdog.start()

@@ -1,0 +1,99 @@
+"""Keeps the HTTP endpoint open while the app runs. What serves it is imported when it starts."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+
+from leadsman.errors import EndpointError
+from leadsman.events import AppFault
+from leadsman.http.listener import bind
+from leadsman.http.rules import Rules
+from leadsman.introspection.happenings import Happenings
+from leadsman.introspection.service import Service
+from leadsman.settings.endpoint import Endpoint
+from leadsman.slices import Slices
+from leadsman.text import log_fields
+
+Application = Callable[..., Awaitable[None]]
+"""An ASGI application."""
+AGAIN = 30.0
+"""Seconds until an address that cannot be bound is tried again."""
+HERE = Path(__file__).parent
+
+logger = logging.getLogger("leadsman")
+
+
+class HttpDoor:
+    """The HTTP endpoint of one running app.
+
+    Args:
+        endpoint: where it is, and who may use it.
+        service: answers what is asked.
+        happenings: what happens in the app.
+        slices: does what is too long for one turn of the loop.
+        emit: takes faults.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        service: Service,
+        happenings: Happenings,
+        slices: Slices,
+        emit: Callable[[AppFault], None],
+    ) -> None:
+        self._endpoint = endpoint
+        self._service = service
+        self._happenings = happenings
+        self._slices = slices
+        self._emit = emit
+
+    async def run(self) -> None:
+        """Serve until cancelled. An address that cannot be bound is reported once, and tried again and again."""
+        application, serve = await asyncio.get_running_loop().run_in_executor(None, self._load)
+        listener = await self._bound()
+        self._log_address(listener)
+        try:
+            await serve(application, listener)
+        finally:
+            self._happenings.close()
+            if self._endpoint.port is None:
+                with suppress(OSError):
+                    os.unlink(self._endpoint.address)
+
+    def _load(self) -> tuple[Application, Callable[[Application, socket.socket], Awaitable[None]]]:
+        """Import what serves, and read the files of the page: in a thread, since it takes a while."""
+        from leadsman.http import routes
+        from leadsman.http.server import serve
+
+        files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
+        rules = Rules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
+        return routes.Application(self._service, self._happenings, self._slices, rules, files, self._emit), serve
+
+    async def _bound(self) -> socket.socket:
+        reported = False
+        while True:
+            try:
+                return bind(self._endpoint)
+            except EndpointError as error:
+                if not reported:
+                    self._emit(AppFault("the HTTP endpoint", error.with_traceback(None)))
+                reported = True
+            await asyncio.sleep(AGAIN)
+
+    def _log_address(self, listener: socket.socket) -> None:
+        endpoint = self._endpoint
+        if endpoint.port is not None:  # the system may have chosen it
+            endpoint = endpoint._replace(port=listener.getsockname()[1])
+        logger.info("The page of the app is at %s", endpoint, extra=log_fields("http", url=str(endpoint)))
+
+
+def _machine() -> set[str]:
+    """The names of this machine, as browsers in the same network write them."""
+    name = socket.gethostname()
+    short = name.partition(".")[0]
+    return {name, short, f"{short}.local"}

@@ -1,0 +1,374 @@
+"""The routes of the HTTP endpoint, as an ASGI application. This file knows Starlette."""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
+from leadsman.events import AppFault
+from leadsman.http.rules import PROTECTION, Head, Rules
+from leadsman.introspection.exchange import Problem
+from leadsman.introspection.happenings import Happenings, Watcher
+from leadsman.introspection.pages import Whole
+from leadsman.introspection.requests import sender_of
+from leadsman.introspection.service import Polled, Service
+from leadsman.mqtt.answers import Json, decode
+from leadsman.mqtt.topics import encode
+from leadsman.slices import Slices, Work
+from leadsman.text import describe
+
+LARGEST_HEAD = 16 * 1024
+"""Bytes of the path, the query and the headers of a request."""
+LARGEST_BODY = 16 * 1024
+"""Bytes of the body of a request."""
+BODY_TIMEOUT = 10.0
+"""Seconds in which the body of a request must arrive."""
+POLL_TIMEOUT = 60.0
+"""Seconds to wait for a requested poll."""
+MOST_WATCHERS = 16
+"""Streams of happenings at the same time."""
+BEAT = 5.0
+"""Seconds between two signs of life in a stream."""
+GATHERING = 0.05
+"""Seconds between two messages of a stream: what happens meanwhile is sent together."""
+RETRY = 2000
+"""Milliseconds after which a browser connects again, when a stream has ended."""
+JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
+
+
+class StaticFile(NamedTuple):
+    """A file of the page."""
+
+    content: bytes
+    media_type: str
+
+    @property
+    def tag(self) -> str:
+        """Identifies this version of the file."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+
+
+class Application:
+    """Answers the requests of one endpoint.
+
+    Args:
+        service: answers them.
+        happenings: what happens in the app.
+        slices: does what is too long for one turn of the loop.
+        rules: who may ask.
+        files: the files of the page and the OpenAPI document, by their paths.
+        emit: takes our own faults.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        happenings: Happenings,
+        slices: Slices,
+        rules: Rules,
+        files: Mapping[str, StaticFile],
+        emit: Callable[[AppFault], None],
+    ) -> None:
+        self._service = service
+        self._happenings = happenings
+        self._slices = slices
+        self._rules = rules
+        self._files = files
+        self._emit = emit
+        gets: dict[str, Callable[[Request], Awaitable[ASGIApp]]] = {
+            "/introspect": self._introspect,
+            "/introspect/{device}": self._introspect_device,
+            "/trace": self._trace,
+            "/registry": self._registry,
+            "/events": self._events,
+            "/livez": self._alive,
+            "/readyz": self._ready,
+            "/healthz": self._health,
+            **dict.fromkeys(files, self._file),
+        }
+        routes = [Route(path, handle, methods=["GET"]) for path, handle in gets.items()]
+        for action in ("poll", "hold", "release", "isolate", "close", "disable"):
+            path = f"/devices/{{device}}/{action}"
+            routes.append(Route(path, self._device, methods=["POST"], name=action))
+        self.paths = {route.path: route.methods or set() for route in routes}
+        """The methods of each path, for the OpenAPI document."""
+        self._router = Router(routes, redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, as ASGI says."""
+        started = False
+
+        async def protected(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message.get("headers", ()), *PROTECTION]
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, protected)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            self._emit(AppFault("the HTTP endpoint", error))
+            if started:
+                raise
+            await _problem(500, "a fault of the app; its log says more")(scope, receive, protected)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        names = ("host", "origin", "sec-fetch-site", "authorization")
+        refused = self._rules.refusal(Head(scope["method"], scope["path"], *map(headers.get, names)))
+        scope["app"] = self  # Starlette then raises its errors, instead of answering with plain text
+        try:
+            if _head_size(scope) > LARGEST_HEAD:
+                raise HTTPException(431, f"path and headers may have {LARGEST_HEAD} bytes")
+            if refused is not None:
+                raise HTTPException(refused.status, refused.detail)
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await _problem(error.status_code, error.detail, error.headers)(scope, receive, send)
+        except UnknownDevice as error:
+            await _problem(404, describe(error))(scope, receive, send)
+        except PayloadError as error:
+            await _problem(400, describe(error))(scope, receive, send)
+        except Busy as error:
+            await _problem(503, describe(error), {"retry-after": "3"})(scope, receive, send)
+        except RequestRefused as error:
+            await _problem(409, describe(error))(scope, receive, send)
+
+    # Documents
+
+    async def _introspect(self, request: Request) -> ASGIApp:
+        return self._described(_query(request))
+
+    async def _introspect_device(self, request: Request) -> ASGIApp:
+        sections = ["devices", "jobs", "recent"]
+        return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
+
+    async def _trace(self, request: Request) -> ASGIApp:
+        return self._described({**_query(request), "sections": ["trace"]})
+
+    def _described(self, wanted: dict[str, Json]) -> ASGIApp:
+        understood = self._service.understood(wanted)
+        return _Made(self._service, self._slices, lambda whole: self._service.describe(understood, whole))
+
+    async def _registry(self, request: Request) -> ASGIApp:
+        def make(whole: Whole) -> Work:
+            for section, value in self._service.registry_head().items():
+                whole.value(section, value)
+            yield from self._service.registry(whole)
+
+        return _Made(self._service, self._slices, make)
+
+    async def _alive(self, request: Request) -> ASGIApp:
+        return _json({"status": "pass"})
+
+    async def _ready(self, request: Request) -> ASGIApp:
+        ready = self._service.ready
+        return _json({"status": "pass" if ready else "fail"}, 200 if ready else 503)
+
+    async def _health(self, request: Request) -> ASGIApp:
+        health = self._service.health()
+        return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
+
+    async def _file(self, request: Request) -> ASGIApp:
+        file = self._files[request.url.path]
+        headers = {"cache-control": "no-cache", "etag": file.tag}
+        if file.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    async def _events(self, request: Request) -> ASGIApp:
+        if self._happenings.watchers >= MOST_WATCHERS:
+            raise Busy(f"{MOST_WATCHERS} streams are open already")
+        last = request.headers.get("last-event-id")
+        after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
+        return _Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
+
+    # Requests about a device
+
+    async def _device(self, request: Request) -> ASGIApp:
+        body = await _body(request)
+        device, action = request.path_params["device"], request.url.path.rsplit("/", 1)[-1]
+        client = "HTTP" if request.client is None else request.client.host
+        by = sender_of(body, f"somebody at {client}")
+        if action == "poll":
+            return await self._poll(device)
+        if action in ("hold", "release"):
+            return _json(self._service.hold(device, by) if action == "hold" else self._service.release(device, by))
+        return _json(self._service.circuit(device, action, by))
+
+    async def _poll(self, device: str) -> ASGIApp:
+        answer: asyncio.Future[Polled] = asyncio.get_running_loop().create_future()
+
+        def polled(result: Polled) -> None:
+            if not answer.done():
+                answer.set_result(result)
+
+        self._service.poll(device, polled)
+        try:
+            async with asyncio.timeout(POLL_TIMEOUT):
+                result = await answer
+        except TimeoutError:
+            raise HTTPException(504, f"the poll takes longer than {POLL_TIMEOUT:g} s") from None
+        if result.error is not None:
+            raise HTTPException(502, result.error)
+        return _json({"device": device, "reading": result.fields})
+
+
+class _Made:
+    """A response that is made in slices, and sent in pieces."""
+
+    def __init__(self, service: Service, slices: Slices, make: Callable[[Whole], Work]) -> None:
+        self._service = service
+        self._slices = slices
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._service.under_way():
+            pieces = await self._pieces()
+            length = sum(map(len, pieces))
+            headers = [(b"content-type", JSON.encode()), (b"content-length", str(length).encode())]
+            headers.append((b"cache-control", b"no-store"))
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            for piece in pieces:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pieces(self) -> list[bytes]:
+        made: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
+        whole = Whole()
+
+        def work() -> Work:
+            try:
+                yield from self._make(whole)
+                pieces = whole.end()
+            except Exception as error:
+                if not made.done():
+                    made.set_exception(error)
+            else:
+                if not made.done():
+                    made.set_result(pieces)
+
+        self._slices.begin("an answer over HTTP", work())
+        return await made
+
+
+class _Stream:
+    """A stream of happenings, as server-sent events. It ends when the client or the app does, and when the client takes
+    them too slowly."""
+
+    def __init__(self, watcher: Watcher, beat: Callable[[], bytes]) -> None:
+        self._watcher = watcher
+        self._beat = beat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def until_disconnected() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self._watcher.close()
+
+        listening = asyncio.get_running_loop().create_task(until_disconnected())
+        try:
+            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._send_all(send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._watcher.close()
+            listening.cancel()
+
+    async def _send_all(self, send: Send) -> None:
+        watcher = self._watcher
+        first = b"data: %b\n\n" % encode({"type": "reset"}) if watcher.reset else b""
+        text = b"retry: %d\n\n%bid: %d\ndata: %b\n\n" % (RETRY, first, watcher.last, self._beat())
+        beat_at = asyncio.get_running_loop().time() + BEAT
+        while True:
+            await send({"type": "http.response.body", "body": text, "more_body": True})
+            await asyncio.sleep(GATHERING)
+            now = asyncio.get_running_loop().time()
+            entries = await watcher.take(max(0.0, beat_at - now))
+            if entries is None:
+                return
+            text = b"".join(b"id: %d\ndata: %b\n\n" % entry for entry in entries)
+            if asyncio.get_running_loop().time() >= beat_at or not entries:
+                text += b"data: %b\n\n" % self._beat()
+                beat_at = asyncio.get_running_loop().time() + BEAT
+
+
+def _head_size(scope: Scope) -> int:
+    lengths = [len(name) + len(value) for name, value in scope["headers"]]
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(lengths)
+
+
+def _query(request: Request) -> dict[str, Json]:
+    """The request for a document in the query of a URL: ``sections=app,mqtt&devices=boiler&after=7``."""
+    wanted: dict[str, Json] = {}
+    for key, value in request.query_params.multi_items():
+        if key in ("after", "since"):
+            try:
+                wanted[key] = float(value)
+            except ValueError:
+                wanted[key] = value
+        elif key == "sections":
+            wanted.setdefault(key, []).extend(value.split(","))
+        else:
+            wanted.setdefault(key, []).append(value)
+    return wanted
+
+
+async def _body(request: Request) -> Json:
+    """The decoded body of a request; empty text if it has none."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LARGEST_BODY:
+                    raise HTTPException(413, f"a body may have {LARGEST_BODY} bytes")
+    except TimeoutError:
+        raise HTTPException(408, "the body did not arrive in time") from None
+    if not body:
+        return ""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise HTTPException(415, f"send {JSON}")
+    value, _ = decode(bytes(body))
+    if not isinstance(value, dict) or not isinstance(value.get("by", ""), str):
+        raise PayloadError('send nothing, or an object such as {"by": "ann"}')
+    return value
+
+
+def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
+    return Response(encode(value), status, {"cache-control": "no-store"}, media_type)
+
+
+def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    problem: Problem = {"title": _TITLES.get(status, "The request was refused"), "status": status, "detail": detail}
+    response = _json(problem, status, PROBLEM)
+    if status == 401:
+        response.headers["www-authenticate"] = "Bearer"
+    response.headers.update(dict(headers or {}))
+    return response
+
+
+_TITLES = {404: "Not found", 405: "Method not allowed", 500: "A fault", 502: "The device failed", 503: "Busy"}
+
+
+def static_files(paths: Iterable[Path]) -> dict[str, StaticFile]:
+    """The files of the page, by the paths of their URLs. The page itself is at ``/``; others have their names."""
+    kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".json": JSON}
+    return {
+        "/" if path.name == "index.html" else f"/{path.name}": StaticFile(path.read_bytes(), kinds[path.suffix])
+        for path in sorted(paths)
+        if path.suffix in kinds
+    }

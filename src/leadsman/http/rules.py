@@ -1,0 +1,103 @@
+"""Who may use the HTTP endpoint, and the headers that protect a browser. Pure.
+
+* A request must name this machine, an address, or a configured name in ``Host``. A page of another site that makes its
+  own name point here (DNS rebinding) cannot.
+* A request that changes something must come from our own page, or from no page at all (``Origin``, ``Sec-Fetch-Site``).
+* Where a token is set, each request must carry it, except for the page itself, which has no data, and the probes.
+"""
+
+import hmac
+import ipaddress
+from collections.abc import Collection
+from typing import NamedTuple
+
+from leadsman.settings.endpoint import Endpoint
+
+PROTECTION = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+        b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""Headers of every response."""
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+class Head(NamedTuple):
+    """What the rules need to know of a request: its method and path, and some of its headers."""
+
+    method: str
+    path: str
+    host: str | None = None
+    origin: str | None = None
+    site: str | None = None
+    """``Sec-Fetch-Site``: what a browser says about where the request comes from."""
+    authorization: str | None = None
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused."""
+
+    status: int
+    detail: str
+
+
+class Rules:
+    """The rules of one endpoint.
+
+    Args:
+        endpoint: its token and its names.
+        machine: the names of this machine.
+        public: the paths that need no token.
+    """
+
+    def __init__(self, endpoint: Endpoint, machine: Collection[str], public: Collection[str]) -> None:
+        self._token = None if endpoint.token is None else endpoint.token.encode()
+        self._names = frozenset({"localhost", *endpoint.hosts, *(name.lower() for name in machine)})
+        self._public = frozenset(public)
+
+    def refusal(self, head: Head) -> Refusal | None:
+        """Why a request is refused; None if it is not."""
+        if head.host is None or not self._is_ours(host_name(head.host)):
+            return Refusal(421, "this name is not one of this endpoint; use an address, or add the name to http.hosts")
+        if head.method not in _SAFE and not _is_same_origin(head):
+            return Refusal(403, "a page of another origin must not do this")
+        if self._token is not None and head.path not in self._public and not self._has_token(head.authorization):
+            return Refusal(401, "send the token as 'Authorization: Bearer …'")
+        return None
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a host name is one of this endpoint. An address is: nobody else can make it point elsewhere."""
+        if name in self._names:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _has_token(self, authorization: str | None) -> bool:
+        scheme, _, given = (authorization or "").partition(" ")
+        assert self._token is not None  # asked only then
+        same = hmac.compare_digest(given.strip().encode(errors="replace"), self._token)
+        return same and scheme.lower() == "bearer"
+
+
+def host_name(host: str) -> str:
+    """The name or the address in a ``Host`` header, without its port and without the brackets of IPv6."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()
+
+
+def _is_same_origin(head: Head) -> bool:
+    if head.site is not None and head.site not in ("same-origin", "none"):
+        return False
+    if head.origin is None:
+        return True
+    return head.origin.lower() in (f"{scheme}://{head.host}".lower() for scheme in ("http", "https"))

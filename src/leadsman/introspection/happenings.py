@@ -1,0 +1,197 @@
+"""What happens in an app, as numbered documents for people who watch it.
+
+The latest documents are kept, so that a watcher who was away for a moment misses nothing. A watcher who takes them too
+slowly is cut off.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from leadsman.events import AttemptFailed, Event
+from leadsman.mqtt.answers import Json
+from leadsman.mqtt.topics import encode
+from leadsman.reading import JsonObject, Reading
+from leadsman.text import clean, describe
+from leadsman.timing.clock import rfc3339
+
+if TYPE_CHECKING:
+    from leadsman.introspection.exchange import Happening
+
+KEPT = 2000
+"""Happenings that are kept."""
+MOST_WAITING = 500
+"""Happenings that may wait for a watcher."""
+MOST_FIELDS = 32
+"""Fields of a reading in a happening."""
+LONGEST_TEXT = 100
+"""Characters of a text in a reading. A longer one is left out."""
+_NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "entity", "device", "error"})
+"""Fields of events that are written in another form."""
+
+
+class Entry(NamedTuple):
+    """A happening with its number, as JSON."""
+
+    number: int
+    text: bytes
+
+
+class Happenings:
+    """Numbers and keeps what happens. An observer of the event bus, and of readings.
+
+    Args:
+        first: the first number. It must be higher than those of an earlier run, so that nobody takes the happenings of
+            one for those of the other.
+        kept: how many are kept.
+    """
+
+    def __init__(self, first: int, kept: int = KEPT) -> None:
+        self._next = first
+        self._first = first
+        self._entries: deque[Entry] = deque(maxlen=kept)
+        self._watchers: list[Watcher] = []
+
+    def observe(self, event: Event) -> None:
+        """Add an event."""
+        self._add(happening(event))
+
+    def on_reading(self, reading: Reading) -> None:
+        """Add a reading."""
+        self._add(
+            {
+                "type": "reading",
+                "at": rfc3339(reading.wall),
+                "device": reading.entity,
+                "fields": small_fields(reading.fields),
+            }
+        )
+
+    def watch(self, after: int | None = None) -> "Watcher":
+        """Begin to watch: from now on, or with what came after the number `after`.
+
+        `Watcher.reset` says whether something after that number is no longer kept.
+        """
+        missed: list[Entry] = []
+        reset = False
+        if after is not None:
+            oldest = self._entries[0].number if self._entries else self._next
+            reset = not oldest - 1 <= after < self._next
+            missed = [] if reset else [entry for entry in self._entries if entry.number > after]
+        watcher = Watcher(self, missed, self._next - 1, reset=reset)
+        self._watchers.append(watcher)
+        return watcher
+
+    @property
+    def watchers(self) -> int:
+        """How many watch at the moment."""
+        return len(self._watchers)
+
+    def close(self) -> None:
+        """End all watchers."""
+        for watcher in list(self._watchers):
+            watcher.close()
+
+    def remove(self, watcher: "Watcher") -> None:
+        """Forget a watcher. One that was removed before changes nothing."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+
+    def _add(self, document: "Happening") -> None:
+        entry = Entry(self._next, encode(document))
+        self._next += 1
+        self._entries.append(entry)
+        for watcher in list(self._watchers):
+            watcher.put(entry)
+
+
+class Watcher:
+    """Waits for happenings. `Happenings.watch` makes it."""
+
+    def __init__(self, happenings: Happenings, missed: list[Entry], last: int, *, reset: bool) -> None:
+        self.reset = reset
+        """Whether happenings were lost: the watcher must look at the whole state again."""
+        self.last = last
+        """The number of the last happening before this watcher began."""
+        self._happenings = happenings
+        self._waiting = missed
+        self._most = len(missed) + MOST_WAITING
+        self._closed = False
+        self._came = asyncio.Event()
+        if missed:
+            self._came.set()
+
+    def put(self, entry: Entry) -> None:
+        """Pass a happening on. If too many wait already, the watcher is cut off."""
+        if len(self._waiting) >= self._most:
+            self.close()
+            return
+        self._waiting.append(entry)
+        self._came.set()
+
+    def close(self) -> None:
+        """End it. What waits is lost."""
+        self._closed = True
+        self._waiting = []
+        self._happenings.remove(self)
+        self._came.set()
+
+    async def take(self, patience: float) -> list[Entry] | None:
+        """Wait at most `patience` seconds for happenings, and return them. None if the watcher has ended."""
+        try:
+            async with asyncio.timeout(patience):
+                await self._came.wait()
+        except TimeoutError:
+            return []
+        if self._closed:
+            return None
+        taken, self._waiting = self._waiting, []
+        self._came.clear()
+        return taken
+
+
+def happening(event: Event) -> "Happening":
+    """An event as a document."""
+    fields = event._asdict()
+    found: dict[str, Json] = {"type": _type_of(event), "at": rfc3339(event.wall)}
+    device = fields.get("entity") or fields.get("device")
+    if device is not None:
+        found["device"] = device
+    error = fields.get("error")
+    if error is not None:
+        found |= {"error_type": type(error).__name__, "error_message": describe(error)}
+    for name, value in fields.items():
+        if name not in _NOT_SHOWN:
+            found[name] = _shown(value)
+    if isinstance(event, AttemptFailed):
+        found["failing_since"] = rfc3339(event.outage)
+    return cast("Happening", found)  # tests compare it with the schema
+
+
+def _shown(value: Json) -> Json:
+    if isinstance(value, str):
+        return clean(value)
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def small_fields(fields: JsonObject) -> JsonObject:
+    """The fields of a reading that are numbers, truth values, null or short text; the first `MOST_FIELDS` of them."""
+    found: JsonObject = {}
+    for name, value in fields.items():
+        plain = value is None or isinstance(value, bool | int | float)
+        if plain or (isinstance(value, str) and len(value) <= LONGEST_TEXT):
+            found[name] = value
+            if len(found) == MOST_FIELDS:
+                break
+    return found
+
+
+_TYPES: dict[type, str] = {}
+
+
+def _type_of(event: Event) -> str:
+    """The name of an event in a document: ``PollFailed`` is ``poll_failed``."""
+    kind = type(event)
+    if kind not in _TYPES:
+        _TYPES[kind] = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+    return _TYPES[kind]

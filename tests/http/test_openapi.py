@@ -1,0 +1,45 @@
+"""The OpenAPI document: it is up to date, and it describes what is served."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from leadsman.http.openapi import FILE, openapi
+from leadsman.http.routes import Application
+
+
+@pytest.fixture(scope="module")
+def text():
+    """The document, made where no test has made the types stricter."""
+    program = "from leadsman.http.openapi import text; import sys; sys.stdout.buffer.write(text().encode())"
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode()
+
+
+def test_the_file_is_what_the_types_make(text):
+    assert FILE.read_text("utf-8") == text, "run: python -m leadsman.http.openapi"
+
+
+def test_it_describes_every_route_and_no_other():
+    application = Application(None, None, None, None, {"/": None, "/openapi.json": None}, None)
+    served = {
+        (path, method.lower()) for path, methods in application.paths.items() for method in methods if method != "HEAD"
+    }
+    described = {(path, method) for path, methods in openapi()["paths"].items() for method in methods}
+
+    assert described == served
+
+
+def test_it_is_served_as_it_is_written(run, text):
+    response = run(lambda house: house.get("/openapi.json"))
+
+    assert response.json() == json.loads(text)
+
+
+def test_every_reference_leads_somewhere(text):
+    document = json.loads(text)
+    names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+
+    assert names <= set(document["components"]["schemas"])
+    assert len(names) > 10

@@ -1,0 +1,273 @@
+"""What the endpoint answers, asked over a real port."""
+
+import asyncio
+import json
+
+import pytest
+from pydantic import ConfigDict, TypeAdapter
+from tests.http.conftest import events, house_app
+from typing_extensions import is_typeddict
+
+from leadsman.http.rules import PROTECTION
+from leadsman.introspection import document, exchange
+from leadsman.introspection.document import Introspection, Registry
+from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
+from leadsman.mqtt.answers import decode
+
+for each in (*vars(document).values(), *vars(exchange).values()):
+    if is_typeddict(each):
+        each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+
+def strictly(kind, value):
+    return TypeAdapter(kind).validate_python(value)
+
+
+def test_documents_keep_to_their_types_and_leave_secrets_out(run):
+    async def ask(house):
+        await asyncio.sleep(0.1)
+        return [(await house.get(path)).json() for path in ("/introspect", "/introspect/door", "/trace", "/registry")]
+
+    whole, one, trace, registry = run(ask)
+
+    assert set(strictly(Introspection, whole)) == {"app", "mqtt", "adapters", "devices", "jobs"}
+    assert set(strictly(Introspection, one)["devices"]) == {"door"}
+    assert one["recent"]["door"]["outcomes"]["words"] == ["failed"]
+    assert [row["handler"] for row in strictly(Introspection, trace)["trace"]] == ["door"]
+    assert set(strictly(Registry, registry)["devices"]) == {"boiler", "door", "meter"}
+    assert "hunter2" not in json.dumps([whole, one, trace])
+
+
+def test_a_query_chooses_sections_and_devices(run):
+    async def ask(house):
+        return (await house.get("/introspect?sections=app,devices&sections=mqtt&devices=boiler&devices=door")).json()
+
+    found = run(ask)
+
+    assert set(found) == {"app", "mqtt", "devices"}
+    assert set(found["devices"]) == {"boiler", "door"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "detail"),
+    [
+        ("GET", "/introspect?sections=apps", 400, "did you mean 'app'?"),
+        ("GET", "/introspect?section=app", 400, "did you mean 'sections'?"),
+        ("GET", "/introspect?after=soon", 400, "'after' must be a number"),
+        ("GET", "/introspect?since=nan", 400, "'since' must be a number"),
+        ("GET", "/introspect?devices=bolier", 404, "did you mean 'boiler'?"),
+        ("GET", "/introspect/bolier", 404, "did you mean 'boiler'?"),
+        ("GET", "/nothing", 404, "Not Found"),
+        ("GET", "/page/../conftest.py", 404, "Not Found"),
+        ("POST", "/introspect", 405, "Method Not Allowed"),
+        ("GET", "/devices/boiler/poll", 405, "Method Not Allowed"),
+        ("DELETE", "/", 405, "Method Not Allowed"),
+        ("POST", "/devices/boiler/sing", 404, "Not Found"),
+        ("POST", "/devices/bolier/hold", 404, "did you mean 'boiler'?"),
+        ("POST", "/devices/bolier/poll", 404, "that can be polled"),
+        ("POST", "/devices/meter/poll", 404, "that can be polled"),
+        ("POST", "/devices/meter/hold", 409, "isolate its circuit instead"),
+        ("POST", "/devices/boiler/release", 409, "is not held"),
+        ("POST", "/devices/door/poll", 502, "OSError: stuck, password=***"),
+    ],
+)
+def test_a_wrong_request_is_answered_with_a_problem_that_says_why(run, method, path, status, detail):
+    response = run(lambda house: house.client.request(method, path))
+
+    problem = strictly(Problem, response.json())
+    assert (response.status_code, problem["status"]) == (status, status)
+    assert detail in problem["detail"]
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_every_answer_protects_the_browser(run):
+    async def ask(house):
+        return [await house.get(path) for path in ("/", "/introspect", "/healthz", "/nothing", "/openapi.json")]
+
+    for response in run(ask):
+        sent = {name.encode(): value.encode() for name, value in response.headers.items()}
+        assert sent.items() >= dict(PROTECTION).items()
+        assert "access-control-allow-origin" not in response.headers
+        assert response.headers["cache-control"] in ("no-store", "no-cache")
+
+
+def test_a_person_acts_on_a_device_and_is_named(run, caplog):
+    caplog.set_level("INFO", "leadsman")
+
+    async def act(house):
+        return [
+            (await house.post(f"/devices/boiler/{action}", json={"by": "ann"})).json()
+            for action in ("poll", "hold", "release", "isolate", "close", "disable")
+        ]
+
+    polled, *others = run(act)
+
+    assert strictly(PollAnswer, polled) == {"device": "boiler", "reading": {"t": 21.5, "mode": "eco"}}
+    assert [answer.get("held", answer.get("circuit")) for answer in others] == [
+        True,
+        False,
+        "isolated",
+        "closed",
+        "disabled",
+    ]
+    assert "boiler: held by ann" in caplog.text
+    assert "boiler: released by ann" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, 400),
+        ({"json": [1]}, 400),
+        ({"json": {"by": 5}}, 400),
+        ({"content": b'{"by": "ann"}'}, 415),
+        ({"data": {"by": "ann"}}, 415),
+        ({"content": b"x" * 16_385, "headers": {"content-type": "application/json"}}, 413),
+        ({"headers": {"Host": "evil"}}, 421),
+        ({"headers": {"Origin": "http://evil"}}, 403),
+        ({"headers": {"Sec-Fetch-Site": "cross-site"}}, 403),
+        ({"json": {}}, 200),
+        ({"content": b""}, 200),
+    ],
+)
+def test_a_body_and_the_headers_of_a_request_are_checked_before_anything_happens(run, options, status):
+    async def act(house):
+        response = await house.post("/devices/boiler/isolate", **options)
+        return response.status_code, (await house.get("/introspect/boiler")).json()["devices"]["boiler"]["runtime"]
+
+    given, runtime = run(act)
+
+    assert given == status
+    assert runtime["circuit"] == ("isolated" if status == 200 else "closed")
+
+
+def test_a_token_opens_everything_and_without_it_only_the_page_and_the_probes(run, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+
+    async def ask(house):
+        await asyncio.sleep(0.1)
+        right, wrong = ({"Authorization": f"Bearer {text}"} for text in ("0123456789abcdef", "0123456789abcdeg"))
+        public = [(await house.get(path)).status_code for path in ("/", "/livez", "/readyz")]
+        paths = ("/introspect", "/trace", "/healthz", "/registry", "/openapi.json", "/events")
+        closed = [(await house.get(path, headers=wrong)).status_code for path in paths]
+        action = (await house.post("/devices/boiler/hold", headers=wrong)).status_code
+        opened = await house.get("/introspect", headers=right)
+        return public, {*closed, action}, opened
+
+    public, closed, opened = run(ask, **{"http.token_file": str(token)})
+
+    assert public == [200, 200, 200]
+    assert closed == {401}
+    assert opened.status_code == 200
+    assert "0123456789abcdef" not in opened.text
+
+
+def test_health_says_what_is_in_trouble(run):
+    async def ask(house):
+        await asyncio.sleep(0.1)
+        return await house.get("/healthz")
+
+    response = run(ask)
+
+    health = strictly(HealthDocument, response.json())
+    assert (response.status_code, health["status"]) == (200, "warn")
+    assert response.headers["content-type"] == "application/health+json"
+    assert health["checks"]["door:status"][0]["output"] == "OSError: stuck, password=***"
+    assert health["checks"]["mqtt:connection"][0]["status"] == "pass"
+    assert "boiler:status" not in health["checks"]
+
+
+def test_the_page_is_sent_once_and_then_only_confirmed(run):
+    async def ask(house):
+        first = await house.get("/")
+        return first, await house.get("/", headers={"If-None-Match": first.headers["etag"]})
+
+    first, again = run(ask)
+
+    assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
+    assert first.headers["content-type"] == "text/html; charset=utf-8"
+
+
+class TestEvents:
+    def test_a_stream_begins_with_a_beat_and_says_what_happens(self, run):
+        async def ask(house):
+            stream = asyncio.create_task(events(house, 4))
+            await asyncio.sleep(0.2)
+            await house.post("/devices/boiler/hold", json={"by": "ann"})
+            await house.post("/devices/boiler/release", json={"by": "ann"})
+            return await stream
+
+        (first, beat), *happened = run(ask)
+
+        assert strictly(Beat, beat)["app"]["name"] == "house"
+        assert [number for number, _ in happened] == [first + 1, first + 2, first + 3]
+        assert [(data["type"], data["device"]) for _, data in happened] == [
+            ("device_held", "boiler"),
+            ("device_released", "boiler"),
+            ("reading_taken", "boiler"),
+        ]
+        for _, data in happened:
+            strictly(Happening, data)
+
+    def test_a_stream_goes_on_where_it_was_left(self, run):
+        async def ask(house):
+            ((first, _),) = await events(house, 1)
+            for action in ("hold", "release"):
+                await house.post(f"/devices/boiler/{action}")
+            missed = await events(house, 3, {"Last-Event-ID": str(first)})
+            return first, missed
+
+        first, missed = run(ask)
+
+        # The beat is first: it has no number of its own.
+        assert [data["type"] for _, data in missed] == ["beat", "device_held", "device_released"]
+        assert [number for number, _ in missed[1:]] == [first + 1, first + 2]
+
+    @pytest.mark.parametrize("last", ["1", "99999999999999", "x", "", "-5", "9" * 50])
+    def test_one_that_cannot_go_on_says_so_first(self, run, last):
+        (_, first), (_, second) = run(lambda house: events(house, 2, {"Last-Event-ID": last}))
+
+        assert first == {"type": "reset"}
+        assert second["type"] == "beat"
+
+    def test_there_is_a_limit_to_them(self, run, monkeypatch):
+        monkeypatch.setattr("leadsman.http.routes.MOST_WATCHERS", 1)
+
+        async def ask(house):
+            async with house.client.stream("GET", "/events") as response:
+                await anext(response.aiter_lines())
+                refused = await house.get("/events")
+            await asyncio.sleep(0.1)
+            return refused, await events(house, 1)
+
+        refused, again = run(ask)
+
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "3")
+        assert len(again) == 1
+
+
+def test_many_devices_are_answered_whole(run):
+    async def ask(house):
+        return await house.get("/introspect?sections=devices&sections=recent")
+
+    found = run(ask, house_app(1000)).json()
+
+    assert len(strictly(Introspection, found)["devices"]) == 1003
+    assert len(found["recent"]) == 1003
+
+
+def test_a_fault_of_ours_is_answered_and_reported(run, monkeypatch, caplog):
+    async def ask(house):
+        monkeypatch.setattr("leadsman.introspection.service.Service.health", lambda self: 1 / 0)
+        return await house.get("/healthz")
+
+    response = run(ask)
+
+    assert response.status_code == 500
+    assert strictly(Problem, response.json())["detail"] == "a fault of the app; its log says more"
+    assert "the HTTP endpoint: ZeroDivisionError" in caplog.text
+
+
+def test_what_a_body_may_be_is_what_the_type_says():
+    assert strictly(By, decode(b'{"by": "ann"}')[0]) == {"by": "ann"}

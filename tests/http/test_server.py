@@ -1,0 +1,248 @@
+"""Connections and their limits: slow clients, broken requests, many at once, a port in use, and the stop."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+
+import httpx
+import pytest
+from tests.http.conftest import free_port, house_app
+
+from leadsman.http import server
+from leadsman.settings.sources import Where
+from leadsman.testing import MemoryBroker
+
+
+async def ended(reader, within):
+    """Whether the server ends a connection in time."""
+    try:
+        async with asyncio.timeout(within):
+            while await reader.read(65536):
+                pass
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("text", [b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n", b"G"])
+def test_a_request_that_does_not_arrive_ends_its_connection(run, monkeypatch, text):
+    monkeypatch.setattr(server, "HEAD_TIMEOUT", 0.2)
+
+    async def wait(house):
+        reader, writer = await house.raw(text)
+        gone = await ended(reader, 10)
+        writer.close()
+        return gone, (await house.get("/livez")).status_code
+
+    assert run(wait) == (True, 200)
+
+
+def test_a_second_request_has_a_deadline_too(run, monkeypatch):
+    monkeypatch.setattr(server, "HEAD_TIMEOUT", 0.2)
+    monkeypatch.setattr(server, "IDLE_TIMEOUT", 1)
+
+    async def wait(house):
+        reader, writer = await house.raw(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        first = await reader.readuntil(b'{"status":"pass"}')
+        writer.write(b"GET /")
+        gone = await ended(reader, 10)
+        writer.close()
+        return first.startswith(b"HTTP/1.1 200"), gone
+
+    assert run(wait) == (True, True)
+
+
+def test_a_body_that_does_not_arrive_is_given_up(run, monkeypatch):
+    monkeypatch.setattr("leadsman.http.routes.BODY_TIMEOUT", 0.2)
+
+    async def wait(house):
+        head = b"POST /devices/boiler/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
+        reader, writer = await house.raw(head)
+        answer = await reader.readline()
+        writer.close()
+        return answer
+
+    assert b"408" in run(wait)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"GET /" + b"x" * 300_000,
+        b"POST /devices/boiler/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
+        b"GET /events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_request_is_refused_and_nothing_is_logged(run, text, caplog):
+    async def send(house):
+        reader, writer = await house.raw(text)
+        gone = await ended(reader, 10)
+        writer.close()
+        return gone, (await house.get("/livez")).status_code
+
+    assert run(send) == (True, 200)
+    assert [record for record in caplog.records if record.name.startswith(("uvicorn", "asyncio"))] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /?" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
+    ],
+)
+def test_a_head_that_is_too_large_is_refused_also_if_it_arrives_at_once(run, text):
+    async def send(house):
+        reader, writer = await house.raw(text)
+        answer = await reader.readline()
+        writer.close()
+        return answer
+
+    assert run(send).split()[1] in (b"431", b"400")  # 400 if it arrived in pieces
+
+
+def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 16)
+
+    async def crowd(house):
+        slow = [await house.raw(b"GET / HTTP/1.1\r\n") for _ in range(300)]
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.port}", trust_env=False) as fresh:
+            answers = [(await fresh.get("/introspect")).status_code for _ in range(5)]
+        gone = sum([await ended(reader, 0.05) for reader, _ in slow[:200]])
+        for _, writer in slow:
+            writer.close()
+        return answers, gone
+
+    answers, gone = run(crowd)
+
+    assert answers == [200] * 5
+    assert gone == 200
+
+
+def flooding_app():
+    """An app in which more happens than a client that does not read can be sent."""
+    app = house_app()
+
+    @app.source("flood")
+    async def flood():
+        await asyncio.sleep(0.5)
+        for _ in range(3000):
+            yield {f"field{number}": "x" * 90 for number in range(32)}
+        await asyncio.sleep(3600)
+
+    return app
+
+
+def streams():
+    """How many streams are open: each has a task that listens for its end."""
+    return sum("until_disconnected" in str(task.get_coro()) for task in asyncio.all_tasks())
+
+
+def test_a_stream_that_nobody_reads_is_cut_off(run, monkeypatch):
+    monkeypatch.setattr(server, "WRITE_TIMEOUT", 0.3)
+
+    async def ignore(house):
+        loop = asyncio.get_running_loop()
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await loop.sock_connect(client, ("127.0.0.1", house.port))
+            await loop.sock_sendall(client, b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await loop.sock_recv(client, 1)
+            before = streams()
+            async with asyncio.timeout(60):
+                while streams():
+                    await asyncio.sleep(0.05)
+        return before, (await house.get("/introspect")).status_code
+
+    assert run(ignore, flooding_app()) == (1, 200)
+
+
+def test_the_stop_waits_neither_for_streams_nor_for_connections():
+    async def stop():
+        app, port = house_app(), free_port()
+        app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
+        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        writers = []
+        for text in (b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /"):
+            while True:
+                with contextlib.suppress(ConnectionError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    break
+                await asyncio.sleep(0.01)
+            writer.write(text)
+            writers.append(writer)
+        while not streams():
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        app.stop()
+        await running
+        took = time.monotonic() - began
+        for writer in writers:
+            writer.close()
+        return took, streams()
+
+    took, left = asyncio.run(stop())
+
+    assert took < 2.0
+    assert left == 0
+
+
+def test_a_port_in_use_is_reported_once_and_the_app_runs_and_takes_it_later(monkeypatch, caplog):
+    monkeypatch.setattr("leadsman.http.door.AGAIN", 0.05)
+    app, port = house_app(), free_port()
+    app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
+
+    async def start():
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+            while "cannot be opened" not in caplog.text:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)
+        async with httpx.AsyncClient(trust_env=False) as client:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    status = (await client.get(f"http://127.0.0.1:{port}/livez")).status_code
+                    break
+                await asyncio.sleep(0.01)
+        app.stop()
+        await running
+        return status
+
+    assert asyncio.run(start()) == 200
+    assert sum("another program uses it" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_unix_socket_is_served_and_removed_at_the_end(tmp_path):
+    path = tmp_path / "http.sock"
+    app = house_app()
+    app.load(Where.nowhere({"http.bind": f"unix:{path}"}))
+
+    async def ask():
+        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        while not path.exists():
+            await asyncio.sleep(0.01)
+        transport = httpx.AsyncHTTPTransport(uds=str(path))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            while True:
+                with contextlib.suppress(httpx.TransportError):
+                    answers = [(await client.post("/devices/boiler/hold")).status_code]
+                    break
+                await asyncio.sleep(0.01)
+            answers.append((await client.get("/introspect")).status_code)
+        app.stop()
+        await running
+        return answers
+
+    assert asyncio.run(ask()) == [200, 200]
+    assert not os.path.exists(path)

@@ -1,0 +1,194 @@
+"""The section ``http`` of the settings: where the endpoint is, and who may use it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from leadsman import App
+from leadsman.errors import ConfigurationError
+from leadsman.settings.endpoint import endpoint_of
+from leadsman.settings.load import load
+from leadsman.settings.sources import RANKS, Entry, Where
+
+TOKEN = "0123456789abcdef"
+
+
+def endpoint(rank="file", **values):
+    entries = {
+        key: Entry(("http", key), value, RANKS.index("secret" if key == "token" else rank), f"{rank} x")
+        for key, value in values.items()
+    }
+    return endpoint_of(entries)
+
+
+@pytest.mark.parametrize(
+    ("bind", "shown"),
+    [
+        ("127.0.0.1:9000", "http://127.0.0.1:9000"),
+        ("127.0.0.1", "http://127.0.0.1:8080"),
+        ("localhost:0", "http://127.0.0.1:0"),
+        ("[::1]:9000", "http://[::1]:9000"),
+        ("[::1]", "http://[::1]:8080"),
+        ("::1", "http://[::1]:8080"),
+        ("9000", "http://127.0.0.1:9000"),
+        (9000, "http://127.0.0.1:9000"),
+        ("unix:/run/house/http.sock", "unix:/run/house/http.sock"),
+    ],
+)
+def test_an_address_of_this_machine_needs_no_token(bind, shown):
+    found = endpoint(bind=bind)
+
+    assert (str(found), found.is_local, found.token) == (shown, True, None)
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:8080", "192.0.2.7:8080", "[::]:8080", "[2001:db8::1]:80"])
+def test_an_address_that_others_reach_needs_a_token(bind):
+    with pytest.raises(ConfigurationError, match=r"http.bind: other machines can reach .* http.token_file .*\(from"):
+        endpoint(bind=bind)
+
+    assert endpoint(bind=bind, token=TOKEN).token == TOKEN
+
+
+@pytest.mark.parametrize(
+    ("bind", "said"),
+    [
+        ("house.lan:8080", "'house.lan' is no IP address"),
+        (":8080", "'' is no IP address"),
+        ("127.0.0.1:http", "'http' is no port"),
+        ("127.0.0.1:70000", "'70000' is no port"),
+        ("[::1", "is no IP address"),
+        ("unix:http.sock", "absolute path"),
+        ("unix:/" + "x" * 200, "absolute path"),
+        (True, "write text such as"),
+        (["127.0.0.1"], "write text such as"),
+        (70000, "is no port"),
+    ],
+)
+def test_a_wrong_address_is_named_with_what_to_write(bind, said):
+    with pytest.raises(ConfigurationError, match=said):
+        endpoint(bind=bind)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_an_address_or_a_named_error(text):
+    said = ""
+    try:
+        endpoint(bind=text)
+    except ConfigurationError as error:
+        said = str(error)
+
+    assert said == "" or said.startswith("http.bind: ")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"token": "short"}, "http.token: the token has 5 characters"),
+        ({"token": "0123456789 abcdef"}, "characters that a bearer token must not have"),
+        ({"token_file": "/nowhere/token"}, "http.token_file: /nowhere/token cannot be read"),
+        ({"token_file": 5}, "write the path of a file"),
+        ({"hosts": 5}, "http.hosts: write a list of host names"),
+        ({"hosts": ["house.lan:8080"]}, "'house.lan:8080' is no host name"),
+    ],
+)
+def test_other_wrong_values_are_named_too(values, said):
+    with pytest.raises(ConfigurationError, match=said):
+        endpoint(bind="127.0.0.1", **values)
+
+
+def test_all_faults_are_reported_together():
+    with pytest.raises(ConfigurationError) as wrong:
+        endpoint(bind="x", token="short", hosts=5)
+
+    assert len(str(wrong.value).splitlines()) == 3
+
+
+def test_without_an_address_there_is_none():
+    assert endpoint() is endpoint(bind="") is endpoint(token=TOKEN) is None
+
+
+def loaded(tmp_path, model=None, *, flags=None, file="", **environment):
+    (tmp_path / "leadsman.toml").write_text(file)
+    return load("house", model, Where(environment, tmp_path, None, flags or {}, tmp_path / "secrets"))
+
+
+def test_it_is_read_from_a_file_from_variables_and_from_flags(tmp_path):
+    file = '[http]\nbind = "127.0.0.1:1"\nhosts = ["house.lan"]'
+
+    assert str(endpoint_of(loaded(tmp_path, file=file).http)) == "http://127.0.0.1:1"
+    assert str(endpoint_of(loaded(tmp_path, file=file, HTTP__BIND="127.0.0.1:2").http)) == "http://127.0.0.1:2"
+    flagged = endpoint_of(loaded(tmp_path, file=file, HTTP__BIND="2", flags={"http.bind": "3"}).http)
+    assert (str(flagged), flagged.flag, flagged.hosts) == ("http://127.0.0.1:3", True, {"house.lan"})
+    assert endpoint_of(loaded(tmp_path, HTTP__BIND="1", HTTP__HOSTS="a.lan, B.lan").http).hosts == {"a.lan", "b.lan"}
+
+
+def test_a_token_comes_from_a_file_and_is_never_shown(tmp_path):
+    secret = tmp_path / "token"
+    secret.write_text(f"{TOKEN}\n")
+    by_variable = loaded(tmp_path, HTTP__BIND="0.0.0.0", HTTP__TOKEN_FILE=str(secret))
+    by_setting = loaded(tmp_path, file=f'[http]\nbind = "0.0.0.0"\ntoken_file = "{secret}"')
+
+    assert endpoint_of(by_variable.http).token == endpoint_of(by_setting.http).token == TOKEN
+    assert TOKEN not in str(by_variable.rows) + str(by_setting.rows)
+
+
+@pytest.mark.parametrize(
+    ("file", "environment", "flags"),
+    [
+        (f'[http]\nbind = "1"\ntoken = "{TOKEN}"', {}, {}),
+        ("", {"HTTP__BIND": "1", "HTTP__TOKEN": TOKEN}, {}),
+        ("", {"HTTP__BIND": "1"}, {"http.token": TOKEN}),
+    ],
+)
+def test_a_token_that_others_could_read_is_refused(tmp_path, file, environment, flags):
+    with pytest.raises(ConfigurationError, match="a token belongs in a file") as wrong:
+        endpoint_of(loaded(tmp_path, file=file, flags=flags, **environment).http)
+
+    assert TOKEN not in str(wrong.value)
+
+
+def test_a_wrong_key_is_named_with_what_was_meant(tmp_path):
+    with pytest.raises(ConfigurationError, match=r"http.bnid: unknown .*; did you mean 'bind'"):
+        loaded(tmp_path, file='[http]\nbnid = "1"')
+    with pytest.raises(ConfigurationError, match=r"http: it must be a section; write \[http\] and bind"):
+        loaded(tmp_path, file="http = 1")
+
+
+def test_a_section_of_the_apps_own_with_this_name_stays_its_own(tmp_path):
+    class Http(BaseModel):
+        url: str
+
+    class Settings(BaseModel):
+        http: Http
+
+    found = loaded(tmp_path, Settings, file='[http]\nurl = "http://device"')
+
+    assert (found.settings.http.url, found.http) == ("http://device", {})
+
+
+def app_with(**flags):
+    app = App("house", twins=lambda settings: ())
+    app.load(Where.nowhere(flags))
+    return app
+
+
+def test_an_app_has_none_unless_it_is_set_and_a_dry_run_only_what_the_command_line_asks_for():
+    in_file = App("house")
+    in_file.load(Where.nowhere({}, {"HTTP__BIND": "8080"}))
+    by_flag = app_with(**{"http.bind": "8080"})
+
+    assert app_with().setup.endpoint is None
+    assert str(in_file.setup.endpoint) == str(by_flag.setup.endpoint) == "http://127.0.0.1:8080"
+    in_file.rehearse()
+    by_flag.rehearse()
+    assert in_file.setup.endpoint is None
+    assert by_flag.setup.endpoint is not None
+
+
+def test_a_missing_library_is_named_with_what_to_type(monkeypatch):
+    monkeypatch.setattr("leadsman.adapters.extras.find_spec", lambda name: None)
+
+    app_with().setup.check_installed()
+    with pytest.raises(ConfigurationError, match=r'pip install "leadsman\[http\]"'):
+        app_with(**{"http.bind": "8080"}).setup.check_installed()
