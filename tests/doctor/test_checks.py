@@ -46,7 +46,7 @@ SOUND = BrokerFacts(
     size=Size(65536, 0),
     offers=dict.fromkeys(TOPICS, 0),
     offered=True,
-    filters={"house/+/set": Answered(None, 0, True)},
+    filters={"house/introspect": Answered(None, 0, True), "house/+/set": Answered(None, 0, True)},
     retained=Retained(0, True, True),
     will=Will(1.4, 1.0),
     takeover=Takeover(True, True),
@@ -160,6 +160,9 @@ CASES = [
         "house/doctor/#",
     ),
     (broker(filters={}), "subscribe", "unknown", "not examined", "log"),
+    (broker(kept=None), "orphans", "unknown", "not examined", "again"),
+    (broker(probe=Probe(0x87, False)), "orphans", "unknown", "house/# may not be read", "topic read house/#"),
+    (broker(filters={}), "running app", "unknown", "could not be asked", "topic read house/#"),
     (broker(kept={"house/b/state": b""}), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
     (broker(live=Live("house", None, 1, 9.0)), "running app", "ok", "answers as 'house', after 1 connection", ""),
     (

@@ -48,7 +48,11 @@ PLANTED = {
     "probes that may not be published": (
         "",
         "topic write house/boiler/state\ntopic read house/+/set\n",
-        {("publish", "unknown"): "house/doctor/probe may not be published to"},
+        {
+            ("publish", "unknown"): "house/doctor/probe may not be published to",
+            ("orphans", "unknown"): "house/# may not be read",
+            ("running app", "unknown"): "it could not be asked",
+        },
     ),
     "small packets": ("max_packet_size 300\n", "", {("packet size", "fail"): "packets of 300 bytes at most"}),
     "small messages": (

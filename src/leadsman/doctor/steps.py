@@ -77,19 +77,21 @@ async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Foun
 
 async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     """Subscribe as the app does, and see whether what is published there comes back. Ask the running app."""
-    answers: dict[str, Answered] = {}
-    live = None
-    for topic_filter, topic in subject.filters.items():
-        try:
-            async with visit_of(visitor, "listen") as visit:
-                await visit.subscribe(topic_filter)
-                if topic is None:
-                    answers[topic_filter], live = await _asked(visit, subject)
-                else:
-                    answers[topic_filter] = Answered(None, *await visit.echo(topic))
-        except SubscriptionRefused as error:
-            answers[topic_filter] = Answered(describe(error))
-    return {"filters": answers, "live": live}
+    found = await asyncio.gather(*(_listened(visitor, subject, *each) for each in subject.filters.items()))
+    answers = {topic_filter: answer for topic_filter, (answer, _) in zip(subject.filters, found, strict=True)}
+    return {"filters": answers, "live": next((live for _, live in found if live is not None), None)}
+
+
+async def _listened(
+    visitor: Visitor, subject: Subject, topic_filter: str, topic: str | None
+) -> tuple[Answered, Live | None]:
+    """Subscribe to one filter, and publish a probe at a topic that it matches, or ask the running app."""
+    try:
+        async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
+            await visit.subscribe(topic_filter)
+            return await _asked(visit, subject) if topic is None else (Answered(None, *await visit.echo(topic)), None)
+    except SubscriptionRefused as error:
+        return Answered(describe(error)), None
 
 
 async def _asked(visit: Visit, subject: Subject) -> tuple[Answered, Live | None]:

@@ -94,7 +94,13 @@ def _heard(answer: Answered) -> bool | None:
 def orphans(facts: Facts) -> Iterator[Result]:
     """Whether the broker keeps topics of devices that the app no longer has."""
     kept, devices, prefix = facts.broker.kept, facts.subject.devices, facts.subject.topics.prefix
-    if kept is None or devices is None:
+    if devices is None or facts.broker.connack is None:
+        return
+    if kept is None:
+        yield not_seen(facts.broker, "retained topics")
+        return
+    if not kept and not _may_read(facts):
+        yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
         return
     found = left_behind(prefix, devices, kept)
     if not found:
@@ -146,6 +152,8 @@ def running_app(facts: Facts) -> Iterator[Result]:
     elif state == "online":
         advice = "see its log; if it hangs, restart it, and if not, see whether it may read and answer introspect"
         yield warn("its status is online, but it does not answer", advice)
+    elif state is None and not _may_ask(facts):
+        yield unknown("it could not be asked, and its status may not be read", allow_reading(facts))
     else:
         yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
 
@@ -172,6 +180,21 @@ def home_assistant(facts: Facts) -> Iterator[Result]:
         yield ok(f"homeassistant/status is {clean(broker.birth)!r}")
     elif broker.kept is not None:
         yield unknown("no birth message is kept at homeassistant/status; Home Assistant keeps none by default")
+
+
+def allow_reading(facts: Facts) -> str:
+    """The advice where the access list keeps the doctor from seeing what the broker holds."""
+    return f"to have this examined, add to the access list: topic read {facts.subject.topics.prefix}/#"
+
+
+def _may_read(facts: Facts) -> bool:
+    return facts.broker.probe is not None and facts.broker.probe.heard
+
+
+def _may_ask(facts: Facts) -> bool:
+    """Whether a request for introspection was passed on, so that a running app would have answered."""
+    asked = facts.broker.filters.get(facts.subject.topics.introspect)
+    return asked is not None and asked.heard is True
 
 
 def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, Live | None]:
