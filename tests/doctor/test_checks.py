@@ -127,6 +127,7 @@ CASES = [
     (broker(retained=Retained(0, True, False)), "expiry", "warn", "did not expire", "age"),
     (broker(retained=Retained(0, True, None)), "expiry", "unknown", "3.1.1", ""),
     (broker(will=Will(None, 1.0)), "will", "fail", "no will", "log"),
+    (broker(will=Will(None, 1.0), hung="probe"), "will", "unknown", "hangs at probe", "again"),
     (broker(will=Will(0.1, 1.0)), "will", "warn", "0.1 s instead of 1 s", "will delay"),
     (broker(will=Will(0.1, 0.0)), "will", "ok", "no delay", ""),
     (broker(will=Will(None, 0.0, readable=False)), "will", "unknown", "may not", "house/doctor/#"),

@@ -21,6 +21,7 @@ import trustme
 from leadsman import App
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.serial import SerialPort
+from leadsman.cli.app_cli import command_line
 from leadsman.doctor import bluetooth
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
@@ -415,6 +416,14 @@ def test_the_json_form_has_all_findings_and_the_exit_code_says_whether_one_fails
     assert document["verdict"] == "fail"
     (address,) = [each for each in document["findings"] if each["check"] == "address"]
     assert set(address) == {"group", "check", "verdict", "text", "advice"}
+
+
+def test_an_app_that_is_a_program_has_a_doctor(capsys):
+    code = command_line(app_of(f"mqtt://127.0.0.1:{free_port()}"))(["--doctor", "--prefix", "attic"])
+
+    shown = capsys.readouterr().out
+    assert code == 4
+    assert "fail    address" in shown
 
 
 def test_the_page_shows_what_comes(tmp_path, places):

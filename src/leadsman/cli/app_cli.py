@@ -71,6 +71,14 @@ def _parser(app: App) -> argparse.ArgumentParser:
         const=commands.check,
         help="check the app and its settings without running it",
     )
+    mode.add_argument(
+        "--doctor",
+        dest="run",
+        action="store_const",
+        const=commands.doctor,
+        help="examine the broker and this machine, and say what to mend",
+    )
+    parser.set_defaults(prefix=None, json=False)
     add(parser, (*SETTINGS, OWN_PREFIX, *RUNNING, ends_after("30s")))
     return parser
 

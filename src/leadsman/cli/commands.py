@@ -78,7 +78,8 @@ def doctor(options: argparse.Namespace) -> int:
     if options.target is None:
         broker, prefix = _running(options, _app(options))
         return examine(of_prefix(broker, prefix), as_json=options.json)
-    options.topic_prefix = options.prefix
+    if options.prefix is not None:
+        options.topic_prefix = options.prefix
     return examine(of_plan(_load_app(options).plan(os.environ)), as_json=options.json)
 
 

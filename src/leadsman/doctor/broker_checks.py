@@ -183,7 +183,7 @@ def last_will(facts: Facts) -> Iterator[Result]:
     seen, broker = facts.broker.will, facts.broker
     if broker.connack is None:
         return
-    if seen is None:
+    if seen is None or (seen.after is None and broker.hung is not None):
         yield not_seen(broker, "will")
     elif not seen.readable:
         yield unknown("the will of the probe may not be published or read", allow_probes(facts))
