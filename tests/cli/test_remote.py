@@ -7,6 +7,7 @@ import pytest
 from leadsman.cli import remote
 from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Received
 
 
 class Answering:
@@ -22,16 +23,11 @@ class Answering:
         transaction = json.loads(message.payload)["transaction"]
         for page in self.pages:
             answer = {"status": "ok", "error": None, "transaction": transaction, **page}
-            self.listener.received(Page(json.dumps(answer).encode()))
+            self.listener.received(Received("house/introspect/response", json.dumps(answer).encode(), False))
         return 1
 
     async def close(self):
         self.closed = True
-
-
-class Page:
-    def __init__(self, payload):
-        self.payload = payload
 
 
 @pytest.fixture

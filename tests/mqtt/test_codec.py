@@ -277,3 +277,12 @@ def test_random_bytes_end_in_a_named_error_or_are_read(chunks):
 
     assert ended is None or (str(ended) and ended.code >= 0x80)
     assert reader.held <= sum(map(len, chunks))
+
+
+def test_a_reading_that_is_received_says_when_it_was_taken():
+    at = "2026-01-01T00:00:00.000Z"
+    properties = [("unit", "W"), ("taken_at", at)]
+
+    received = read(CONNACK + mqtt5.PublishPacket("a", b"x", user_properties=properties).write())
+
+    assert received == [WELCOME, ("arrived", *Received("a", b"x", False, taken_at=at), None)]

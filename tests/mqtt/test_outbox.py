@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
 from leadsman.mqtt.topic_queue import Item
 
 
@@ -534,3 +534,40 @@ def test_the_oldest_reading_is_the_one_that_was_taken_first_whatever_the_clock_s
     assert filled(in_2026, in_1970, message("status")).oldest == 30.0
     assert filled(in_2026).oldest == 50.0
     assert filled(message("status")).oldest is None
+
+
+def reading(topic, at, offset=1000.0):
+    return Message(topic, b"0", taken_at=at + offset, clock_offset=offset)
+
+
+def test_the_place_of_a_topic_is_how_many_others_go_first():
+    outbox = filled(reading("a", 5.0), reading("b", 6.0), reading("c", 7.0), reading("c", 8.0))
+
+    assert outbox.standing("c") == Standing(2, 0, 2, 7.0, None)
+    take(outbox)
+    assert outbox.standing("c").before == 1
+    assert outbox.standing("a") == Standing(1, 1, None, None, None)
+    assert outbox.standing("nobody") == Standing(0, 0, None, None, None)
+
+
+def test_a_topic_that_pauses_has_no_place_and_says_until_when():
+    outbox = filled(reading("a", 5.0))
+    outbox.pause("a", 60.0)
+
+    assert outbox.standing("a") == Standing(1, 0, None, 5.0, 60.0)
+
+
+def test_the_newest_reading_goes_first_in_the_order_of_new_readings():
+    outbox = filled(*(reading(topic, 5.0) for topic in "abc"))
+    outbox.prefer_newest(True)
+    take(outbox)
+    outbox.put(reading("a", 6.0))
+
+    assert [outbox.standing(topic).before for topic in "bca"] == [0, 1, 2]
+
+
+def test_the_place_among_very_many_topics_is_not_looked_for():
+    outbox = filled(*(reading(f"t{number}", 5.0) for number in range(MOST_BEFORE + 2)))
+
+    assert outbox.standing(f"t{MOST_BEFORE}").before == MOST_BEFORE
+    assert outbox.standing(f"t{MOST_BEFORE + 1}").before is None

@@ -118,3 +118,21 @@ def test_only_a_log_level_that_shows_readings_pays_for_them(bench, caplog, level
         if kind is LoggedPublisher
         else []
     )
+
+
+def test_it_is_known_what_became_of_the_readings(bench):
+    to = publisher(bench, OnChange(1.0))
+    assert to.publication == (None, 0, None, None)
+    for at, value in enumerate([20.0, 20.6, 20.7]):
+        to.publish(reading({"t": value}, at=float(at)))
+
+    assert to.publication == (1_767_225_600.0, 2, {"t": 20.0}, {"t": 20.7})
+    to.publish(reading({"t": 22.0}, at=3.0))
+    assert to.publication == (1_767_225_603.0, 0, {"t": 22.0}, None)
+
+
+def test_without_a_rule_no_reading_is_kept(bench):
+    to = publisher(bench)
+    to.publish(reading({"t": 20.0}, at=7.0))
+
+    assert to.publication == (1_767_225_607.0, 0, None, None)

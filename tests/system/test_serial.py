@@ -702,7 +702,13 @@ class TestBoth:
             await port.probe()
             there.say(b"gram\n")
             assert await port.read() == b"gram"
-            assert port.health == {"port": port.url, "opened": True, "discarded": 0}
+            assert {**port.health, "silent_for": None} == {
+                "port": port.url,
+                "opened": True,
+                "discarded": 0,
+                "silent_for": None,
+            }
+            assert 0 <= port.health["silent_for"] < 60
 
         self.run(there, scenario)
 

@@ -121,11 +121,11 @@ RUNNING = (
     ),
 )
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
-LIVE = (
-    *MAYBE_TARGET,
-    argument("--prefix", "the topic prefix of the running app, instead of MODULE:APP", metavar="PREFIX"),
-    argument("--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0),
+PREFIX = argument("--prefix", "the topic prefix of the running app, instead of MODULE:APP", metavar="PREFIX")
+TIMEOUT = argument(
+    "--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0
 )
+LIVE = (*MAYBE_TARGET, PREFIX, TIMEOUT)
 ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append")
 DEVICE = argument("--device", "the device (can be repeated)", metavar="NAME", action="append", required=True)
 

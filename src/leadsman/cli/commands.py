@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, TraceRow
     from leadsman.introspection.exchange import Request
 
-SOME_HELD = 3
-"""Exit code of ``leadsman held`` if some devices are held; 1 means that the app did not answer."""
+SOME_HELD = SOME_FAIL = 3
+"""Exit code of ``leadsman held`` if some devices are held, and of ``leadsman why`` if one is silent and should not be;
+1 means that the app did not answer."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -102,6 +103,17 @@ def inspect(options: argparse.Namespace) -> int:
         request["devices"] = options.device
     show(ask(broker, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
     return 0
+
+
+def why(options: argparse.Namespace) -> int:
+    """Explain why a device is silent, or list the devices that are."""
+    from leadsman.cli.why import show, verdicts
+
+    broker, prefix = _running(options, _app(options))
+    device = None if options.device is None else check_name(options.device)
+    found = verdicts(broker, prefix, device, options.timeout)
+    show(found, device, as_json=options.json)
+    return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
 
 
 def trace(options: argparse.Namespace) -> int:

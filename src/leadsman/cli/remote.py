@@ -2,13 +2,14 @@
 The pages of a large answer are put together."""
 
 import asyncio
+import contextlib
 import json
 import sys
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
@@ -35,10 +36,53 @@ def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: floa
     return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
 
 
+class Looked(NamedTuple):
+    """What `look` found."""
+
+    data: Any
+    """The ``data`` of the answer; None if there is none."""
+    error: str | None
+    """Why there is none."""
+    refused: bool
+    """Whether the app answered with an error."""
+    seen: dict[str, Received]
+    """What the broker retains, by topic."""
+
+
+def look(
+    broker: Broker, topic: str, request: Mapping[str, object], timeout: float, filters: Sequence[str], status: str
+) -> Looked:
+    """Send a request as `ask`, and read what the broker retains as well. An app whose status is ``offline`` is not
+    waited for.
+
+    Args:
+        filters: topic filters of what the broker may retain.
+        status: the topic of the app's status.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    exchange = _Exchange(topic, request, quiet=False, filters=(status, *filters))
+    exchange.status = status
+    return asyncio.run(exchange.look(broker, timeout))
+
+
+class _NoAnswerError(BrokerError):
+    """The app did not answer."""
+
+
+class _RefusedError(_NoAnswerError):
+    """The app answered with an error."""
+
+
 class _Exchange:
     """One request and its answer. It listens to a connection of its own."""
 
-    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool) -> None:
+    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, filters: Sequence[str] = ()) -> None:
+        self.status: str | None = None
+        """The topic of a status that may say that nobody answers."""
+        self._filters = filters
+        self._seen: dict[str, Received] = {}
         self._topic = topic
         self._quiet = quiet or not sys.stderr.isatty()
         self._transaction = uuid.uuid4().hex
@@ -55,10 +99,21 @@ class _Exchange:
         finally:
             progress.cancel()
 
+    async def look(self, broker: Broker, timeout: float) -> Looked:
+        try:
+            return Looked(await self.ask(broker, timeout), None, False, self._seen)
+        except _NoAnswerError as error:
+            return Looked(None, str(error), isinstance(error, _RefusedError), self._seen)
+
     async def _exchange(self, broker: Broker, timeout: float) -> Any:
         connection = await self._connect(broker)
         try:
+            for topic_filter in self._filters:
+                with contextlib.suppress(SubscriptionRefused):
+                    await connection.subscribe(topic_filter)
             await connection.subscribe(f"{self._topic}/response")
+            if self._is_offline():
+                timeout = min(timeout, _PATIENCE)
             connection.publish(Message(self._topic, json.dumps(self._request).encode()))
             while len(self._pages) < self._expected:
                 async with asyncio.timeout(timeout):
@@ -66,8 +121,8 @@ class _Exchange:
         except TimeoutError:
             if self._pages:
                 came = f"{len(self._pages)} of {self._expected} pages"
-                raise BrokerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
-            raise BrokerError(
+                raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
+            raise _NoAnswerError(
                 f"no answer at {self._topic!r} on {broker} within {timeout:g} s; "
                 "check that the app is running there, and its prefix"
             ) from None
@@ -87,10 +142,19 @@ class _Exchange:
         """What the pages contain. Raises `BrokerError` if the answer is an error."""
         first = self._pages[min(self._pages)]
         if first.get("status") != "ok":
-            raise BrokerError(str(first.get("error")))
+            raise _RefusedError(str(first.get("error")))
         if self._expected == 1:
             return first.get("data")
         return merged(self._pages[number]["data"] for number in sorted(self._pages))
+
+    def _is_offline(self) -> bool:
+        """Whether the status says that nobody answers."""
+        message = None if self.status is None else self._seen.get(self.status)
+        try:
+            status = None if message is None else json.loads(message.payload)
+        except ValueError:
+            return False
+        return isinstance(status, dict) and status.get("state") == "offline"
 
     async def _show_progress(self, broker: Broker) -> None:
         await asyncio.sleep(_PATIENCE)
@@ -120,6 +184,9 @@ class _Exchange:
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
+        if message.topic != f"{self._topic}/response":
+            self._seen[message.topic] = message
+            return
         try:
             answer = json.loads(message.payload)
         except ValueError:

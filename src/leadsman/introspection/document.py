@@ -11,6 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.introspection.explanations import DeviceOutbox, Published
 from leadsman.mqtt.answers import Json
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
@@ -135,6 +136,12 @@ class Runtime(TypedDict):
     held: bool
     """Whether the device is not polled until somebody releases it."""
     missed_polls: int
+    busy: NotRequired[bool]
+    """True while a poll runs, or the thread of an earlier one."""
+    published: NotRequired[Published]
+    """Left out for a side job."""
+    outbox: NotRequired[DeviceOutbox]
+    """Left out if nothing of the device waits, and the broker refused nothing."""
     restarts: NotRequired[int]
     """How often the generator of a source was started again."""
     commands: NotRequired[Commands]
@@ -177,6 +184,8 @@ class MqttSection(TypedDict):
     broker: str
     client_id: str
     connected: bool
+    away_since: NotRequired[str]
+    """When the connection failed; left out while it holds."""
     protocol: str
     client: str | None
     session: int
@@ -347,6 +356,8 @@ class Status(TypedDict):
     session: int
     health: Literal["ok", "degraded"]
     version: str
+    at: NotRequired[str]
+    """When the app wrote it; a will was written at the connect, and has none."""
     dry_run: NotRequired[bool]
     """Whether twins replace the hardware, and nothing is retained or stored."""
     uptime_s: NotRequired[float]

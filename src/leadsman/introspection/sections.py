@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
+from leadsman.introspection.delivery import after_reading, away
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
@@ -115,6 +116,7 @@ class Sections:
             "broker": self._about.broker,
             "client_id": self._about.client_id,
             "connected": link.up,
+            **away(link, self._clock),
             "protocol": link.session.protocol,
             "client": link.client,
             "session": link.number,
@@ -205,6 +207,9 @@ class Sections:
         }
         for runner in parts.runners.of(name):
             found |= runner.counters()
+        if name not in self.jobs:
+            publisher, topic = parts.runners.of(name)[0].publisher, self._about.topics.state(name)
+            found |= after_reading(publisher, parts.link, topic, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
 
 

@@ -155,6 +155,7 @@ class Heartbeat:
             "state": state,
             "session": link.number,
             "health": "ok" if well and not trouble else "degraded",
+            "at": rfc3339(self._clock.wall()),
             "uptime_s": round(now - self._started, 1),
             **self._constants,
             "mqtt": {

@@ -46,6 +46,7 @@ from leadsman.mqtt.connection import (
     ConnectionListener,
     Received,
     permitted,
+    taken_at,
 )
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import V311_REFUSALS
@@ -181,8 +182,8 @@ class _Client(aiomqtt.Client):
     def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         properties = getattr(message, "properties", None)
         response_topic, correlation = (getattr(properties, name, None) for name in ("ResponseTopic", "CorrelationData"))
-        payload, retain = bytes(message.payload), bool(message.retain)
-        self._listener.received(Received(message.topic, payload, retain, response_topic, correlation))
+        given = bytes(message.payload), bool(message.retain), response_topic, correlation
+        self._listener.received(Received(message.topic, *given, taken_at(getattr(properties, "UserProperty", None))))
 
     def _on_socket_open(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         # paho calls this from the thread that connects.

@@ -20,7 +20,7 @@ from mqtt5 import (
 )
 
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received
+from leadsman.mqtt.connection import KEEPALIVE, ConnAck, Connect, Received, taken_at
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
@@ -236,7 +236,12 @@ class Reader:
         qos = int(packet.qos)
         if qos > 1 or (qos and not packet.packet_id):
             raise PacketError(f"the broker sent a message of quality {qos}, which was not asked for", QOS_NOT_SUPPORTED)
-        message = Received(packet.topic, packet.payload, packet.retain, packet.response_topic, packet.correlation_data)
+        response_topic, correlation, at = (
+            packet.response_topic,
+            packet.correlation_data,
+            taken_at(packet.user_properties),
+        )
+        message = Received(packet.topic, packet.payload, packet.retain, response_topic, correlation, at)
         self._handler.arrived(message, packet.packet_id if qos else None)
 
 

@@ -1,7 +1,7 @@
 """The interface between the link and a connection, and what both clients agree on. `leadsman.mqtt.client` connects to
 real brokers, `leadsman.testing` to one in memory."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from leadsman.mqtt.message import Message
@@ -68,6 +68,13 @@ class Received(NamedTuple):
     """Where the sender wants the answer (MQTT 5 §3.3.2.3.5)."""
     correlation: bytes | None = None
     """What the answer must carry so that the sender knows it (§3.3.2.3.6)."""
+    taken_at: str | None = None
+    """When a reading was taken, RFC 3339; a user property (§3.3.2.3.7)."""
+
+
+def taken_at(properties: Iterable[tuple[str, str]] | None) -> str | None:
+    """When the reading of a message was taken, from its user properties; None without this one."""
+    return next((value for name, value in properties or () if name == "taken_at"), None)
 
 
 class ConnectionListener(Protocol):

@@ -83,6 +83,10 @@ class Link:
         """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
         return self._error or self.subscriptions.error or self._window.fault
 
+    def fault_of(self, topic: str) -> str | None:
+        """What is wrong with the messages of a topic; None since the broker took one."""
+        return self._window.fault_of(topic)
+
     @property
     def window(self) -> int:
         """How many messages may be in flight on this connection."""

@@ -19,6 +19,8 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topic_queue import SETTLED, Item, TopicQueue
 
 MOST_MESSAGES = 10_000
+MOST_BEFORE = 100
+"""Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 MOST_BYTES = 8 * 2**20
 """Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
 
@@ -29,6 +31,21 @@ class Dropped(NamedTuple):
     topic: str
     messages: int
     reason: str
+
+
+class Standing(NamedTuple):
+    """Where the messages of one topic are in the outbox."""
+
+    messages: int
+    """Those in flight included."""
+    in_flight: int
+    before: int | None
+    """Topics whose next message goes first. None if nothing of this topic may be sent now, or if more than
+    `MOST_BEFORE` topics go first."""
+    since: float | None
+    """When its oldest reading was taken, in seconds as `Outbox.oldest`."""
+    paused_until: float | None
+    """Nothing of it is sent before, monotonic seconds."""
 
 
 class Outbox:
@@ -77,6 +94,20 @@ class Outbox:
         heads += [item.message for item in self._flying]
         taken = ((head.taken_at, head.clock_offset) for head in heads)
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
+
+    def standing(self, topic: str) -> Standing:
+        """Where the messages of a topic are."""
+        queue, until = self._queues.get(topic), self._paused.get(topic)
+        if queue is None:
+            return Standing(0, 0, None, None, until)
+        order = self._fresh if topic in self._fresh else self._ready
+        turns = zip(range(MOST_BEFORE + 1), order, strict=False)
+        before = next((number for number, each in turns if each == topic), None) if topic in order else None
+        head = queue.waiting[0].message if queue.waiting else None
+        since = None
+        if head is not None and head.taken_at is not None and head.clock_offset is not None:
+            since = head.taken_at - head.clock_offset
+        return Standing(len(queue.waiting) + queue.in_flight, queue.in_flight, before, since, until)
 
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns the messages that were dropped for it, or the message itself

@@ -107,6 +107,10 @@ class SendWindow:
         outbox = self.outbox
         return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
 
+    def fault_of(self, topic: str) -> str | None:
+        """What is wrong with a topic since the broker refused a message of it; None since it took one."""
+        return self._faults.get(topic)
+
     @property
     def size(self) -> int:
         """How many messages may be in flight on this connection."""

@@ -230,8 +230,8 @@ class PollRunner:
         return self.execution.retries()
 
     def counters(self) -> JsonObject:
-        """See `Runner`: polls have none but those of the health record."""
-        return {}
+        """See `Runner`: whether a poll runs. The others are in the health record."""
+        return {"busy": True} if self.busy else {}
 
     # One poll
 

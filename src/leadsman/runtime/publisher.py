@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode, encode_fields
-from leadsman.publish import LastPublished, PublishRule
+from leadsman.publish import Fields, LastPublished, PublishRule
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.text import clean, counted, log_fields
@@ -29,10 +29,23 @@ class PublisherContext(NamedTuple):
     """Takes each reading, published or not, for those who watch; None where nobody does."""
 
 
+class Publication(NamedTuple):
+    """What a publisher did with the readings of its device."""
+
+    at: float | None
+    """When the reading that was published last was taken, epoch seconds; None if none was published."""
+    suppressed: int
+    """Readings since then that the publish rule did not publish."""
+    last: Fields | None
+    """The fields that the publish rule compares with; None without a rule."""
+    refused: Fields | None
+    """The fields of the last reading, if the publish rule did not publish it."""
+
+
 class StatePublisher:
     """Publishes the readings of one device at its state topic."""
 
-    __slots__ = ("_context", "_delivery", "_last", "_left_out", "_rule", "_topic")
+    __slots__ = ("_context", "_delivery", "_last", "_left_out", "_published_wall", "_refused", "_rule", "_topic")
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
         self._rule = rule
@@ -40,6 +53,8 @@ class StatePublisher:
         self._context = context
         self._topic = context.topics.state(name)
         self._last: LastPublished | None = None
+        self._published_wall: float | None = None
+        self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
 
     def publish(self, reading: Reading, *, always: bool = False) -> None:
@@ -53,9 +68,19 @@ class StatePublisher:
         if self._rule is not None:
             if not always and self._last is not None and not self._wants(self._rule, self._last, reading):
                 self._last = self._last._replace(since=self._last.since + 1)
+                self._refused = reading.fields
                 return
             self._last = LastPublished(reading.fields, reading.at)
+            self._refused = None
+        self._published_wall = reading.wall
         self._context.send(self._message(reading))
+
+    @property
+    def publication(self) -> Publication:
+        """What it did with the readings so far."""
+        last = self._last
+        suppressed, fields = (0, None) if last is None else (last.since, last.fields)
+        return Publication(self._published_wall, suppressed, fields, self._refused)
 
     def try_publish(self, reading: Reading) -> None:
         """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are

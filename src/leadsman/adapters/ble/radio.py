@@ -111,14 +111,17 @@ class BleRadio:
 
     @property
     def health(self) -> Mapping[str, object]:
-        """For introspection: whether it scans, and the numbers of listeners, of sessions and of devices received
-        recently."""
+        """For introspection: whether it scans, the numbers of listeners, of sessions and of devices received recently,
+        and the seconds since the last advertisement."""
         scanner = self._scanner
+        _, heard_at = next(reversed(scanner.known.values()), (None, None))
+        silent_for = None if heard_at is None else round(asyncio.get_running_loop().time() - heard_at, 3)
         return {
             "scanning": scanner.running,
             "listeners": len(scanner.listeners),
             "sessions": sum(lock.locked() for lock in self._device_locks.values()),
             "known": len(scanner.known),
+            "silent_for": silent_for,
         }
 
     async def probe(self) -> None:

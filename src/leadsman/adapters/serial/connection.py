@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, cast
 
 from leadsman.adapters.serial.framing import Framer, Stream
@@ -37,17 +39,21 @@ class SerialConnection(asyncio.Protocol):
     Args:
         url: the name of the port in errors.
         framer: separates messages.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, url: str, framer: Framer) -> None:
+    def __init__(self, url: str, framer: Framer, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = Stream(framer)
         self.unread: deque[bytes] = deque(maxlen=max(MOST_UNREAD, MOST_UNREAD_BYTES // framer.max_size))
         self.made = asyncio.Event()
         self.ended = asyncio.Event()
         self.lost: str | None = None
         """Why the connection ended, or None."""
+        self.heard_at: float | None = None
+        """When the last bytes arrived, seconds of the clock; None if none did."""
         self._url = url
         self._news = asyncio.Event()
+        self._clock = clock
         self._transport: Transport
 
     @property
@@ -103,6 +109,7 @@ class SerialConnection(asyncio.Protocol):
         self.made.set()
 
     def data_received(self, data: bytes) -> None:
+        self.heard_at = self._clock()
         messages = self.stream.feed(data)
         if messages:
             self.unread.extend(messages)

@@ -12,7 +12,8 @@ retry of the handler repeats them.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Self
 from urllib.parse import urlsplit
 
@@ -88,6 +89,8 @@ class SerialPort:
         self._lock = asyncio.Lock()
         self._worker = Worker(f"serial {self.url}")
         self._connection: SerialConnection | None = None
+        self._heard_at: float | None = None
+        self._clock: Callable[[], float] = time.monotonic
 
     async def __aenter__(self) -> Self:
         """Recommend a more stable name for the port, if there is one. The port is opened by the first call."""
@@ -112,9 +115,12 @@ class SerialPort:
 
     @property
     def health(self) -> Mapping[str, object]:
-        """For introspection: whether the port is open, and how many bytes since then were not part of any message."""
+        """For introspection: whether the port is open, how many bytes since then were not part of any message, and the
+        seconds since the last byte arrived."""
         opened = self._connection is not None and self._connection.lost is None
-        return {"port": self.url, "opened": opened, "discarded": self.discarded}
+        heard_at = self._heard()
+        silent_for = None if heard_at is None else round(self._clock() - heard_at, 3)
+        return {"port": self.url, "opened": opened, "discarded": self.discarded, "silent_for": silent_for}
 
     @property
     def discarded(self) -> int:
@@ -201,7 +207,8 @@ class SerialPort:
         if self._connection is not None and self._connection.lost is None:
             return self._connection
         await self._close()
-        connection = SerialConnection(self.url, self._framer)
+        self._clock = asyncio.get_running_loop().time
+        connection = SerialConnection(self.url, self._framer, self._clock)
         try:
             async with asyncio.timeout(OPEN_TIMEOUT):
                 await self._open(connection)
@@ -236,7 +243,13 @@ class SerialPort:
             module.SerialTransport(loop, connection, device)
         await connection.made.wait()
 
+    def _heard(self) -> float | None:
+        """When the last byte arrived, on this connection or an earlier one; None if none did."""
+        connection = self._connection
+        return self._heard_at if connection is None or connection.heard_at is None else connection.heard_at
+
     async def _close(self) -> None:
+        self._heard_at = self._heard()
         connection, self._connection = self._connection, None
         if connection is not None and connection.lost is None:
             connection.close()

@@ -1,0 +1,94 @@
+"""``leadsman why``: asks a running app and its broker why a device is silent."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+from leadsman.cli.remote import look
+from leadsman.cli.tables import table
+from leadsman.errors import BrokerError
+from leadsman.introspection.situation import Retained
+from leadsman.introspection.why import refused, silent, unanswered, why
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import Topics
+from leadsman.text import clean, counted
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import Introspection
+    from leadsman.introspection.explanations import Verdict
+
+
+def verdicts(broker: Broker, prefix: str, device: str | None, timeout: float) -> "list[Verdict]":
+    """The verdict about one device, or those about all devices that are silent. If the app does not answer, there is
+    one verdict, from what the broker retains."""
+    topics = Topics(prefix)
+    request = {} if device is None else {"devices": [device]}
+    of = device or "+"
+    try:
+        found = look(
+            broker, topics.introspect, request, timeout, (topics.state(of), topics.availability(of)), topics.status
+        )
+    except BrokerError as error:
+        return [unanswered(device or "", prefix, None, str(error), datetime.now(UTC))]
+    if found.data is None:
+        reason, name = found.error or "", device or ""
+        if found.refused:
+            return [refused(name, prefix, reason)]
+        return [unanswered(name, prefix, _retained(topics, name, found.seen), reason, datetime.now(UTC))]
+    document = cast("Introspection", found.data)
+    if device is not None:
+        return [why(device, document, _retained(topics, device, found.seen))]
+    return silent(document, {name: _retained(topics, name, found.seen) for name in document["devices"]})
+
+
+def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> None:
+    """Print verdicts, for a program or for a person."""
+    if as_json:
+        print(json.dumps(found[0] if device is not None else found, indent=2, ensure_ascii=False))
+    elif device is None and len(found) > 1:
+        print(table(("device", "link", "since", "why"), [_row(each) for each in found]))
+        print(f"\n{counted(len(found), 'device')} silent; leadsman why DEVICE has the evidence, and what to do.")
+    elif not found:
+        print("No device is silent.")
+    for each in found if not as_json and (device is not None or len(found) == 1) else ():
+        print("\n".join(lines(each)))
+
+
+def lines(verdict: "Verdict") -> list[str]:
+    """A verdict for a person: what it is, the evidence, and what to do."""
+    name = f"{clean(verdict['device'])}: " if verdict["device"] else ""
+    since = f", since {_time(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
+    head = f"{name}{verdict['summary']}{since}"
+    advice = [] if verdict["state"] == "ok" else [f"To do: {verdict['advice']}"]
+    return [head, *(f"  {line}" for line in verdict["evidence"]), *advice]
+
+
+def _row(verdict: "Verdict") -> tuple[str, ...]:
+    return clean(verdict["device"]), verdict["link"], _time(verdict["since"]), verdict["summary"]
+
+
+def _time(text: str | None) -> str:
+    return "" if text is None else clean(text[:19].replace("T", " ") + "Z")
+
+
+def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Retained:
+    """What the broker retains of a device."""
+    state, availability = seen.get(topics.state(device)), seen.get(topics.availability(device))
+    status = seen.get(topics.status)
+    return Retained(
+        None if status is None else _object(status.payload),
+        None if state is None else state.payload.decode(errors="replace"),
+        None if availability is None else availability.payload.decode(errors="replace"),
+        None if state is None else state.taken_at,
+    )
+
+
+def _object(payload: bytes) -> dict[str, object] | None:
+    """The JSON object in a payload; None if it is none."""
+    try:
+        found = json.loads(payload)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,205 @@
+"""What is known of one device at one moment, in the form in which the links of the chain ask for it. Pure.
+
+It is made from the introspection document and from what the broker retains. Times come from the document, so the clock
+of the app counts and not that of the reader.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+
+from leadsman.mqtt.answers import Json
+from leadsman.text import clean, counted
+from leadsman.timing.durations import human
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
+    from leadsman.introspection.explanations import Link, Published, Verdict
+
+READS = frozenset({"telemetry", "source", "periodic"})
+"""Kinds of registrations that read a device by themselves."""
+_FAR = 3650 * 86_400.0
+"""Seconds. A longer time is not written out."""
+
+
+class Retained(NamedTuple):
+    """What the broker retains of an app and one of its devices; None where it retains nothing."""
+
+    status: dict[str, Json] | None = None
+    """The document at ``{prefix}/status``."""
+    state: str | None = None
+    """The payload at ``{prefix}/{device}/state``."""
+    availability: str | None = None
+    """The payload at ``{prefix}/{device}/availability``."""
+    taken_at: str | None = None
+    """When the reading at the state topic was taken, as far as the broker says that (MQTT 5)."""
+
+
+class Situation:
+    """One device in an introspection document.
+
+    Args:
+        name: the device, which is in the document.
+        document: the document. Sections may be missing.
+        retained: what the broker retains; None if nobody looked.
+    """
+
+    def __init__(self, name: str, document: "Introspection", retained: Retained | None) -> None:
+        self.name = name
+        self.document = document
+        self.retained = retained
+        self.job = name in document.get("jobs", {})
+        sections = document.get("jobs", {}) if self.job else document.get("devices", {})
+        section = cast("DeviceSection", sections.get(name, {}))
+        self.registrations: list[Registered] = section.get("registrations", [])
+        self.runtime: Runtime | None = section.get("runtime")
+        self.reader: Registered | None = next((each for each in self.registrations if each["kind"] in READS), None)
+        """The registration that reads the device; None if it only takes commands."""
+        app = document.get("app")
+        self.prefix = "PREFIX" if app is None else app["prefix"]
+        self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
+        """The time of the app; None if the document does not contain it."""
+
+    @property
+    def published(self) -> "Published | None":
+        """What became of its readings; None if the document does not say that, as for a side job."""
+        return None if self.runtime is None else self.runtime.get("published")
+
+    @property
+    def adapters(self) -> "list[AdapterSection]":
+        """The adapters that the device needs."""
+        needs = {label for each in self.registrations for label in each["needs"]}
+        return [each for each in self.document.get("adapters", []) if each["adapter"] in needs]
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it gave a reading, or ended a poll, since the start of the app."""
+        runtime = self.runtime
+        return runtime is not None and runtime["counters"]["polls"] > runtime["counters"]["failed_polls"]
+
+    def at(self, text: str | None) -> str:
+        """A time for a person, and how long ago it is, or until then."""
+        moment = when(text)
+        if moment is None:
+            return "an unknown time" if text is None else clean(text)
+        shown = f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+        age = self.age(text)
+        if age is None:
+            return shown
+        return f"{shown} ({span(age)} ago)" if age >= 0 else f"{shown} (in {span(-age)})"
+
+    def age(self, text: str | None) -> float | None:
+        """Seconds since a time; negative if it is in the future; None if that is not known."""
+        moment = when(text)
+        return None if moment is None or self.now is None else (self.now - moment).total_seconds()
+
+    @property
+    def state(self) -> "Runtime":
+        """The state of a device that runs."""
+        if self.runtime is None:
+            raise AssertionError("a link of the chain before this one finds a device that does not run")
+        return self.runtime
+
+    def verdict(
+        self,
+        link: "Link",
+        summary: str,
+        evidence: Sequence[str],
+        advice: str,
+        since: str | None = None,
+        state: Literal["ok", "intended", "broken"] = "broken",
+    ) -> "Verdict":
+        """A verdict about this device."""
+        return {
+            "device": self.name,
+            "link": link,
+            "state": state,
+            "summary": summary,
+            "since": since,
+            "evidence": list(evidence),
+            "advice": advice,
+        }
+
+    def command(self, words: str) -> str:
+        """A command line about this device."""
+        return f"leadsman {words} --prefix {self.prefix} --device {self.name}"
+
+    # Lines of evidence
+
+    def failure(self) -> list[str]:
+        """The last error, since when it fails, and how often; empty if nothing fails."""
+        runtime, lines = self.state, []
+        if runtime["last_error"]:
+            lines.append(f"last error: {clean(runtime['last_error'])}")
+        if runtime["failing_since"]:
+            polls = counted(runtime["consecutive_failures"], "failed poll")
+            lines.append(f"failing since {self.at(runtime['failing_since'])}: {polls} in a row")
+        return [*lines, *self.last_reading(), *self.silence()]
+
+    def last_reading(self) -> list[str]:
+        """When the device was read last."""
+        last = self.state["last_success_at"]
+        return [f"last success: {self.at(last)}" if last else "it has never been read"]
+
+    def silence(self) -> list[str]:
+        """How long its adapters have received nothing, as far as they report that."""
+        lines = []
+        for each in self.adapters:
+            health = each.get("health", {})
+            if "silent_for" in health:
+                quiet = health["silent_for"]
+                heard = (
+                    f"received nothing for {span(quiet)}" if isinstance(quiet, int | float) else "received nothing yet"
+                )
+                lines.append(f"{clean(each['adapter'])} has {heard}")
+            if health.get("discarded"):
+                lines.append(
+                    f"{clean(each['adapter'])} discarded {value(health['discarded'])} bytes that fit no message"
+                )
+        return lines
+
+    def timetable(self) -> str:
+        """How often it is read."""
+        reader = self.reader
+        interval = None if reader is None else reader.get("interval")
+        cron = None if reader is None else reader.get("schedule")
+        if cron:
+            return f"its schedule is {clean(cron)}"
+        return f"its interval is {span(interval)}" if interval is not None else "it has no schedule"
+
+
+def when(text: str | None) -> datetime | None:
+    """The moment of an RFC 3339 text; None if it is none."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def span(seconds: float) -> str:
+    """A duration for a person, in whole seconds if it is longer than one."""
+    if not math.isfinite(seconds) or abs(seconds) > _FAR:
+        return "a very long time"
+    return human(round(seconds) if seconds >= 1 else round(max(0.0, seconds), 3))
+
+
+def value(shown: Json) -> str:
+    """A value of a reading for a person."""
+    try:
+        return clean(json.dumps(shown, ensure_ascii=False, default=str))
+    except (ValueError, TypeError, RecursionError):
+        return clean(type(shown).__name__)
+
+
+def _later(moment: datetime | None, seconds: float | None) -> datetime | None:
+    if moment is None or seconds is None or not math.isfinite(seconds):
+        return None
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return None

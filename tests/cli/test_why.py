@@ -1,0 +1,134 @@
+"""What `leadsman why` asks, and what it prints."""
+
+import json
+
+import pytest
+
+from leadsman.cli import why
+from leadsman.cli.main import main
+from leadsman.cli.remote import Looked
+from leadsman.errors import BrokerError
+from leadsman.mqtt.connection import Received
+
+HELD = {
+    "held": True,
+    "status": "held",
+    "circuit": "closed",
+    "last_error": "DeviceTimeout: no answer",
+    "failing_since": "2026-11-22T08:50:00.000Z",
+    "consecutive_failures": 3,
+    "last_success_at": None,
+}
+WORKS = {
+    "held": False,
+    "status": "ok",
+    "stale": False,
+    "circuit": "closed",
+    "last_error": None,
+    "poll_under_way": None,
+    "consecutive_failures": 0,
+    "counters": {"polls": 1, "failed_polls": 0},
+    "last_success_at": "2026-11-22T08:50:00.000Z",
+    "next_due_at": None,
+}
+READS = {"kind": "telemetry", "handler": "read", "needs": [], "enabled": True}
+
+
+def document(**devices):
+    sections = {name: {"registrations": [READS], "runtime": runtime} for name, runtime in devices.items()}
+    return {"app": {"prefix": "house"}, "devices": sections, "jobs": {}}
+
+
+@pytest.fixture
+def ask(monkeypatch, capsys):
+    def asked(*arguments, finds):
+        def look(broker, topic, request, timeout, filters, status):
+            asked.request, asked.filters = request, (status, *filters)
+            if isinstance(finds, BrokerError):
+                raise finds
+            return finds
+
+        monkeypatch.setattr(why, "look", look)
+        code = main(["why", *arguments, "--prefix", "house", "--mqtt", "mqtt://broker.lan"])
+        return code, capsys.readouterr().out
+
+    return asked
+
+
+def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
+    code, printed = ask("boiler", finds=Looked(document(boiler=HELD), None, False, {}))
+
+    assert code == 3
+    assert ask.request == {"devices": ["boiler"]}
+    assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability")
+    first, *_, last = printed.splitlines()
+    assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00Z'
+    assert last == "To do: mend it, then: leadsman release --prefix house --device boiler"
+
+
+def test_a_device_that_works_is_no_failure(ask):
+    code, printed = ask("attic", finds=Looked(document(attic=WORKS), None, False, {}))
+
+    assert (code, printed.splitlines()[0]) == (0, "attic: all is well: its readings arrive")
+
+
+def test_the_verdict_is_json_for_a_program(ask):
+    _, printed = ask("boiler", "--json", finds=Looked(document(boiler=HELD), None, False, {}))
+
+    assert json.loads(printed)["link"] == "hold"
+
+
+def test_what_the_broker_retains_is_evidence(ask):
+    seen = {
+        "house/attic/state": Received("house/attic/state", b'{"t":21}', True, taken_at="2026-11-22T08:50:00.000Z"),
+        "house/attic/availability": Received("house/attic/availability", b"offline", True),
+        "house/status": Received("house/status", b"no json", True),
+    }
+
+    code, printed = ask("attic", finds=Looked(document(attic=WORKS), None, False, seen))
+
+    assert code == 3
+    assert "the broker retains offline at house/attic/availability" in printed
+
+
+def test_without_a_device_the_silent_ones_are_listed(ask):
+    code, printed = ask(finds=Looked(document(boiler=HELD, pump=HELD, attic=WORKS), None, False, {}))
+
+    assert code == 3
+    assert ask.filters == ("house/status", "house/+/state", "house/+/availability")
+    assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["boiler", "pump"]
+    assert printed.splitlines()[-1] == "2 devices silent; leadsman why DEVICE has the evidence, and what to do."
+
+
+def test_one_silent_device_is_explained_at_once_and_none_is_said(ask):
+    assert "To do:" in ask(finds=Looked(document(boiler=HELD, attic=WORKS), None, False, {}))[1]
+    assert ask(finds=Looked(document(attic=WORKS), None, False, {})) == (0, "No device is silent.\n")
+    assert json.loads(ask("--json", finds=Looked(document(attic=WORKS), None, False, {}))[1]) == []
+
+
+def test_a_device_that_the_app_does_not_know_is_a_verdict(ask):
+    code, printed = ask("boilr", finds=Looked(None, "there is no device 'boilr'; did you mean 'boiler'?", True, {}))
+
+    assert code == 3
+    assert "did you mean 'boiler'?" in printed
+
+
+def test_an_app_that_does_not_answer_is_a_verdict(ask):
+    status = Received("house/status", b'{"state":"offline","session":1795334400000}', True)
+
+    code, printed = ask("boiler", finds=Looked(None, "no answer", False, {"house/status": status}))
+
+    assert code == 3
+    assert printed.startswith("boiler: its app ended without a goodbye, or lost its network")
+
+
+def test_a_broker_that_cannot_be_reached_is_a_verdict(ask):
+    code, printed = ask(finds=BrokerError("cannot connect to mqtt://broker.lan: Connection refused"))
+
+    assert code == 3
+    assert printed.startswith("the broker cannot be reached from here\n  cannot connect")
+
+
+def test_an_app_must_be_named(capsys):
+    assert main(["why", "boiler"]) == 2
+    assert "write MODULE:APP, such as house:app, or --prefix" in capsys.readouterr().err

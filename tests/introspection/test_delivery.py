@@ -1,0 +1,89 @@
+"""What the document says of readings after they were taken. Whole apps have theirs in `tests/integration`."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from leadsman.introspection.delivery import LONGEST_VALUE, MOST_COMPARED, away, compared, in_outbox, published
+from leadsman.mqtt.outbox import Standing
+from leadsman.runtime.publisher import Publication
+from leadsman.timing.clock import Clock
+
+CLOCK = Clock(lambda: 100.0, lambda: 1_767_225_700.0, lambda: 50.0)
+
+
+def link(standing=Standing(0, 0, None, None, None), fault=None, **more):
+    outbox = SimpleNamespace(standing=lambda topic: standing)
+    return SimpleNamespace(outbox=outbox, fault_of=lambda topic: fault, **more)
+
+
+def test_nothing_is_said_of_a_device_of_which_nothing_waits():
+    assert in_outbox(link(), "house/boiler/state", CLOCK) is None
+
+
+def test_the_place_and_the_age_in_the_outbox_are_said():
+    waiting = in_outbox(link(Standing(3, 1, 4, 20.0, 131.5)), "house/boiler/state", CLOCK)
+
+    assert waiting == {
+        "messages": 3,
+        "in_flight": 1,
+        "topics_before": 4,
+        "oldest": 30.0,
+        "paused_for": 31.5,
+        "refused": None,
+    }
+
+
+def test_a_refusal_is_said_also_when_nothing_waits_any_more():
+    waiting = in_outbox(link(fault="refused (0x95)"), "house/boiler/state", CLOCK)
+
+    assert (waiting["messages"], waiting["refused"]) == (0, "refused (0x95)")
+
+
+def test_a_rule_that_published_the_last_reading_compared_nothing():
+    assert published(Publication(1_767_225_600.0, 0, {"t": 1}, None)) == {
+        "published_at": "2026-01-01T00:00:00.000Z",
+        "suppressed": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({"t": 1.0}, {"t": 1.5}, {"t": (1.0, 1.5)}),
+        (
+            {"air": {"co2": 400, "ok": True}},
+            {"air": {"co2": 410, "ok": True}},
+            {"air.co2": (400, 410), "air.ok": (True, True)},
+        ),
+        ({"a": 1}, {"b": 2}, {"a": (1, None), "b": (None, 2)}),
+        ({"list": [1, 2]}, {"list": [1, 3]}, {"list": ("[1, 2]", "[1, 3]")}),
+        ({}, {}, {}),
+    ],
+)
+def test_the_numbers_that_were_compared_are_side_by_side(before, after, found):
+    shown = {name: (each["published"], each["read"]) for name, each in compared(before, after).items()}
+
+    assert shown == found
+
+
+def test_a_comparison_is_bounded_and_begins_with_what_differs():
+    before = {f"f{number:03}": 0 for number in range(200)}
+
+    found = compared(before, before | {"f199": 1, "text": "x" * 1000})
+
+    assert len(found) == MOST_COMPARED
+    assert list(found)[:2] == ["f199", "text"]
+    assert len(found["text"]["read"]) == LONGEST_VALUE
+
+
+@pytest.mark.parametrize(
+    ("up", "since", "found"),
+    [
+        (True, 40.0, {}),
+        (False, None, {}),
+        (False, 40.0, {"away_since": "2026-01-01T00:00:40.000Z"}),
+    ],
+)
+def test_it_is_said_since_when_the_broker_is_away(up, since, found):
+    assert away(link(up=up, session=SimpleNamespace(outage_since=since)), CLOCK) == found

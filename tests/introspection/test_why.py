@@ -1,0 +1,614 @@
+"""Fifty situations of a device, each with the link that explains why it is silent."""
+
+import copy
+import json
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from typing_extensions import is_typeddict
+
+from leadsman.introspection.document import Introspection
+from leadsman.introspection.explanations import Link, Verdict
+from leadsman.introspection.situation import Retained
+from leadsman.introspection.why import OVERDUE, refused, silent, unanswered, why
+
+DOCUMENT, VERDICT = TypeAdapter(Introspection), TypeAdapter(Verdict)
+START = "2026-11-22T08:00:00.000Z"
+"""An hour ago."""
+READ = "2026-11-22T08:59:30.000Z"
+"""Half a minute ago; the interval is a minute."""
+NEXT = "2026-11-22T09:00:30.000Z"
+COUNTERS = {"polls": 60, "failed_polls": 0, "retried_polls": 0, "calls": 60, "failed_calls": 0, "retries": 0}
+BOILER = {
+    "kind": "telemetry",
+    "handler": "boiler",
+    "needs": ["SerialPort"],
+    "enabled": True,
+    "interval": 60.0,
+    "schedule": None,
+    "retry": 3,
+    "circuit_breaker": None,
+    "timeout": 20.0,
+    "publish": None,
+    "delivery": {"qos": 1, "retain": True, "expiry": None},
+    "stale_after": 200.0,
+}
+BREAKER = {
+    **dict.fromkeys(("recovery", "window", "slow", "shared")),
+    "threshold": 5,
+    "probes": 1,
+    "successes": 1,
+    "ignore": [],
+}
+RUNTIME = {
+    "status": "ok",
+    "stale": False,
+    "circuit": "closed",
+    "consecutive_failures": 0,
+    "attempts": 0,
+    "retries": 0,
+    "opens": 0,
+    "opened_at": None,
+    "failing_since": None,
+    "last_error": None,
+    "last_success_at": READ,
+    "last_duration": 0.1,
+    "next_due_at": NEXT,
+    "deferred_until": None,
+    "deferred_reason": None,
+    "poll_under_way": None,
+    "counters": COUNTERS,
+    "held": False,
+    "missed_polls": 0,
+    "published": {"published_at": READ, "suppressed": 0},
+}
+OUTBOX = {"messages": 0, "bytes": 0, "in_flight": 0, "delivered": 99, "dropped": 0, "oldest": None}
+MQTT = {
+    "broker": "mqtt://broker.lan:1883",
+    "client_id": "house",
+    "connected": True,
+    "protocol": "5.0",
+    "client": "mqtt5",
+    "session": 7,
+    "connects": 1,
+    "window": 20,
+    "limited_by": None,
+    "last_error": None,
+    "outbox": OUTBOX,
+}
+PORT = {"adapter": "SerialPort", "open": True, "error": None, "reopened": 0}
+APP = {"name": "house", "version": "1", "prefix": "house", "leadsman": "1", "python": "3.12", "started_at": START}
+KEPT = Retained({"state": "online", "session": 7}, '{"watts":412.5}', "online", READ)
+TIMEOUT = "DeviceTimeout: no message from /dev/ttyUSB0 within 3s"
+FAILING = {
+    "status": "error",
+    "last_error": TIMEOUT,
+    "failing_since": "2026-11-22T08:50:00.000Z",
+    "consecutive_failures": 4,
+    "counters": COUNTERS | {"failed_polls": 4},
+    "last_success_at": "2026-11-22T08:49:00.000Z",
+}
+RETRYING = {"failed_calls": 2, "last_error": TIMEOUT, "next_call_at": "2026-11-22T09:00:04.000Z"}
+NEVER = {
+    "last_success_at": None,
+    "counters": dict.fromkeys(COUNTERS, 0),
+    "published": {"published_at": None, "suppressed": 0},
+}
+WAITING = {"messages": 12, "in_flight": 0, "topics_before": 3, "oldest": 720.0, "paused_for": None, "refused": None}
+SOURCE = {
+    "kind": "source",
+    "handler": "meter",
+    "needs": ["SerialPort"],
+    "enabled": True,
+    "silence": 60.0,
+    "stale_after": 180.0,
+}
+COMMAND = {"kind": "command", "handler": "lamp", "needs": [], "enabled": True, "timeout": 10.0}
+
+
+def of(*, retained=KEPT, registered=BOILER, port=PORT, mqtt=MQTT, extra=(), **runtime):
+    """A document about a boiler that works, but for these changes of its state."""
+    section = {"registrations": [registered, *extra], "runtime": RUNTIME | runtime}
+    document = {
+        "app": APP | {"uptime": 3600.0},
+        "mqtt": mqtt,
+        "adapters": [port],
+        "devices": {"boiler": section},
+        "jobs": {},
+    }
+    return document, retained
+
+
+def without_state(**changes):
+    document, retained = of(registered=BOILER | changes)
+    del document["devices"]["boiler"]["runtime"]
+    return document, retained
+
+
+def job(**runtime):
+    document, retained = of(registered=BOILER | {"kind": "periodic"}, **runtime)
+    section = document["devices"].pop("boiler")
+    section["runtime"].pop("published")
+    return document | {"jobs": {"boiler": section}}, retained
+
+
+def suppressed(rule="OnChange(0.5)", count=12, at="2026-11-22T08:40:00.000Z", **more):
+    compared = {"watts": {"published": 412.5, "read": 412.6}, "mode": {"published": "eco", "read": "eco"}}
+    registered = BOILER | {"publish": rule} | more.pop("registered", {})
+    return of(registered=registered, published={"published_at": at, "suppressed": count, "compared": compared}, **more)
+
+
+def kept(**changes):
+    return of(retained=KEPT._replace(**changes))
+
+
+def expiring(published, retained=KEPT._replace(state=None), **more):
+    delivery = {"qos": 1, "retain": True, "expiry": 600.0}
+    return of(
+        registered=BOILER | {"delivery": delivery, "publish": None},
+        published={"published_at": published, "suppressed": 0},
+        last_success_at=published,
+        retained=retained,
+        **more,
+    )
+
+
+OLD = "2026-11-22T08:40:00.000Z"
+UNPLUGGED = PORT | {"open": False, "error": "PermissionError: [Errno 13] /dev/ttyUSB0"}
+OPEN = FAILING | {"status": "circuit_open", "circuit": "open", "opened_at": "2026-11-22T08:54:00.000Z"}
+AWAY = MQTT | {"connected": False, "last_error": "Connection refused", "away_since": "2026-11-22T08:30:00.000Z"}
+FULL = MQTT | {"limited_by": "receive_maximum", "outbox": OUTBOX | {"messages": 900}}
+HEARD = PORT | {"health": {"silent_for": 95.2, "discarded": 40}}
+UNHEARD = PORT | {"health": {"silent_for": None}}
+OVERSIZED = "the broker refused a message of 'house/boiler/state' (0x95)"
+DENIED = "the broker does not take messages of 'house/boiler/state': it closes the connection"
+
+SITUATIONS = {
+    "all is well": (of(), "none", "ok", 'the broker retains {"watts":412.5}'),
+    "all is well, and nobody looked at the broker": (of(retained=None), "none", "ok", "30s ago"),
+    "well after failures before": (
+        of(counters=COUNTERS | {"failed_polls": 9}),
+        "none",
+        "ok",
+        "0 messages in the outbox",
+    ),
+    "well, though a subscription was refused": (
+        of(mqtt=MQTT | {"last_error": "refused the subscription to 'house/+/set'"}),
+        "none",
+        "ok",
+        "fault: refused the",
+    ),
+    "it publishes without retain": (
+        of(
+            registered=BOILER | {"delivery": {"qos": 0, "retain": False, "expiry": None}},
+            retained=KEPT._replace(state=None),
+        ),
+        "none",
+        "ok",
+        "retains nothing",
+    ),
+    "the name is wrong": (
+        ({**of()[0], "devices": {"boilers": {"registrations": [BOILER]}}}, KEPT),
+        "registration",
+        "broken",
+        "it has boilers",
+    ),
+    "the app has no device at all": (({}, None), "registration", "broken", ""),
+    "it is not enabled": (without_state(enabled=False), "enabled", "intended", "enabled=False"),
+    "the app only shows its registrations": (without_state(), "app", "broken", "no state"),
+    "it is held": (
+        of(**FAILING | {"status": "held", "held": True}),
+        "hold",
+        "broken",
+        "failing since 2026-11-22 08:50:00Z",
+    ),
+    "it is held, with an open circuit": (of(**OPEN | {"status": "held", "held": True}), "hold", "broken", TIMEOUT),
+    "a person holds it": (of(status="held", held=True), "hold", "intended", "last success"),
+    "a person isolated it": (
+        of(status="isolated", circuit="isolated", opened_at=OLD),
+        "isolation",
+        "intended",
+        "08:40:00Z (20m ago)",
+    ),
+    "its port cannot be opened": (of(port=UNPLUGGED, **FAILING), "adapter", "broken", "PermissionError"),
+    "its port cannot be opened, and the circuit is open for that": (
+        of(port=UNPLUGGED, **OPEN),
+        "adapter",
+        "broken",
+        "Errno 13",
+    ),
+    "its port is still opening": (of(port=PORT | {"open": False}, **NEVER), "adapter", "broken", "still opening"),
+    "the port of another device is closed": (of(port=UNPLUGGED | {"adapter": "Other"}), "none", "ok", ""),
+    "it asked for a pause": (
+        of(status="deferred", deferred_until="2026-11-22T09:10:00.000Z", deferred_reason="defrosting"),
+        "deferral",
+        "intended",
+        "(in 10m)",
+    ),
+    "it asked for a pause without a reason": (
+        of(status="deferred", deferred_until=NEXT),
+        "deferral",
+        "intended",
+        "no poll before 2026-11-22 09:00:30Z",
+    ),
+    "its circuit is open": (
+        of(registered=BOILER | {"circuit_breaker": BREAKER}, **OPEN),
+        "circuit",
+        "broken",
+        "after 5 failed polls",
+    ),
+    "its circuit is being probed": (of(**OPEN | {"circuit": "half_open"}), "circuit", "broken", "half open since"),
+    "its circuit is open, and the port is silent": (
+        of(port=HEARD, **OPEN),
+        "circuit",
+        "broken",
+        "received nothing for 1m35s",
+    ),
+    "its last poll failed": (of(**FAILING), "call", "broken", "4 failed polls in a row"),
+    "its poll under way failed twice": (
+        of(**FAILING, poll_under_way=RETRYING),
+        "call",
+        "broken",
+        "attempt 2 of 4 failed",
+    ),
+    "its poll retries until the next one": (
+        of(registered=BOILER | {"retry": "until the next poll"}, **FAILING, poll_under_way=RETRYING),
+        "call",
+        "broken",
+        "it retries until the next poll",
+    ),
+    "a call failed, and nothing is wrong yet": (of(poll_under_way=RETRYING), "call", "broken", "(in 4s)"),
+    "its first poll fails": (
+        of(**NEVER | {"last_error": TIMEOUT, "failing_since": OLD}, poll_under_way=RETRYING),
+        "call",
+        "broken",
+        "it has never been read",
+    ),
+    "bytes arrive that fit no message": (of(port=HEARD, **FAILING), "call", "broken", "discarded 40 bytes"),
+    "no byte ever arrived": (of(port=UNHEARD, **FAILING), "call", "broken", "received nothing yet"),
+    "its handler has a bug": (of(**FAILING | {"last_error": "KeyError: 'watts'"}), "call", "broken", "KeyError"),
+    "it waits for its first poll": (of(**NEVER, status="starting"), "schedule", "intended", "the first poll is due at"),
+    "it waits for cron": (
+        of(registered=BOILER | {"interval": None, "schedule": "0 6 * * *"}, **NEVER, status="starting"),
+        "schedule",
+        "intended",
+        "0 6 * * *",
+    ),
+    "its first poll is under way": (of(**NEVER, busy=True), "call", "intended", "a call may take 20s"),
+    "its first poll is overdue": (of(**NEVER, stale=True, status="stale"), "schedule", "broken", "interval is 1m"),
+    "its source waits for the first reading": (
+        of(registered=SOURCE, **NEVER, restarts=0),
+        "call",
+        "intended",
+        "1 time",
+    ),
+    "its source is silent since the start": (
+        of(registered=SOURCE, **NEVER, stale=True, restarts=4),
+        "call",
+        "broken",
+        "started 5 times",
+    ),
+    "its source fell silent": (
+        of(registered=SOURCE, port=HEARD, stale=True, status="stale", last_success_at=OLD),
+        "staleness",
+        "broken",
+        "1m35s",
+    ),
+    "its handler hangs": (
+        of(stale=True, status="stale", last_success_at=OLD, busy=True, missed_polls=19),
+        "staleness",
+        "broken",
+        "19 missed polls",
+    ),
+    "the host slept": (
+        of(stale=True, status="stale", last_success_at=OLD),
+        "staleness",
+        "broken",
+        "stale 3m20s after that",
+    ),
+    "it is a side job": (job(), "job", "ok", "interval is 1m"),
+    "it is a side job that fails": (job(**FAILING), "call", "broken", TIMEOUT),
+    "it only takes commands": (
+        of(registered=COMMAND, commands={"done": 3, "failed": 1, "waiting": 0}),
+        "command",
+        "ok",
+        "3 done, 1 failed",
+    ),
+    "it is read, and takes commands": (of(extra=[COMMAND], **FAILING), "call", "broken", TIMEOUT),
+    "its handler returns nothing": (
+        of(published={"published_at": OLD, "suppressed": 0}),
+        "result",
+        "intended",
+        "published last: 2026-11-22 08:40:00Z",
+    ),
+    "its handler has never returned a reading": (
+        of(published={"published_at": None, "suppressed": 0}),
+        "result",
+        "intended",
+        "no reading of it was published",
+    ),
+    "the broker refused a message": (
+        of(outbox=WAITING | {"messages": 0, "oldest": None, "refused": OVERSIZED}),
+        "broker's answer",
+        "broken",
+        "0x95",
+    ),
+    "the broker hangs up on its topic": (
+        of(outbox=WAITING | {"paused_for": 31.0, "refused": DENIED}),
+        "broker's answer",
+        "broken",
+        "tried again in 31s",
+    ),
+    "the broker is away": (
+        of(mqtt=AWAY, outbox=WAITING),
+        "connection",
+        "broken",
+        "since 2026-11-22 08:30:00Z (30m ago)",
+    ),
+    "the broker is slow": (of(mqtt=FULL, outbox=WAITING), "outbox", "broken", "3 topics before it"),
+    "its reading is on its way": (of(outbox=WAITING | {"messages": 1, "oldest": 0.02}), "none", "ok", ""),
+    "its publish rule keeps it back": (
+        suppressed(),
+        "publish rule",
+        "intended",
+        "watts: 412.6 read, 412.5 published, a difference of 0.1",
+    ),
+    "its publish rule keeps it back while the broker refuses it": (
+        suppressed(outbox=WAITING | {"refused": DENIED}),
+        "broker's answer",
+        "broken",
+        "closes the connection",
+    ),
+    "its reading expired": (expiring(OLD, stale=False), "expiry", "broken", "expires after 10m"),
+    "its reading expired while its rule kept others back": (
+        suppressed(
+            registered={"delivery": {"qos": 1, "retain": True, "expiry": 600.0}}, retained=KEPT._replace(state=None)
+        ),
+        "expiry",
+        "broken",
+        "kept back 12 readings",
+    ),
+    "the broker forgot its reading": (kept(state=None), "retention", "broken", "retains nothing at house/boiler/state"),
+    "the broker of MQTT 3.1.1 forgot its reading": (
+        expiring(OLD, mqtt=MQTT | {"protocol": "3.1.1"}),
+        "retention",
+        "broken",
+        "retains nothing",
+    ),
+    "a late will says that the app is offline": (
+        kept(status={"state": "offline", "session": 6}),
+        "availability",
+        "broken",
+        "of the session 6",
+    ),
+    "the broker says that it is offline": (
+        kept(availability="offline"),
+        "availability",
+        "broken",
+        "house/boiler/availability",
+    ),
+}
+
+
+def test_there_are_fifty_situations():
+    assert len(SITUATIONS) >= 50
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_first_broken_link_is_named_with_its_evidence(name):
+    (document, retained), link, state, words = SITUATIONS[name]
+    DOCUMENT.validate_python(document, strict=True)
+    before = copy.deepcopy(document)
+
+    verdict = why("boiler", document, retained)
+
+    VERDICT.validate_python(verdict, strict=True)
+    assert (verdict["link"], verdict["state"]) == (link, state), verdict
+    assert words in "\n".join(verdict["evidence"]), verdict
+    assert document == before
+
+
+ADVICE = {
+    "its port cannot be opened": "the group dialout",
+    "its circuit is open": "leadsman circuit --prefix house --device boiler --action close",
+    "it is held": "leadsman release --prefix house --device boiler",
+    "its handler has a bug": "leadsman trace --prefix house --device boiler --json",
+    "its last poll failed": "check the power, the cable",
+    "the broker is slow": "raise Receive Maximum",
+    "the broker hangs up on its topic": "allow house/boiler/state",
+    "its reading expired while its rule kept others back": "add | Every('5m') to its publish rule OnChange(0.5)",
+    "the name is wrong": "write boilers",
+    "its handler hangs": "find out where the handler blocks",
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_one_thing_to_do_is_said(name):
+    (document, retained), *_ = SITUATIONS[name]
+
+    assert ADVICE[name] in why("boiler", document, retained)["advice"]
+
+
+SINCE = {
+    "its last poll failed": FAILING["failing_since"],
+    "its circuit is open": FAILING["failing_since"],
+    "the broker is away": AWAY["away_since"],
+    "its handler hangs": OLD,
+    "all is well": None,
+}
+
+
+@pytest.mark.parametrize("name", SINCE)
+def test_it_is_said_since_when(name):
+    (document, retained), *_ = SITUATIONS[name]
+
+    assert why("boiler", document, retained)["since"] == SINCE[name]
+
+
+def test_the_silent_devices_are_listed_and_broken_ones_come_first():
+    document, _ = of()
+    document["devices"] |= {
+        "pump": suppressed()[0]["devices"]["boiler"],
+        "tank": of(**FAILING)[0]["devices"]["boiler"],
+    }
+    document["jobs"]["sweep"] = job()[0]["jobs"]["boiler"]
+
+    found = silent(document, {"boiler": KEPT, "pump": KEPT, "tank": KEPT})
+
+    assert [(each["device"], each["link"]) for each in found] == [("tank", "call"), ("pump", "publish rule")]
+
+
+def test_a_document_from_the_wire_is_enough():
+    document, retained = of(**FAILING)
+
+    assert why("boiler", json.loads(json.dumps(document)), retained) == why("boiler", document, retained)
+
+
+def test_what_a_device_says_cannot_drive_the_terminal():
+    document, _ = of(**FAILING | {"last_error": "OSError: \x1b[2J\nforged"})
+
+    assert not [line for line in why("boiler", document)["evidence"] if not line.isprintable()]
+
+
+AT = datetime(2026, 11, 22, 9, tzinfo=UTC)
+GOODBYE = {"state": "offline", "session": 1_795_334_400_000, "at": OLD, "uptime_s": 9.0}
+WILL = {"state": "offline", "session": 1_795_334_400_000}
+ONLINE = {
+    "state": "online",
+    "at": "2026-11-22T08:59:50.000Z",
+    "devices": {"boiler": {"status": "error", "last_error": TIMEOUT}},
+}
+UNANSWERED = {
+    "the broker is not there": (None, "connection", "no answer", None),
+    "no such app": (Retained(), "app", "retains nothing at house/status", None),
+    "it was stopped": (Retained(GOODBYE), "app", "it said goodbye 2026-11-22 08:40:00Z (20m ago)", OLD),
+    "it crashed": (Retained(WILL, "{}", "online", READ), "app", "it had connected 2026-11-22", READ),
+    "it hangs": (
+        Retained({"state": "online", "at": OLD}),
+        "app",
+        "its last heartbeat was sent 2026-11-22 08:40:00Z",
+        OLD,
+    ),
+    "it may not be asked": (Retained(ONLINE), "app", f"last error: {TIMEOUT}", ONLINE["at"]),
+    "the time of its session is no time": (
+        Retained({"state": "offline", "session": 10**30}),
+        "app",
+        "an unknown time",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNANSWERED)
+def test_an_app_that_does_not_answer_is_judged_by_what_the_broker_retains(name):
+    retained, link, words, since = UNANSWERED[name]
+
+    verdict = unanswered("boiler", "house", retained, "no answer at 'house/introspect'", AT)
+
+    VERDICT.validate_python(verdict, strict=True)
+    assert (verdict["link"], verdict["state"], verdict["since"]) == (link, "broken", since)
+    assert words in "\n".join(verdict["evidence"])
+
+
+def test_an_app_that_sends_heartbeats_and_does_not_answer_is_told_from_one_that_hangs():
+    fresh, late = ({"state": "online", "at": at} for at in ("2026-11-22T08:59:50.000Z", "2026-11-22T08:57:50.000Z"))
+
+    assert "access list" in unanswered("", "house", Retained(fresh), "", AT)["advice"]
+    assert (
+        f"no heartbeat for {round(OVERDUE + 10) // 60}m10s"
+        in unanswered("", "house", Retained(late), "", AT)["summary"]
+    )
+
+
+def test_a_device_that_its_app_does_not_know_is_explained_by_the_answer():
+    verdict = refused("boilr", "house", "there is no device 'boilr'; did you mean 'boiler'?")
+
+    assert (verdict["link"], verdict["evidence"]) == (
+        "registration",
+        ["there is no device 'boilr'; did you mean 'boiler'?"],
+    )
+
+
+TEXTS = st.one_of(st.just(READ), st.just(NEXT), st.text(max_size=20))
+NAMES = st.sampled_from(["boiler", "pump", ""]) | st.text(max_size=5)
+JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5)
+PLAIN = {str: TEXTS, int: st.integers(), float: st.floats(), bool: st.booleans(), type(None): st.none(), Any: JSON}
+
+
+def values_of(kind):
+    """Any value of a type."""
+    if is_typeddict(kind):
+        fields = {name: values_of(each) for name, each in get_type_hints(kind).items()}
+        required = {name: fields.pop(name) for name in kind.__required_keys__}
+        return st.fixed_dictionaries(required, optional=fields)
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return st.sampled_from(arguments)
+    if get_origin(kind) is list:
+        return st.lists(values_of(*arguments), max_size=2)
+    if get_origin(kind) is dict:
+        return st.dictionaries(NAMES, values_of(arguments[1]), max_size=2)
+    return PLAIN[kind] if kind in PLAIN else st.one_of([values_of(each) for each in arguments])
+
+
+@pytest.mark.slow
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@given(
+    document=values_of(Introspection),
+    status=st.none() | st.dictionaries(st.sampled_from(["state", "session", "at", "devices"]), JSON),
+    others=st.none() | st.tuples(*[st.none() | TEXTS] * 3),
+)
+def test_any_document_gives_exactly_one_verdict(document, status, others):
+    retained = None if others is None else Retained(status, *others)
+    names = [*document.get("devices", {}), *document.get("jobs", {}), "nobody"]
+
+    for name in names:
+        verdict = why(name, document, retained)
+
+        VERDICT.validate_python(verdict, strict=True)
+        assert verdict["link"] in get_args(Link)
+        assert verdict["summary"]
+        assert verdict["advice"]
+    assert len(silent(document, {})) < len(names)
+    VERDICT.validate_python(unanswered("x", "house", retained, "no answer", AT), strict=True)
+
+
+@settings(max_examples=200)
+@given(
+    state=st.sampled_from(list(SITUATIONS)),
+    more=st.fixed_dictionaries(
+        {},
+        optional={
+            "held": st.booleans(),
+            "stale": st.booleans(),
+            "busy": st.booleans(),
+            "circuit": st.sampled_from(["closed", "open", "half_open", "isolated", "disabled"]),
+            "next_due_at": st.none() | TEXTS,
+            "last_success_at": st.none() | TEXTS,
+            "opened_at": st.none() | TEXTS,
+            "failing_since": st.none() | TEXTS,
+            "deferred_until": st.none() | TEXTS,
+            "last_error": st.none() | TEXTS,
+            "poll_under_way": st.none() | st.just(RETRYING),
+            "outbox": st.just(WAITING),
+            "published": st.fixed_dictionaries(
+                {"published_at": st.none() | TEXTS, "suppressed": st.integers(0, 3)},
+                optional={"compared": st.dictionaries(TEXTS, st.fixed_dictionaries({"published": JSON, "read": JSON}))},
+            ),
+        },
+    ),
+)
+def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(state, more):
+    (document, retained), *_ = copy.deepcopy(SITUATIONS[state])
+    for section in (*document.get("devices", {}).values(), *document.get("jobs", {}).values()):
+        if "runtime" in section:
+            section["runtime"] |= more
+
+    verdict = why("boiler", document, retained)
+
+    VERDICT.validate_python(verdict, strict=True)
+    assert all(line.isprintable() for line in (*verdict["evidence"], verdict["summary"], verdict["advice"]))

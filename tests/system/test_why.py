@@ -1,0 +1,83 @@
+"""`leadsman why`, asked about a running app on a real broker."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from leadsman.testing import Mosquitto
+from leadsman_rigs.listener import Listener
+
+LEADSMAN = [sys.executable, "-m", "leadsman"]
+HOUSE = """
+from leadsman.adapters.serial import SerialPort
+app = App("sys", mqtt=os.environ["URL"], adapters=(SerialPort("/dev/nowhere"),))
+
+@app.telemetry("boiler", interval=0.2, circuit_breaker=CircuitBreaker(2, recovery=60))
+async def boiler(port: SerialPort):
+    return {"t": float(await port.read())}
+
+@app.telemetry("kitchen", interval=0.2, publish=OnChange(0.5))
+async def kitchen():
+    return {"t": 21.0}
+
+@app.telemetry(["attic", "secret"], interval=0.2)
+async def attic():
+    return {"t": 21.0}
+"""
+
+
+def why(broker, *arguments):
+    command = [*LEADSMAN, "why", *arguments, "--prefix", "sys", "--mqtt", broker.url, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def denying(tmp_path_factory):
+    """A broker that takes nothing for one device."""
+    access = tmp_path_factory.mktemp("acl") / "acl"
+    access.write_text("topic readwrite #\ntopic deny sys/secret/state\n")
+    with Mosquitto(f"acl_file {access}\n") as broker:
+        yield broker
+
+
+def test_each_link_is_found_on_a_real_broker_and_a_dead_app_by_what_it_left(denying, start_app_for_all):
+    app = start_app_for_all(HOUSE, denying.url)
+    with Listener(denying.port) as listener:
+        listener.wait_for("sys/attic/state", 5)
+        listener.wait_for("sys/status", where=lambda message: b"circuit_open" in message.payload)
+
+        assert (why(denying, "boiler")[0], why(denying, "boiler")[1]["link"]) == (3, "circuit")
+        assert why(denying, "kitchen")[1]["link"] == "publish rule"
+        assert why(denying, "boilr")[1]["link"] == "registration"
+        code, attic = why(denying, "attic")
+        assert (code, attic["link"]) == (0, "none"), attic
+        assert 'the broker retains {"t":21.0} at sys/attic/state' in attic["evidence"]
+        secret = eventually(lambda: why(denying, "secret")[1], "broker's answer")
+        assert "sys/secret/state" in secret["evidence"][0]
+        assert {each["device"] for each in why(denying)[1]} >= {"boiler", "kitchen", "secret"}
+
+        app.end()
+        _, stopped = why(denying, "attic")
+        assert (stopped["link"], stopped["summary"]) == ("app", "its app was stopped")
+
+
+def eventually(ask, link):
+    """The verdict, once it names a link."""
+    deadline = time.monotonic() + 20
+    while (verdict := ask())["link"] != link and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert verdict["link"] == link, verdict
+    return verdict
+
+
+def test_a_broker_that_is_not_there_is_a_verdict(tmp_path):
+    command = [*LEADSMAN, "why", "--prefix", "sys", "--mqtt", "mqtt://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+
+    assert done.returncode == 3
+    assert done.stdout.startswith("the broker cannot be reached from here")
