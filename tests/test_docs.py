@@ -2,7 +2,9 @@
 
 import importlib.util
 import json
+import random
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -11,12 +13,18 @@ import pytest
 import yaml
 
 from leadsman import App
+from leadsman.cli import why
+from leadsman.cli.board import plain, text_of
 from leadsman.cli.commands import SOME_HELD
 from leadsman.cli.doctor import SOMETHING_FAILS
-from leadsman.cli.main import EXIT_CODES
+from leadsman.cli.fleet import Fleet
+from leadsman.cli.main import EXIT_CODES, main
+from leadsman.cli.remote import Looked
 from leadsman.cli.simulate import ASSERTION_FAILED
+from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
+from leadsman.timing.clock import rfc3339
 
 PAGES = sorted(Path("docs").rglob("*.md"))
 OTHERS = ("*.md", "apps/*/README.md", "benchmarks/*.md")
@@ -241,3 +249,46 @@ def test_the_circuit_is_drawn_with_all_its_moves():
     assert ("closed", "cycle failed", "open") in moves
     assert ("half_open", "probe succeeded", "closed") in moves
     assert {after for before, what, after in moves if what == "a person isolates it"} == {"isolated"}
+
+
+@pytest.fixture(scope="module")
+def silent_house():
+    """The app of the page about silent devices, after ten minutes: its answer, and what the broker retains."""
+    random.seed(0)  # the jitter of the page
+    names = {}
+    exec(of_page("silent", "python"), names)
+    with Harness(names["app"]) as harness:
+        harness.run("10m")
+        harness.broker.send("house/introspect", {})
+        harness.run(0.1)
+        answer = harness.broker.messages("house/introspect/response")[-1]
+        retained = [*harness.broker.retained.items()]
+        wall = harness.loop.wall_time()
+    seen = {
+        topic: Received(topic, each.payload, True, taken_at=None if each.taken_at is None else rfc3339(each.taken_at))
+        for topic, each in retained
+    }
+    return answer, seen, wall
+
+
+def shown_on_the_page_about_silent_devices():
+    page = Path("docs/how-to/silent.md").read_text()
+    blocks = re.findall(r"^    \$ leadsman ((?:why|watch) .*)\n((?:    .*\n|\n(?=    ))+)", page, re.MULTILINE)
+    return [pytest.param(command, textwrap.dedent(text), id=command) for command, text in blocks]
+
+
+@pytest.mark.parametrize(("command", "shown"), shown_on_the_page_about_silent_devices())
+def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, capsys):
+    answer, seen, wall = silent_house
+    data = answer.json["data"]
+    if command.startswith("watch"):
+        fleet = Fleet(())
+        for message in (*seen.values(), Received(answer.topic, answer.payload, False)):
+            fleet.hear(message, wall)
+        printed = "\n".join(text_of(line, colour=False) for line in plain(fleet.apps(wall), fleet.rows(wall), 100))
+    else:
+        monkeypatch.setattr(why, "look", lambda *_: Looked(data, None, False, seen))
+        main(command.split())
+        printed = capsys.readouterr().out
+
+    assert printed.strip("\n") == shown.strip("\n")

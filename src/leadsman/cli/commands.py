@@ -116,6 +116,18 @@ def why(options: argparse.Namespace) -> int:
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
 
 
+def watch(options: argparse.Namespace) -> int:
+    """Show the board of the devices of one app or of many."""
+    from leadsman.cli.watch import watch as watch_apps
+
+    for pattern in options.pattern:
+        if "#" in pattern or "" in pattern.split("/"):
+            raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
+    broker = broker_of(load_broker(_sources(options)))
+    watch_apps(broker, options.pattern, options.timeout, once=options.once, as_json=options.json)
+    return 0
+
+
 def trace(options: argparse.Namespace) -> int:
     """Show the trace of a running app, or of a state file."""
     from leadsman.cli.remote import ask

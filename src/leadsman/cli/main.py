@@ -166,6 +166,28 @@ COMMANDS = (
         ),
     ),
     Command(
+        "watch",
+        commands.watch,
+        "watch the devices of one app or of many",
+        "Shows a board of the devices of all apps at the broker, or of those with the prefixes that are given, over\n"
+        "MQTT: status, last value, next poll, errors. Keys: q quit, arrows choose, Enter says why a device is silent,\n"
+        "s sort, / filter, t trouble only. Without a terminal, it prints the board once.",
+        "examples:  leadsman watch    leadsman watch house garden    leadsman watch 'home/+' --mqtt mqtt://broker.lan\n"
+        "           leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
+        (
+            argument(
+                "pattern",
+                "prefixes of apps, such as house, 'g*' or 'home/+' (default: all of one level)",
+                nargs="*",
+                metavar="PREFIX",
+            ),
+            *SETTINGS,
+            TIMEOUT,
+            argument("--once", "print the board once", action="store_true"),
+            argument("--json", "print JSON: with --once one document, else one a line", action="store_true"),
+        ),
+    ),
+    Command(
         "held",
         commands.held,
         "list the devices that are held",

@@ -13,7 +13,7 @@ from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, Subs
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.connection import Connect, Connection, Received
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import system_clock
@@ -34,6 +34,25 @@ def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: floa
             the answer is an error.
     """
     return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
+
+
+async def connected(broker: Broker, client_id: str, listener: ConnectionListener) -> Connection:
+    """Connect to a broker, with the version of MQTT that it speaks.
+
+    Raises:
+        BrokerError: it cannot be reached, or refuses the connection.
+    """
+    clock = system_clock(asyncio.get_running_loop())
+    versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
+    for number, version in enumerate(versions):
+        hello = Connect(client_id, version, None, b"", largest=None)
+        try:
+            return await client.connect(broker, clock, hello, listener)
+        except (ConnectionRefused, ConnackMissing) as error:
+            last = number == len(versions) - 1
+            if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
+                raise
+    raise AssertionError("one of the versions returned or raised")
 
 
 class Looked(NamedTuple):
@@ -106,7 +125,7 @@ class _Exchange:
             return Looked(None, str(error), isinstance(error, _RefusedError), self._seen)
 
     async def _exchange(self, broker: Broker, timeout: float) -> Any:
-        connection = await self._connect(broker)
+        connection = await connected(broker, f"leadsman-{self._transaction[:12]}", self)
         try:
             for topic_filter in self._filters:
                 with contextlib.suppress(SubscriptionRefused):
@@ -164,19 +183,6 @@ class _Exchange:
             await asyncio.sleep(_PATIENCE)
             if self._pages:
                 self._say(f"{len(self._pages)} of {self._expected} pages have come …")
-
-    async def _connect(self, broker: Broker) -> Connection:
-        clock = system_clock(asyncio.get_running_loop())
-        versions = [broker.protocol, V311 if broker.protocol == V5 else V5]
-        for number, version in enumerate(versions):
-            hello = Connect(f"leadsman-{self._transaction[:12]}", version, None, b"", largest=None)
-            try:
-                return await client.connect(broker, clock, hello, self)
-            except (ConnectionRefused, ConnackMissing) as error:
-                last = number == len(versions) - 1
-                if last or (isinstance(error, ConnectionRefused) and error.code != UNSUPPORTED_VERSION):
-                    raise
-        raise AssertionError("one of the versions returned or raised")
 
     def _say(self, text: str) -> None:
         if not self._quiet:

@@ -1,0 +1,262 @@
+"""``leadsman watch``: the board of the devices of one app or of many, in a terminal, over MQTT."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from datetime import UTC, datetime
+
+from leadsman.cli.board import Head, View, plain, screen, text_of
+from leadsman.cli.fleet import Fleet
+from leadsman.cli.remote import connected
+from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.introspection.situation import span
+from leadsman.monitoring.log_format import wants_colour
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connection, Received
+from leadsman.mqtt.message import Message
+from leadsman.text import clean
+
+ASKING = 3.0
+"""Seconds between two requests about the visible devices."""
+FRAME = 0.25
+"""Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
+RECONNECT = 0.5
+"""Seconds between two attempts to connect."""
+PLAIN_WIDTH = 100
+"""Columns of a board that is no screen."""
+
+
+def watch(broker: Broker, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool) -> None:
+    """Show the board until ``q`` or Ctrl-C; or once, if asked for or without a terminal.
+
+    Args:
+        patterns: prefixes of apps; see `Fleet`.
+        timeout: seconds for the first answers.
+        once: print the board, and end.
+        as_json: print JSON: one document with `once`, else one a line every few seconds.
+
+    Raises:
+        BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
+    """
+    watcher = Watcher(broker, patterns)
+    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
+    else:
+        asyncio.run(watcher.show())
+
+
+class Watcher:
+    """Listens to the apps of a broker, and shows them."""
+
+    def __init__(self, broker: Broker, patterns: Collection[str]) -> None:
+        self._broker = broker
+        self._fleet = Fleet(patterns)
+        self._view = View()
+        self._client_id = f"leadsman-watch-{uuid.uuid4().hex[:12]}"
+        self._connection: Connection | None = None
+        self._away_since: float | None = time.time()
+        self._reason = "connecting"
+        self._lost = False
+        self._asked = 0
+        self._news = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._keyed = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._done = asyncio.Event()
+
+    async def show(self) -> None:
+        """Draw the board until it is left."""
+        from leadsman.cli.keys import full_screen
+
+        loop = asyncio.get_running_loop()
+        with full_screen() as draw:
+            loop.add_reader(sys.stdin.fileno(), self._type)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.add_signal_handler(number, self._done.set)
+            async with _running(self._done, self._listen(), self._ask(), self._draw(draw)):
+                await self._done.wait()
+            loop.remove_reader(sys.stdin.fileno())
+
+    async def print(self, timeout: float, *, as_json: bool, again: bool) -> None:
+        """Print the board when its apps have answered, or after `timeout` seconds; then every `ASKING` seconds with
+        `again`."""
+        async with _running(self._done, self._listen()):
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._settled.wait()
+            except TimeoutError:
+                raise BrokerError(self._reason) from None
+            await self._answers(timeout)
+            self._print(as_json=as_json)
+            while again:
+                await asyncio.sleep(ASKING)
+                await self._answers(ASKING)
+                self._print(as_json=as_json)
+
+    async def _answers(self, timeout: float) -> None:
+        """Ask about all devices, and wait for the answers."""
+        now = time.time()
+        wanted = [(row.prefix, row.device) for row in self._fleet.rows(now)]
+        answers, before = self._fleet.answers, self._fleet.answers.copy()
+        asked = self._request(wanted)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while any(answers.get(prefix, 0) == before.get(prefix, 0) for prefix in asked):
+                    self._heard.clear()
+                    await self._heard.wait()
+
+    def _print(self, *, as_json: bool) -> None:
+        now = time.time()
+        apps, rows = self._fleet.apps(now), self._fleet.rows(now)
+        if as_json:
+            verdicts = {(row.prefix, row.device): self._fleet.verdict(row.prefix, row.device, now) for row in rows}
+            document = {
+                "broker": str(self._broker),
+                "lost": self._trouble(now),
+                "apps": [app._asdict() for app in apps],
+                "devices": [row._asdict() | {"why": verdicts[row.prefix, row.device]} for row in rows],
+            }
+            print(json.dumps(document, ensure_ascii=False), flush=True)
+            return
+        colour = wants_colour(sys.stdout, os.environ)
+        width = os.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+        print("\n".join(text_of(line, colour=colour) for line in plain(apps, rows, width)), flush=True)
+
+    # The connection
+
+    async def _listen(self) -> None:
+        """Keep a connection until cancelled."""
+        while True:
+            try:
+                await self._live()
+            except BrokerError as error:
+                self._reason = clean(str(error))
+            self._away_since = self._away_since or time.time()
+            await asyncio.sleep(RECONNECT)
+
+    async def _live(self) -> None:
+        """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
+        self._lost, subscribed = False, set[str]()
+        connection = await connected(self._broker, self._client_id, self)
+        try:
+            await self._subscribe(connection, self._fleet.filters)
+            self._connection, self._away_since = connection, None
+            while not self._lost:
+                self._news.clear()
+                new = [prefix for prefix in self._fleet.prefixes if prefix not in subscribed]
+                for prefix in new:
+                    await self._subscribe(connection, Fleet.filters_of(prefix))
+                    subscribed.add(prefix)
+                if new:
+                    continue
+                self._settled.set()
+                await self._news.wait()
+        finally:
+            self._connection = None
+            connection.abort()
+
+    async def _subscribe(self, connection: Connection, filters: Collection[str]) -> None:
+        for each in filters:
+            try:
+                await connection.subscribe(each)
+            except SubscriptionRefused as error:
+                self._reason = clean(str(error))
+
+    async def _ask(self) -> None:
+        """Ask the apps about the devices that are visible."""
+        while True:
+            self._request(self._view.visible)
+            await asyncio.sleep(ASKING if self._fleet.prefixes else FRAME)
+
+    def _request(self, devices: Collection[tuple[str, str]]) -> list[str]:
+        """Ask about devices. Returns the prefixes of the apps that were asked."""
+        if self._connection is None:
+            return []
+        requests = self._fleet.requests(devices)
+        for prefix, request in requests.items():
+            self._asked += 1
+            payload = request | {"transaction": f"{self._client_id}-{self._asked}"}
+            with contextlib.suppress(BrokerError):  # `lost` follows
+                self._connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
+        return list(requests)
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
+        if self._fleet.hear(message, time.time()) is not None:
+            self._news.set()
+        self._heard.set()
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `ConnectionListener`."""
+        if code >= 0x80:
+            self._reason = f"the broker refused a request for introspection (0x{code:02x})"
+
+    def lost(self, reason: str, code: int = 0) -> None:
+        """See `ConnectionListener`."""
+        self._lost, self._reason = True, clean(reason)
+        self._news.set()
+
+    # The screen
+
+    async def _draw(self, draw: Callable[[Sequence[str]], None]) -> None:
+        while True:
+            began = time.monotonic()
+            draw(self._frame(time.time()))
+            pause = max(FRAME, 4 * (time.monotonic() - began))
+            self._keyed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._keyed.wait()
+
+    def _frame(self, now: float) -> list[str]:
+        """The lines of the screen."""
+        view, rows = self._view, self._fleet.rows(now)
+        clock = datetime.fromtimestamp(now, UTC).strftime("%H:%M:%SZ")
+        head = Head(str(self._broker), clock, self._trouble(now))
+        why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
+        size = os.get_terminal_size(sys.stdout.fileno())
+        lines = screen(head, self._fleet.apps(now), rows, view, (size.columns, size.lines), why)
+        colour = wants_colour(sys.stdout, os.environ)
+        return [text_of(line, colour=colour) for line in lines]
+
+    def _trouble(self, now: float) -> str | None:
+        """What is wrong with our own connection; None if nothing is."""
+        if self._away_since is None:
+            return None
+        return f"no connection to the broker for {span(now - self._away_since)}: {self._reason}; what is shown is old"
+
+    def _type(self) -> None:
+        """Take what was typed."""
+        from leadsman.cli.keys import keys_of
+
+        typed = os.read(sys.stdin.fileno(), 1024)
+        rows = self._fleet.rows(time.time())
+        if not typed:  # the terminal is gone
+            self._done.set()
+        for key in keys_of(typed.decode(errors="ignore")):
+            if self._view.press(key, rows):
+                self._done.set()
+        self._keyed.set()
+
+
+@contextlib.asynccontextmanager
+async def _running(done: asyncio.Event, *works: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Run these while the block runs. `done` is set if one of them ends, and its error is raised after the block."""
+    tasks = [asyncio.create_task(work) for work in works]
+    for task in tasks:
+        task.add_done_callback(lambda _: done.set())
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end

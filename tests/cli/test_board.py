@@ -1,0 +1,194 @@
+"""How the board of `leadsman watch` looks, and what its keys do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.cli.board import Head, View, clip, plain, screen, text_of
+from leadsman.cli.fleet import AppRow, Row
+from leadsman.cli.keys import keys_of
+
+HEAD = Head("mqtt://broker.lan:1883", "09:00:00Z", None)
+HOUSE = AppRow("house", "online", 3.0, 3600.0, 0, 0, "5.0", 1, "")
+ATTIC = Row("house", "attic", "ok", "t 21.5", 3.2, 27.0, 0, 0, None, "", "closed")
+BOILER = Row("house", "boiler", "circuit_open", "", 700.0, 12.4, 5, 2, 190.0, "DeviceTimeout: no answer", "open")
+PUMP = Row("garden", "pump", "ok", "", None, None, 0, 0, None, "", "closed")
+VERDICT = {
+    "device": "boiler",
+    "link": "circuit",
+    "state": "broken",
+    "summary": "its circuit is open",
+    "since": None,
+    "evidence": ["the next probe is due", "x" * 200],
+    "advice": "check the cable",
+}
+
+
+def shown(rows, view=None, size=(80, 24), apps=(HOUSE,), head=HEAD, why=None):
+    return [text_of(line, colour=False) for line in screen(head, apps, rows, view or View(), size, why)]
+
+
+def test_a_board_of_80_columns_has_each_device_with_what_matters():
+    assert shown([ATTIC, BOILER])[:6] == [
+        "leadsman watch  mqtt://broker.lan:1883  2 devices, 1 in trouble        09:00:00Z",
+        "house            online  up 1h, MQTT 5.0, 1 connection, outbox 0",
+        "  device              status       last value                 age      next",
+        "> attic               ok           t 21.5                     3s       in 27s",
+        "  boiler              circuit open                            11m40s   in 12s",
+        "    for 3m10s, 5 failed polls, attempt 2: DeviceTimeout: no answer",
+    ]
+
+
+def test_it_fills_the_screen_and_ends_with_the_keys():
+    lines = shown([ATTIC], size=(80, 10))
+
+    assert len(lines) == 10
+    assert lines[-1].startswith("q quit  ↑ ↓ choose  Enter why")
+
+
+def test_without_a_connection_it_says_so_above_all():
+    lines = shown(
+        [ATTIC], head=HEAD._replace(lost="no connection to the broker for 12s: refused; what is shown is old")
+    )
+
+    assert lines[1].startswith("no connection to the broker for 12s")
+
+
+def test_the_chosen_device_stays_on_a_small_screen():
+    rows = [ATTIC._replace(device=f"d{number:02}") for number in range(50)]
+    view = View()
+    for _ in range(30):
+        view.press("down", rows)
+    lines = shown(rows, view, (80, 10))
+
+    assert [line for line in lines if line.startswith("> d30")]
+    assert ("house", "d30") in view.visible
+    assert len(view.visible) <= 10
+
+
+def test_devices_of_several_apps_have_their_prefix():
+    lines = shown([ATTIC, PUMP], apps=(HOUSE, HOUSE._replace(prefix="garden", state="offline", heard=None)))
+
+    assert any(line.startswith("> garden/pump") for line in lines)
+    assert any("offline" in line for line in lines)
+
+
+def test_the_order_and_the_filter_are_keys():
+    rows, view = [ATTIC, BOILER, PUMP], View()
+    assert [row.device for row in view.of(rows)] == ["pump", "attic", "boiler"]
+    view.press("s", rows)
+    assert [row.device for row in view.of(rows)] == ["boiler", "pump", "attic"]
+    view.press("s", rows)
+    assert view.of(rows)[0] is BOILER
+    view.press("t", rows)
+    assert [row.device for row in view.of(rows)] == ["boiler"]
+    view.press("t", rows)
+    for key in ("/", "p", "u", "x", "backspace", "enter"):
+        view.press(key, rows)
+    assert [row.device for row in view.of(rows)] == ["pump"]
+    assert not view.typing
+    view.press("esc", rows)
+    assert len(view.of(rows)) == 3
+
+
+def test_a_q_in_the_filter_does_not_quit_and_ctrl_c_always_does():
+    view = View()
+    view.press("/", [])
+
+    assert not view.press("q", [])
+    assert view.filter == "q"
+    assert view.press("ctrl-c", [])
+    view.press("esc", [])
+    assert view.press("q", [])
+
+
+def test_the_detail_of_a_device_has_its_verdict():
+    view = View()
+    view.of([BOILER])
+    view.press("enter", [BOILER])
+    waiting = shown([BOILER], view)
+    lines = shown([BOILER], view, why=VERDICT)
+
+    assert "waiting for the answer of the app …" in waiting
+    assert "its circuit is open" in lines
+    assert "To do: check the cable" in lines
+    assert max(map(len, lines)) <= 80
+    view.press("esc", [BOILER])
+    assert not view.detail
+
+
+def test_no_device_at_all_is_said():
+    assert any("no device" in line for line in shown([], apps=()))
+
+
+def test_colour_is_for_a_terminal_only():
+    line = [("attic", "bold"), ("ok", "ok")]
+
+    assert text_of(line, colour=True) == "\x1b[1mattic\x1b[0m\x1b[32mok\x1b[0m"
+    assert text_of(line, colour=False) == "atticok"
+
+
+def test_the_plain_board_has_all_devices():
+    lines = [text_of(line, colour=False) for line in plain([HOUSE], [ATTIC, BOILER], 100)]
+
+    assert len(lines) == 5
+    assert lines[2].startswith("  attic")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "found"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("温度計", 6, "温度計"),
+        ("温度計", 5, "温度…"),
+        ("e\u0301a", 2, "e\u0301a"),
+        ("ab", 0, ""),
+    ],
+)
+def test_text_is_cut_by_the_columns_that_it_takes(text, width, found):
+    assert clip(text, width) == found
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("q", ["q"]),
+        ("\x1b[A\x1bOBj", ["up", "down", "j"]),
+        ("\x1b", ["esc"]),
+        ("\x1b[5~\r\x7f\x03", ["page-up", "enter", "backspace", "ctrl-c"]),
+    ],
+)
+def test_what_a_terminal_sends_becomes_keys(sent, keys):
+    assert keys_of(sent) == keys
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=120)
+ROWS = st.builds(
+    Row,
+    st.sampled_from(["house", "garden"]),
+    TEXT,
+    st.sampled_from(["ok", "error", "held", "odd"]),
+    TEXT,
+    st.none() | st.floats(0, 1e12),
+    st.none() | st.floats(0, 1e12),
+    st.integers(0, 10**6),
+    st.integers(0, 99),
+    st.none() | st.floats(0, 1e12),
+    TEXT,
+    st.sampled_from(["closed", "open", "half_open"]),
+)
+KEYS = st.sampled_from(["up", "down", "page-down", "enter", "esc", "s", "t", "/", "a", "backspace", "q"])
+
+
+@given(st.lists(ROWS, max_size=30), st.lists(KEYS, max_size=10), st.integers(1, 200), st.integers(1, 60), st.booleans())
+def test_it_fits_every_terminal_whatever_is_typed(rows, keys, width, height, lost):
+    view = View()
+    for key in keys:
+        view.of(rows)
+        view.press(key, rows)
+
+    lines = shown(rows, view, (width, height), head=HEAD._replace(lost="gone" if lost else None), why=VERDICT)
+
+    assert len(lines) <= height
+    assert [line for line in lines if clip(line, width) != line] == []

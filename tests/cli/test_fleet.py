@@ -1,0 +1,262 @@
+"""What `leadsman watch` makes of the messages of apps."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.cli.fleet import ANSWERED, MOST_APPS, OVERDUE, Fleet, described
+from leadsman.mqtt.connection import Received
+from leadsman.timing.clock import rfc3339
+
+NOW = 1_795_338_000.0
+ERROR = "DeviceTimeout: no answer"
+
+
+def at(seconds):
+    return rfc3339(NOW + seconds)
+
+
+def heard(fleet, topic, payload, now=NOW, **options):
+    data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return fleet.hear(Received(topic, data, options.pop("retain", False), **options), now)
+
+
+def registry(*devices, **more):
+    return {"app": "house", "introspect": "house/introspect", "devices": {each: {} for each in devices}, **more}
+
+
+def status(devices=None, state="online", **more):
+    return {"state": state, "session": 7, "at": at(0), "devices": devices or {}, **more}
+
+
+def answer(**runtimes):
+    devices = {name: {"registrations": [], "runtime": runtime} for name, runtime in runtimes.items()}
+    return {"status": "ok", "data": {"app": {"prefix": "house"}, "devices": devices}}
+
+
+FAILING = {
+    "status": "error",
+    "last_error": ERROR,
+    "failing_since": at(-90),
+    "consecutive_failures": 4,
+    "attempts": 2,
+    "next_poll_at": at(12),
+    "circuit": "closed",
+}
+
+
+@pytest.fixture
+def fleet():
+    fleet = Fleet(())
+    heard(fleet, "house/registry", registry("attic", "boiler"), retain=True)
+    heard(fleet, "house/status", status({"attic": {"status": "ok"}, "boiler": FAILING}))
+    return fleet
+
+
+def row(fleet, device="boiler", now=NOW):
+    return next(each for each in fleet.rows(now) if each.device == device)
+
+
+def test_an_app_is_found_by_its_registry_or_its_status_and_reported_once():
+    fleet = Fleet(())
+
+    assert heard(fleet, "house/registry", registry("attic")) == "house"
+    assert heard(fleet, "house/status", status()) is None
+    assert heard(fleet, "garden/status", status({"pump": {"status": "ok"}})) == "garden"
+    assert [(each.prefix, each.device) for each in fleet.rows(NOW)] == [("garden", "pump"), ("house", "attic")]
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload"),
+    [
+        ("zigbee2mqtt/status", {"state": "online"}),
+        ("zigbee2mqtt/registry", b"not json"),
+        ("a/b/status", {"state": "online", "session": 7}),
+        ("house/state", {"state": "online", "session": 7}),
+    ],
+)
+def test_what_is_no_app_of_ours_is_passed_over(topic, payload):
+    fleet = Fleet(())
+
+    assert heard(fleet, topic, payload) is None
+    assert fleet.prefixes == []
+
+
+@pytest.mark.parametrize(
+    ("patterns", "filters"),
+    [
+        ((), ["+/status", "+/registry"]),
+        (("house",), ["house/status", "house/registry"]),
+        (("home/+", "g*"), ["home/+/status", "home/+/registry", "+/status", "+/registry"]),
+    ],
+)
+def test_patterns_of_prefixes_become_topic_filters(patterns, filters):
+    assert Fleet(patterns).filters == filters
+
+
+def test_a_pattern_that_is_wider_at_the_broker_is_matched_again_here():
+    fleet = Fleet(("g*", "home/+"))
+    for prefix in ("garden", "house", "home/attic", "home/attic/deep"):
+        heard(fleet, f"{prefix}/status", status())
+
+    assert fleet.prefixes == ["garden", "home/attic"]
+
+
+def test_a_broker_full_of_old_registries_is_not_kept_whole():
+    fleet = Fleet(())
+    for number in range(MOST_APPS + 5):
+        heard(fleet, f"p{number}/status", status())
+
+    assert len(fleet.prefixes) == MOST_APPS
+
+
+def test_a_row_is_made_of_the_heartbeat_and_counts_down(fleet):
+    heard(fleet, "house/boiler/state", {"t": 21.5, "mode": "eco"}, now=NOW - 30)
+
+    found = row(fleet)
+
+    assert (found.status, found.error, found.failures, found.attempts) == ("error", ERROR, 4, 2)
+    assert (found.value, found.age, found.next_in, found.failing_for) == ("t 21.5, mode eco", 30, 12, 90)
+    assert row(fleet, now=NOW + 5).next_in == 7
+    assert not found.well
+    assert row(fleet, "attic").well
+
+
+def test_the_clock_of_the_app_may_differ_from_ours():
+    fleet = Fleet(())
+    heard(fleet, "house/status", status({"boiler": FAILING}), now=NOW - 1000)
+
+    assert row(fleet, now=NOW - 1000).next_in == 12
+    assert row(fleet, now=NOW - 1000).failing_for == 90
+
+
+def test_a_retained_reading_is_as_old_as_it_says_and_of_unknown_age_without_that(fleet):
+    heard(fleet, "house/attic/state", {"t": 1}, retain=True, taken_at=at(-600))
+    heard(fleet, "house/boiler/state", {"t": 1}, retain=True)
+
+    assert row(fleet, "attic").age == 600
+    assert row(fleet).age is None
+
+
+def test_an_answer_is_newer_than_the_heartbeat_until_the_status_changes(fleet):
+    heard(fleet, "house/introspect/response", answer(attic={"status": "ok", "next_due_at": at(30)}))
+    assert row(fleet, "attic").next_in == 30
+
+    heard(fleet, "house/status", status({"attic": {"status": "ok"}}, at=at(1)), now=NOW + 1)
+    assert row(fleet, "attic", NOW + 1).next_in == 29
+    heard(fleet, "house/status", status({"attic": FAILING}, at=at(2)), now=NOW + 2)
+    assert row(fleet, "attic", NOW + 2).status == "error"
+
+
+def test_an_old_answer_counts_no_more(fleet):
+    heard(fleet, "house/introspect/response", answer(attic={"status": "stale"}), now=NOW + 1)
+
+    assert row(fleet, "attic", NOW + 1).status == "stale"
+    assert row(fleet, "attic", NOW + 2 + ANSWERED).status == "ok"
+
+
+def test_an_app_that_is_offline_or_silent_says_that_of_its_devices(fleet):
+    assert row(fleet, "attic", NOW + OVERDUE + 1).status == "silent"
+    heard(fleet, "house/status", {"state": "offline", "session": 7})
+
+    assert row(fleet, "attic").status == "offline"
+    assert row(fleet, "attic").next_in is None
+    assert [each.state for each in fleet.apps(NOW)] == ["offline"]
+
+
+def test_the_row_of_an_app_has_its_outbox_and_its_connection(fleet):
+    mqtt = {"outbox_messages": 7, "dropped": 1, "protocol": "5.0", "connects": 3, "last_error": "refused"}
+    heard(fleet, "house/status", status(mqtt=mqtt, uptime_s=60.0), now=NOW)
+
+    (app,) = fleet.apps(NOW + 10)
+
+    assert (app.outbox, app.dropped, app.protocol, app.connects, app.error) == (7, 1, "5.0", 3, "refused")
+    assert (app.heard, app.uptime) == (10, 70)
+
+
+def test_only_visible_devices_of_apps_that_are_online_are_asked_about(fleet):
+    heard(fleet, "garden/status", status({"pump": {"status": "ok"}}, state="offline"))
+
+    asked = fleet.requests([("house", "boiler"), ("garden", "pump"), ("nobody", "x")])
+
+    assert asked == {"house": {"sections": ["app", "mqtt", "adapters", "devices"], "devices": ["boiler"]}}
+
+
+def test_an_answer_is_complete_with_its_last_page(fleet):
+    page = answer(attic={"status": "ok"})
+
+    heard(fleet, "house/introspect/response", page | {"page": 1, "pages": 2})
+    assert fleet.answers == {}
+    heard(fleet, "house/introspect/response", page | {"page": 2, "pages": 2})
+    assert fleet.answers == {"house": 1}
+
+
+def test_pages_of_the_registry_that_are_left_from_an_earlier_run_are_passed_over():
+    fleet = Fleet(())
+    heard(fleet, "house/registry", registry("a", pages=2, page=1))
+    heard(fleet, "house/registry/2", registry("b", pages=2, page=2))
+    heard(fleet, "house/registry/3", registry("old", pages=3, page=3))
+
+    assert [each.device for each in fleet.rows(NOW)] == ["a", "b"]
+    heard(fleet, "house/registry", registry("c"))
+    assert [each.device for each in fleet.rows(NOW)] == ["c"]
+
+
+def test_a_device_that_a_large_heartbeat_does_not_list_is_well():
+    fleet = Fleet(())
+    heard(fleet, "house/registry", registry("a", "b"))
+    heard(fleet, "house/status", status({"a": FAILING}, counts={"ok": 1, "error": 1}))
+
+    assert [each.status for each in fleet.rows(NOW)] == ["error", "ok"]
+
+
+def test_the_verdict_waits_for_an_answer_and_needs_none_of_an_app_that_is_offline(fleet):
+    assert fleet.verdict("house", "boiler", NOW) is None
+    heard(fleet, "house/introspect/response", {"data": {"devices": {"boiler": {"registrations": [{"odd": 1}]}}}})
+    assert fleet.verdict("house", "boiler", NOW) is None
+    heard(fleet, "house/introspect/response", {"data": {"devices": {"boiler": {"registrations": []}}}})
+    assert fleet.verdict("house", "boiler", NOW)["link"] == "registration"
+    heard(fleet, "house/status", {"state": "offline", "session": 7})
+    assert fleet.verdict("house", "boiler", NOW)["link"] == "app"
+
+
+@pytest.mark.parametrize(
+    ("payload", "text"),
+    [
+        ('{"co2":412,"air":{"t":21.5}}', "co2 412, air.t 21.5"),
+        ("21.5", "21.5"),
+        ("on\x1b[2J", "on\\x1b[2J"),
+        ('{"name":"\\u001b[2J"}', "name \\x1b[2J"),
+    ],
+)
+def test_a_reading_is_one_line_that_a_terminal_can_show(payload, text):
+    assert described(payload) == text
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(at(3)),
+    lambda each: (
+        st.lists(each, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["status", "at", "devices", "mqtt", "data", "pages", "boiler", "runtime"]), each
+        )
+    ),
+    max_leaves=10,
+)
+TOPICS = ["status", "registry", "registry/2", "boiler/state", "boiler/availability", "introspect/response"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(TOPICS), JSON, st.booleans()), max_size=6))
+def test_whatever_others_publish_the_board_is_drawn(messages):
+    fleet = Fleet(())
+    heard(fleet, "house/status", status({"boiler": FAILING}))
+    for topic, payload, retain in messages:
+        heard(fleet, f"house/{topic}", payload, retain=retain)
+
+    for each in fleet.rows(NOW):
+        assert each.value.isprintable()
+        assert each.error.isprintable()
+        fleet.verdict(each.prefix, each.device, NOW)
+    assert len(fleet.apps(NOW)) == 1
