@@ -12,9 +12,21 @@ from leadsman.timing.clock import Clock
 CLOCK = Clock(lambda: 100.0, lambda: 1_767_225_700.0, lambda: 50.0)
 
 
+class Waiting:
+    """An outbox in which a topic stands so."""
+
+    def __init__(self, standing):
+        self._standing = standing
+
+    def __contains__(self, topic):
+        return self._standing.messages > 0
+
+    def standing(self, topic):
+        return self._standing
+
+
 def link(standing=Standing(0, 0, None, None, None), fault=None, **more):
-    outbox = SimpleNamespace(standing=lambda topic: standing)
-    return SimpleNamespace(outbox=outbox, fault_of=lambda topic: fault, **more)
+    return SimpleNamespace(outbox=Waiting(standing), fault_of=lambda topic: fault, **more)
 
 
 def test_nothing_is_said_of_a_device_of_which_nothing_waits():

@@ -55,9 +55,10 @@ def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str
 def in_outbox(link: Link, topic: str, clock: Clock) -> "DeviceOutbox | None":
     """Where the readings of a device are in the outbox, and what the broker said of them; None if there is nothing to
     say."""
-    standing, refused = link.outbox.standing(topic), link.fault_of(topic)
-    if not standing.messages and refused is None:
+    refused = link.fault_of(topic)
+    if refused is None and topic not in link.outbox:
         return None
+    standing = link.outbox.standing(topic)
     until, since = standing.paused_until, standing.since
     return {
         "messages": standing.messages,

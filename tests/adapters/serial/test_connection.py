@@ -5,6 +5,7 @@ import pytest
 from leadsman.adapters.serial.connection import MOST_UNREAD, MOST_UNREAD_BYTES, SerialConnection
 from leadsman.adapters.serial.framing import FixedFramer, LineFramer
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
+from leadsman.testing import SerialTwin
 
 
 class Transport:
@@ -128,3 +129,26 @@ def test_it_is_known_when_the_port_is_open(loop):
     loop.call_later(1, connection.connection_made, Transport())
 
     assert loop.run_until_complete(asyncio.wait_for(connection.made.wait(), 2)) is True
+
+
+def test_it_is_known_when_the_last_bytes_arrived():
+    now = [7.0]
+    connection = SerialConnection("/dev/tty", LineFramer(), lambda: now[0])
+    assert connection.heard_at is None
+
+    connection.data_received(b"noise")
+
+    assert connection.heard_at == 7.0
+
+
+def test_a_port_says_how_long_it_has_been_silent_also_after_it_was_closed(loop):
+    async def scenario():
+        async with SerialTwin(lambda sent: b"21.5\n") as port:
+            before = port.health["silent_for"]
+            await port.request(b"?")
+            await asyncio.sleep(20)
+            await port.close()
+            await asyncio.sleep(10)
+            return before, port.health["silent_for"]
+
+    assert loop.run_until_complete(scenario()) == (None, pytest.approx(30.0, abs=0.1))
