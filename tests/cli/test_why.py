@@ -129,6 +129,37 @@ def test_a_broker_that_cannot_be_reached_is_a_verdict(ask):
     assert printed.startswith("the broker cannot be reached from here\n  cannot connect")
 
 
-def test_an_app_must_be_named(capsys):
-    assert main(["why", "boiler"]) == 2
-    assert "write MODULE:APP, such as house:app, or --prefix" in capsys.readouterr().err
+def registry(prefix, *devices, page=""):
+    topic = f"{prefix}/registry{page}"
+    return {topic: Received(topic, json.dumps({"devices": {each: {} for each in devices}}).encode(), True)}
+
+
+@pytest.mark.parametrize(
+    ("device", "kept", "prefix"),
+    [
+        (None, registry("house", "boiler"), "house"),
+        ("pump", registry("house", "boiler") | registry("garden", "pump"), "garden"),
+        ("pump", registry("house", "boiler") | registry("house", "pump", page="/2"), "house"),
+        ("pump", registry("garden", "pump") | {"x/registry": Received("x/registry", b"no json", True)}, "garden"),
+    ],
+)
+def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, kept, prefix):
+    monkeypatch.setattr(why, "retained", lambda broker, filters: kept)
+
+    assert why.prefix_of("mqtt://broker.lan", device) == prefix
+
+
+@pytest.mark.parametrize(
+    ("device", "kept", "hint"),
+    [
+        (None, {}, "no app has published a registry at mqtt://broker.lan"),
+        ("boilr", registry("house", "boiler"), "did you mean 'boiler'?"),
+        (None, registry("a") | registry("b"), "write --prefix a or --prefix b"),
+        ("boiler", registry("a", "boiler") | registry("b", "boiler"), "2 apps come into question"),
+    ],
+)
+def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, device, kept, hint):
+    monkeypatch.setattr(why, "retained", lambda broker, filters: kept)
+
+    assert main(["why", *([device] if device else []), "--mqtt", "mqtt://broker.lan"]) == 2
+    assert hint in capsys.readouterr().err

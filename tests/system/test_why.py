@@ -30,7 +30,7 @@ async def attic():
 
 
 def why(broker, *arguments):
-    command = [*LEADSMAN, "why", *arguments, "--prefix", "sys", "--mqtt", broker.url, "--json"]
+    command = [*LEADSMAN, "why", *arguments, "--mqtt", broker.url, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)
@@ -53,7 +53,7 @@ def test_each_link_is_found_on_a_real_broker_and_a_dead_app_by_what_it_left(deny
 
         assert (why(denying, "boiler")[0], why(denying, "boiler")[1]["link"]) == (3, "circuit")
         assert why(denying, "kitchen")[1]["link"] == "publish rule"
-        assert why(denying, "boilr")[1]["link"] == "registration"
+        assert why(denying, "boilr", "--prefix", "sys")[1]["link"] == "registration"
         code, attic = why(denying, "attic")
         assert (code, attic["link"]) == (0, "none"), attic
         assert 'the broker retains {"t":21.0} at sys/attic/state' in attic["evidence"]

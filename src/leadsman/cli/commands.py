@@ -107,10 +107,14 @@ def inspect(options: argparse.Namespace) -> int:
 
 def why(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
-    from leadsman.cli.why import show, verdicts
+    from leadsman.cli.why import prefix_of, show, verdicts
 
-    broker, prefix = _running(options, _app(options))
     device = None if options.device is None else check_name(options.device)
+    if options.target is None and options.prefix is None:
+        broker = broker_of(load_broker(_sources(options)))
+        prefix = prefix_of(broker, device)
+    else:
+        broker, prefix = _running(options, _app(options))
     found = verdicts(broker, prefix, device, options.timeout)
     show(found, device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0

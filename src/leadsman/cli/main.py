@@ -153,8 +153,9 @@ COMMANDS = (
         commands.why,
         "say why a device is silent",
         "Walks the chain from the registration of a device to what the broker retains, and names the first link that\n"
-        "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.",
-        "examples:  leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
+        "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
+        "Without --prefix and --app, asks the app at the broker whose registry has the device.",
+        "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
         "Exits with 3 if a device is silent and should not be, else with 0.",
         (
             argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE"),

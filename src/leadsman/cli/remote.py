@@ -86,6 +86,17 @@ def look(
     return asyncio.run(exchange.look(broker, timeout))
 
 
+def retained(broker: Broker, filters: Sequence[str]) -> dict[str, Received]:
+    """What a broker retains, by topic, except for the last filter: its acknowledgement shows that the messages of the
+    others have come.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or refuses a filter.
+    """
+    exchange = _Exchange("", {}, quiet=True, filters=filters)
+    return asyncio.run(exchange.listen(broker))
+
+
 class _NoAnswerError(BrokerError):
     """The app did not answer."""
 
@@ -117,6 +128,15 @@ class _Exchange:
             return await self._exchange(broker, timeout)
         finally:
             progress.cancel()
+
+    async def listen(self, broker: Broker) -> dict[str, Received]:
+        connection = await connected(broker, f"leadsman-{self._transaction[:12]}", self)
+        try:
+            for topic_filter in self._filters:
+                await connection.subscribe(topic_filter)
+        finally:
+            await connection.close()
+        return self._seen
 
     async def look(self, broker: Broker, timeout: float) -> Looked:
         try:

@@ -5,19 +5,46 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from leadsman.cli.remote import look
+from leadsman.cli.remote import look, retained
 from leadsman.cli.tables import table
+from leadsman.cli.target import UsageError
 from leadsman.errors import BrokerError
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, counted
+from leadsman.text import clean, counted, suggestion
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection
     from leadsman.introspection.explanations import Verdict
+
+
+def prefix_of(broker: Broker, device: str | None) -> str:
+    """The prefix of the app that has a device, or of the only app, as the registries at the broker say.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        UsageError: there is no such app, or there are several.
+    """
+    found: dict[str, set[str]] = {}
+    for topic, message in retained(broker, ("+/registry", "+/registry/+", "+/status")).items():
+        prefix, level, *_ = topic.split("/")
+        document = _object(message.payload) if level == "registry" else None
+        if document is not None and isinstance(document.get("devices"), dict):
+            found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
+    having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise UsageError(
+            f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
+        )
+    if not found:
+        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or --app MODULE:APP")
+    known = {name for devices in found.values() for name in devices}
+    raise UsageError(f"no app at {broker} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
 
 
 def verdicts(broker: Broker, prefix: str, device: str | None, timeout: float) -> "list[Verdict]":
