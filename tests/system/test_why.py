@@ -48,6 +48,7 @@ def denying(tmp_path_factory):
 def test_each_link_is_found_on_a_real_broker_and_a_dead_app_by_what_it_left(denying, start_app_for_all):
     app = start_app_for_all(HOUSE, denying.url)
     with Listener(denying.port) as listener:
+        listener.wait_for("sys/registry")
         listener.wait_for("sys/attic/state", 5)
         listener.wait_for("sys/status", where=lambda message: b"circuit_open" in message.payload)
 
