@@ -14,12 +14,9 @@ from leadsman.cli.arguments import (
     MAYBE_TARGET,
     ONLY_DEVICE,
     OWN_PREFIX,
-    PREFIX,
     RUNNING,
-    SETTINGS,
     TARGET,
     TARGET_ALONE,
-    TIMEOUT,
     Command,
     add,
     argument,
@@ -28,6 +25,7 @@ from leadsman.cli.arguments import (
     moment,
 )
 from leadsman.cli.completion import SHELLS, script
+from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.target import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import abandon_unwritable_streams
@@ -148,46 +146,8 @@ COMMANDS = (
             argument("--json", "print one JSON object per row, with the traceback", action="store_true"),
         ),
     ),
-    Command(
-        "why",
-        commands.why,
-        "say why a device is silent",
-        "Walks the chain from the registration of a device to what the broker retains, and names the first link that\n"
-        "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
-        "Without --prefix and --app, asks the app at the broker whose registry has the device.",
-        "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
-        "Exits with 3 if a device is silent and should not be, else with 0.",
-        (
-            argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE"),
-            argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
-            *SETTINGS,
-            PREFIX,
-            TIMEOUT,
-            argument("--json", "print the verdict as JSON; without DEVICE, a list", action="store_true"),
-        ),
-    ),
-    Command(
-        "watch",
-        commands.watch,
-        "watch the devices of one app or of many",
-        "Shows a board of the devices of all apps at the broker, or of those with the prefixes that are given, over\n"
-        "MQTT: status, last value, next poll, errors. Keys: q quit, arrows choose, Enter says why a device is silent,\n"
-        "s sort, / filter, t trouble only. Without a terminal, it prints the board once.",
-        "examples:  leadsman watch    leadsman watch house garden    leadsman watch 'home/+' --mqtt mqtt://broker.lan\n"
-        "           leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
-        (
-            argument(
-                "pattern",
-                "prefixes of apps, such as house, 'g*' or 'home/+' (default: all of one level)",
-                nargs="*",
-                metavar="PREFIX",
-            ),
-            *SETTINGS,
-            TIMEOUT,
-            argument("--once", "print the board once", action="store_true"),
-            argument("--json", "print JSON: with --once one document, else one a line", action="store_true"),
-        ),
-    ),
+    WHY,
+    WATCH,
     Command(
         "held",
         commands.held,
