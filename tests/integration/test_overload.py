@@ -30,7 +30,7 @@ def test_each_device_gets_its_share(overloaded):
 
     counts = [len(calls) for calls in overloaded.calls.values()]
     assert max(counts) - min(counts) <= 1
-    assert sum(counts) * CALL == pytest.approx(10 / 2, rel=0.05)  # the other half is left to the connection
+    assert sum(counts) * CALL >= 0.95 * 10  # the connection keeps up, so no time is left unused
 
 
 def test_each_point_of_a_schedule_is_a_poll_or_counted_as_missed(overloaded):

@@ -90,7 +90,14 @@ class Session:
         return self
 
     def send(self, *packets):
-        self.connection.data_received(b"".join(p if isinstance(p, bytes) else p.write() for p in packets))
+        self.receive(b"".join(p if isinstance(p, bytes) else p.write() for p in packets))
+
+    def receive(self, data):
+        """Hand bytes to the connection as a transport does."""
+        for start in range(0, len(data), codec_client.READ):
+            chunk = data[start : start + codec_client.READ]
+            self.connection.get_buffer(-1)[: len(chunk)] = chunk
+            self.connection.buffer_updated(len(chunk))
 
     def run(self, seconds=0.0):
         self.loop.run_until_complete(asyncio.sleep(seconds))
@@ -390,7 +397,7 @@ def test_the_reason_of_a_disconnect_is_told_in_words_with_the_broker_that_it_nam
 def test_nothing_after_a_disconnect_counts(connected):
     packet_id = connected.connection.publish(Message("a", b""))
     connected.send(mqtt5.DisconnectPacket(), mqtt5.PubAckPacket(packet_id))
-    connected.connection.data_received(b"garbage")
+    connected.receive(b"garbage")
     connected.run(60)
 
     assert len(connected.reasons) == 1
@@ -500,7 +507,7 @@ def test_whatever_the_broker_sends_no_exception_escapes_and_the_loss_is_reported
         for _ in range(published):
             session.connection.publish(Message("a", b""))
         for chunk in chunks:
-            session.connection.data_received(chunk)
+            session.receive(chunk)
             session.run()
         session.connection.connection_lost(None)
         session.run(1)

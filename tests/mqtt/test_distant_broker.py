@@ -279,7 +279,7 @@ def test_the_end_does_not_wait_for_a_distant_broker_longer_than_it_may(life):
     here = life(0.2, ROOMY)
     here.start()
     here.run(1)
-    here.backlog(15, 9000)
+    here.loop.call_soon(here.backlog, 15, 9000)
     here.run(0.5)
     before = here.loop.time()
 

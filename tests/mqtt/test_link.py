@@ -12,7 +12,7 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import GOODBYE_TO_FROZEN, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import PUBACK_TIMEOUT, SILENCE
+from leadsman.mqtt.send_window import BATCH, PUBACK_TIMEOUT, SILENCE
 from leadsman.mqtt.window_size import FIRST
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.timing.clock import system_clock
@@ -101,6 +101,20 @@ class TestSending:
         up.run(1)
 
         assert up.link.outbox.in_flight == FIRST
+
+    def test_messages_pile_up_only_on_a_connection_that_works(self, up, running):
+        away = running()
+        up.broker.freeze()
+        for life in (away, up):
+            for number in range(FIRST + BATCH + 1):
+                life.put(number, topic=f"house/{number}")
+            life.run(0)
+
+        assert not away.link.piled_up()
+        assert up.link.piled_up()
+        up.broker.thaw()
+        up.run(1)
+        assert not up.link.piled_up()
 
     def test_a_broker_that_wants_fewer_at_a_time_gets_fewer(self, running):
         life = running(connack=ConnAck(receive_maximum=3))

@@ -281,7 +281,6 @@ class TestManyMessages:
         here.connect(Connection(ConnAck(receive_maximum=MOST)))
         here.window._size.size = MOST
         self.readings(here, 3 * BATCH)
-        here.window.pump()
         first = len(here.sent)
         for _ in range(5):
             here.turn()

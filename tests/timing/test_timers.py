@@ -286,6 +286,29 @@ def test_alarms_that_stay_behind_leave_half_of_the_time_to_others(loop, timers):
     assert len(others) >= 0.4 * 9_000
 
 
+def test_alarms_that_stay_behind_use_all_of_the_time_while_nothing_piles_up(loop, told):
+    timers, rung, turns = Timers(loop, told.append, lambda: False), [], []
+
+    def ring(bell):
+        loop.block(0.001)
+        rung.append(loop.time())
+        timers.add(loop.time(), bell)
+
+    def turn():
+        turns.append(loop.time())
+        loop.call_soon(turn)
+
+    for _ in range(4 * BATCH):
+        bell = Bell()
+        bell.action = lambda now, bell=bell: ring(bell)
+        timers.add(0.0, bell)
+    loop.call_soon(turn)
+    pass_time(loop, 10)
+
+    assert len(rung) >= 0.95 * 10_000
+    assert max(after - before for before, after in itertools.pairwise(turns)) <= BATCH * 0.001 + 0.001
+
+
 def test_a_batch_that_blocks_the_loop_for_long_is_followed_by_a_short_pause(loop, timers):
     rung = []
 

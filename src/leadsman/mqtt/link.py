@@ -14,7 +14,7 @@ from leadsman.mqtt.connection_state import V5, ConnectionState
 from leadsman.mqtt.diagnosis import client_id_in_use
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import Broken, SendWindow
+from leadsman.mqtt.send_window import BATCH, Broken, SendWindow
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
@@ -96,6 +96,10 @@ class Link:
     def limited_by(self) -> Literal["receive_maximum"] | None:
         """``"receive_maximum"`` while readings wait because the broker allows no more messages in flight, else None."""
         return self._window.limited_by
+
+    def piled_up(self) -> bool:
+        """Whether more than one batch of messages waits for its turn on a connection that works."""
+        return self.up and self.outbox.messages - self.outbox.in_flight > BATCH
 
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible; see `SendWindow.put`."""

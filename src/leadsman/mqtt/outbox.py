@@ -129,6 +129,32 @@ class Outbox:
             return self._evict()
         return []
 
+    def hand_over(self, message: Message) -> Item | None:
+        """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
+        full: then the message must be put."""
+        topic, size = message.topic, message.size
+        queue = self._queues.get(topic)
+        if (
+            self._ready
+            or self._paused
+            or self._one_at_a_time
+            or (queue is not None and (queue.waiting or queue.ahead is not None))
+            or self.messages >= self._most_messages
+            or self.bytes + size > self._most_bytes
+            or size > self._largest
+        ):
+            return None
+        if queue is None:
+            queue = self._queues[topic] = TopicQueue()
+        queue.in_flight += 1
+        self._number += 1
+        item = Item(self._number, message, size)
+        item.listed = False
+        self._flying[item] = None
+        self.messages += 1
+        self.bytes += size
+        return item
+
     def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
         """Hand out the next message, or None when nothing is `ready`; and what has expired."""
         expired: list[Dropped] = []

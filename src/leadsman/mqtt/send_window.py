@@ -128,11 +128,29 @@ class SendWindow:
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as
         an event."""
+        connection = self.connection
+        if connection is not None and message.qos and not message.latest and self._calm(message, connection):
+            item = self.outbox.hand_over(message)
+            if item is not None:
+                self._publish(connection, item, message, self._clock.monotonic())
+                return
         dropped = self.outbox.put(message)
         if dropped:
             self._report(dropped)
-        if self.connection is not None:
+        if connection is not None:
             self._soon()
+
+    def _calm(self, message: Message, connection: Connection) -> bool:
+        """Whether a message may be sent at once, without its turn in the outbox: no topic is in trouble, and there is
+        room in the window."""
+        suspects, largest = self._suspects, connection.connack.maximum_packet_size
+        return (
+            not suspects.alone
+            and not suspects.searching
+            and self.outbox.in_flight < min(self._size.size, BATCH)
+            and (largest is None or message.size + 20 <= largest)
+            and not self._must_wait()
+        )
 
     async def flush(self, timeout: float) -> bool:
         """Wait until the broker has all that it takes: at most `timeout` seconds, and less if it acknowledges nothing
@@ -210,20 +228,26 @@ class SendWindow:
                 message = suspects.certain(message, now)
             if is_off(message, offset):
                 message = retimed(message, offset)
-            try:
-                packet_id = connection.publish(message)
-            except BrokerError as error:
-                self._lost(str(error))
+            if not self._publish(connection, item, message, now):
                 return
-            self._sent[packet_id] = item, now
         if outbox.ready:
             self._kept_waiting(now)
             if outbox.in_flight == most < window:
                 self._soon()
         else:
             self._caught_up()
-        if self._sent and self._check is None:
+
+    def _publish(self, connection: Connection, item: Item, message: Message, now: float) -> bool:
+        """Hand a message to the connection. Returns whether the connection took it."""
+        try:
+            packet_id = connection.publish(message)
+        except BrokerError as error:
+            self._lost(str(error))
+            return False
+        self._sent[packet_id] = item, now
+        if self._check is None:
             self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
+        return True
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """PUBACK, with its reason code."""

@@ -9,8 +9,8 @@ is a multiple of the slot is met exactly, not 25 ms late on average.
 
 In one turn of the event loop at most `BATCH` alarms ring. Between two turns the loop reads and writes its sockets, so a
 thousand alarms that are due at once do not keep the connection to the broker waiting. If alarms have been due without a
-break for `BEHIND` seconds, the machine is too slow for what it is asked. Then each batch is followed by a pause as long
-as the batch took: half of the time is left for the connection, which could not deliver the readings otherwise.
+break for `BEHIND` seconds, the machine is too slow for what it is asked. Then, while the results of earlier alarms pile
+up, each batch is followed by a pause as long as the batch took: half of the time is left for the connection.
 """
 
 import asyncio
@@ -47,8 +47,13 @@ class Limit(Protocol):
 
 
 class Timers:
-    """Rings alarms when they are due, many per wake-up, in the context in which the timers were made. `emit` takes the
-    exceptions of alarms, as faults of the app."""
+    """Rings alarms when they are due, many per wake-up, in the context in which the timers were made.
+
+    Args:
+        loop: the event loop.
+        emit: takes the exceptions of alarms, as faults of the app.
+        piled_up: whether what alarms caused, such as messages, waits for time of the event loop.
+    """
 
     __slots__ = (
         "_begun",
@@ -58,15 +63,22 @@ class Timers:
         "_handle",
         "_heap",
         "_loop",
+        "_piled_up",
         "_ringing",
         "_slots",
         "_wakes_at",
         "origin",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, emit: Callable[[AppFault], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        emit: Callable[[AppFault], None],
+        piled_up: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._loop = loop
         self._emit = emit
+        self._piled_up = piled_up
         self._context = copy_context()
         self._slots: dict[int, dict[Alarm, None]] = {}
         self._heap: list[int] = []
@@ -174,7 +186,7 @@ class Timers:
     def _go_on(self, began: float) -> None:
         """Ring the next batch. What the last one started at `began` has run meanwhile, up to its first wait."""
         now = self._loop.time()
-        if now - self._behind_since < BEHIND:
+        if now - self._behind_since < BEHIND or not self._piled_up():
             self._wake()
         else:
             pause = min(now - began, BEHIND)

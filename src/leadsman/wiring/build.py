@@ -107,8 +107,6 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
     loop = asyncio.get_running_loop()
     clock = system_clock(loop)
     events = EventBus(clock)
-    timers = scope.handler_context().run(Timers, loop, events.emit)
-    environment = Environment(timers, clock, events, plan.overrides, stopping)
     identity = ClientIdentity(
         plan.client_id,
         plan.topics.status,
@@ -116,6 +114,8 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
         plan.broker.protocol,
     )
     link = Link(identity, connect, Outbox(), clock, events)
+    timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up)
+    environment = Environment(timers, clock, events, plan.overrides, stopping)
     watching = _watching(plan, environment)
     on_reading = None if watching is None else watching.on_reading
     publisher, shared = PublisherContext(environment, plan.topics, link.put, on_reading), SharedResources()
