@@ -1,0 +1,150 @@
+// The connection to the app: documents by fetch, events by a stream that is read here rather than by EventSource, since
+// that can neither send a token nor notice that nothing comes any more.
+
+const SILENCE = 15000; // milliseconds without a byte after which the connection is lost; the app sends one every 5 s
+const WAITS = [500, 1000, 2000, 4000, 8000]; // milliseconds before the next attempt
+
+let token = null;
+try {
+	token = sessionStorage.getItem("leadsman-token");
+} catch {
+	// It is asked for again.
+}
+
+/** The server has answered with an error: `status` is its number, the message says why. */
+export class Refused extends Error {
+	constructor(status, message) {
+		super(message);
+		this.status = status;
+	}
+}
+
+export function useToken(text) {
+	token = text;
+	try {
+		sessionStorage.setItem("leadsman-token", text);
+	} catch {
+		// It is kept until the page is closed.
+	}
+}
+
+async function ask(path, options = {}) {
+	const headers = { ...options.headers };
+	if (token) headers.Authorization = `Bearer ${token}`;
+	const answer = await fetch(path, { cache: "no-store", ...options, headers });
+	if (answer.ok) return answer;
+	let why = `${answer.status} ${answer.statusText}`;
+	try {
+		const body = await answer.json();
+		why = body.detail ?? why;
+	} catch {
+		// The number must do.
+	}
+	throw new Refused(answer.status, String(why));
+}
+
+/** A document. */
+export async function get(path) {
+	return (await ask(path, { signal: AbortSignal.timeout(15000) })).json();
+}
+
+/** Some sections about some devices. */
+export function sections(wanted, names) {
+	const query = names.map((name) => `&devices=${encodeURIComponent(name)}`).join("");
+	return get(`introspect?sections=${wanted}${query}`);
+}
+
+/** Ask the app to do something. */
+export async function post(path, body) {
+	const headers = { "Content-Type": "application/json" };
+	const signal = AbortSignal.timeout(70000);
+	return (await ask(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
+}
+
+/** The events of the app, without end. `load` fetches what the events build upon; `state` is told "live", "lost" with the
+ * time of the next attempt, and "locked" if a token is needed. */
+export class Live {
+	constructor(load, event, state) {
+		this.load = load;
+		this.event = event;
+		this.state = state;
+		this.last = null; // the id of the last event
+		this.attempts = 0;
+		this.wake = null;
+		this.heard = 0;
+	}
+
+	async run() {
+		for (;;) {
+			try {
+				await this.listen();
+			} catch (error) {
+				if (error.status === 401) this.state("locked");
+			}
+			const wait = WAITS[Math.min(this.attempts++, WAITS.length - 1)];
+			this.state("lost", Date.now() + wait);
+			await new Promise((resolve) => {
+				this.wake = resolve;
+				setTimeout(resolve, wait);
+			});
+		}
+	}
+
+	/** Try at once. */
+	hurry() {
+		this.attempts = 0;
+		this.wake?.();
+	}
+
+	/** Read events until the stream ends or falls silent. Events that come while the documents are fetched wait. */
+	async listen() {
+		const abort = new AbortController();
+		const headers = { Accept: "text/event-stream" };
+		if (this.last != null) headers["Last-Event-ID"] = this.last;
+		const slow = setTimeout(() => abort.abort(), 15000);
+		const answer = await ask("events", { headers, signal: abort.signal });
+		clearTimeout(slow);
+		this.heard = Date.now();
+		const watch = setInterval(() => Date.now() - this.heard > SILENCE && abort.abort(), 1000);
+		const waiting = [];
+		let ready = false;
+		const take = (id, data) => {
+			if (!ready) return void waiting.push([id, data]);
+			if (id != null) this.last = id;
+			this.event(data);
+		};
+		try {
+			const reading = this.read(answer.body, take);
+			const loading = this.load().then(() => {
+				ready = true;
+				for (const each of waiting) take(...each);
+				this.attempts = 0;
+				this.state("live");
+			});
+			await Promise.race([reading, loading.then(() => reading)]);
+		} finally {
+			clearInterval(watch);
+			abort.abort();
+		}
+	}
+
+	/** Take a stream of events apart. */
+	async read(body, take) {
+		const lines = body.pipeThrough(new TextDecoderStream()).getReader();
+		let rest = "", id = null, data = [];
+		for (;;) {
+			const { value, done } = await lines.read();
+			if (done) return;
+			this.heard = Date.now();
+			const parts = (rest + value).split(/\r\n|\n/);
+			rest = parts.pop();
+			for (const line of parts) {
+				if (line === "") {
+					if (data.length) take(id, JSON.parse(data.join("\n")));
+					data = [];
+				} else if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
+				else if (line.startsWith("id:")) id = line.slice(3).trim();
+			}
+		}
+	}
+}

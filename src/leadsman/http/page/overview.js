@@ -1,0 +1,277 @@
+// The first view: how the app is doing, and all its devices.
+
+import { by, h, icon, put, reicon, say } from "./dom.js";
+import { STATUSES, TROUBLE } from "./model.js";
+import { bars, drawBars, drawSparkline, sparkline } from "./pictures.js";
+import { Rows } from "./rows.js";
+import { ago, clock, counted, size, span, until } from "./time.js";
+
+export const WORDS = {
+	held: "held", circuit_open: "circuit open", error: "error", stale: "stale", deferred: "deferred",
+	isolated: "isolated", starting: "starting", ok: "ok", disabled: "disabled",
+};
+
+/** How often a registration is polled, in a few words. */
+export function rhythm(registration) {
+	if (registration?.interval) return `every ${span(registration.interval, true)}`;
+	if (registration?.schedule) return `at ${registration.schedule}`;
+	return { source: "pushes its readings", command: "takes commands" }[registration?.kind] ?? "";
+}
+
+/** The address of a device's own view. */
+export const hrefOf = (name) => `#/device/${encodeURIComponent(name)}`;
+
+/** A value as people read it. */
+export function shown(value) {
+	if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+	if (typeof value === "boolean") return value ? "yes" : "no";
+	return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** What a device's circuit does, with the time that is left. */
+export function circuitOf(device, now) {
+	const runtime = device.runtime;
+	if (!runtime || (device.main && device.main.circuit_breaker == null && runtime.circuit === "closed")) return "–";
+	if (runtime.circuit !== "open") return runtime.circuit.replace("_", " ");
+	const opens = device.opensUntil(now);
+	return opens == null ? "open" : opens <= now ? "open, probing" : `open, ${span(Math.ceil((opens - now) / 1000))}`;
+}
+
+/** The calls of the poll under way, or of the last one. */
+export function attemptsOf(device) {
+	const calls = device.runtime?.attempts, retry = device.main?.retry;
+	if (!calls || !device.error) return "–";
+	return typeof retry === "number" && retry > 0 ? `${calls} of ${retry + 1}` : String(calls);
+}
+
+/** The first field that is a number; else the first one. */
+function mainField(device) {
+	for (const name of device.series.keys()) return name;
+	for (const name in device.fields) return name;
+	return null;
+}
+
+function row(model, name) {
+	const mark = icon("ok"), link = h("a", { href: hrefOf(name) }, name), word = h("span", { class: "word" });
+	const beat = h("span", { class: "dim" }), spark = sparkline(), value = h("b"), field = h("span", { class: "dim" });
+	const others = h("span", { class: "dim second" }), strip = bars(), circuit = h("span"), attempts = h("span");
+	const next = h("span"), error = h("span", { class: "why" }), since = h("span", { class: "dim second" });
+	const label = (text) => h("span", { class: "label", "aria-hidden": "true" }, text);
+	const element = h(
+		"div", { role: "row", class: "row" },
+		h("span", { role: "rowheader", class: "c-device" }, mark, h("span", { class: "two" }, link, h("span", { class: "second" }, word, beat))),
+		h("span", { role: "cell", class: "c-value" }, spark, h("span", { class: "two" }, h("span", { class: "first" }, value, " ", field), others)),
+		h("span", { role: "cell", class: "c-outcomes" }, strip),
+		h("span", { role: "cell", class: "c-circuit" }, label("Circuit"), circuit),
+		h("span", { role: "cell", class: "c-attempts" }, label("Attempts"), attempts),
+		h("span", { role: "cell", class: "c-next" }, label("Next poll"), next),
+		h("span", { role: "cell", class: "c-error two" }, error, since),
+	);
+	element.draw = () => {
+		const device = model.devices.get(name);
+		if (!device) return;
+		const now = model.now(), main = mainField(device), status = device.status, runtime = device.runtime;
+		put(element, "data-status", status);
+		reicon(mark, status);
+		say(word, WORDS[status] ?? status);
+		say(beat, [device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
+		drawSparkline(spark, main && device.series.get(main));
+		drawBars(strip, device.outcomes);
+		say(value, main ? shown(device.fields?.[main] ?? "") : "");
+		say(field, main ?? (device.job || runtime?.last_success_at ? "" : "no reading yet"));
+		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
+		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main).map(([each, text]) => `${each} ${shown(text)}`);
+		say(others, Number.isNaN(read) ? "" : [ago(read, now), rest.join(", ")].filter(Boolean).join(" · "));
+		say(circuit, circuitOf(device, now));
+		put(circuit, "data-circuit", runtime?.circuit);
+		say(attempts, attemptsOf(device));
+		const due = device.next(now);
+		say(next, due == null ? "–" : until(due, now));
+		const text = device.error;
+		put(element, "data-error", text && "");
+		say(error, text ?? "–");
+		put(error, "title", text);
+		say(since, text ? sinceOf(device, now) : "");
+	};
+	return element;
+}
+
+/** "since 14:02:11, 3 min, 4 failed polls"; or what the poll under way is doing. */
+export function sinceOf(device, now) {
+	const trying = device.runtime.poll_under_way;
+	if (device.since == null) return trying ? `call ${trying.failed_calls} failed, again ${until(Date.parse(trying.next_call_at), now)}` : "";
+	const polls = device.runtime.consecutive_failures;
+	const failed = polls ? `, ${counted(polls, "failed poll")}` : "";
+	return `since ${clock(device.since, now)}, ${span((now - device.since) / 1000)}${failed}`;
+}
+
+export class Overview {
+	/** `remember` is told which devices come into view. */
+	constructor(model, remember) {
+		this.model = model;
+		this.status = "";
+		this.words = "";
+		this.sort = "trouble";
+		this.order = -1;
+		this.counts = "";
+		this.chips = new Map();
+		this.rows = new Rows(by("rows"), (name) => (remember(name), row(model, name)), (name) => model.devices.get(name)?.error != null);
+		by("search").addEventListener("input", () => this.filter());
+		by("order").addEventListener("change", () => {
+			this.sort = by("order").value;
+			this.arrange();
+		});
+		by("filter").addEventListener("submit", (event) => {
+			event.preventDefault();
+			this.rows.focus(0, "a");
+		});
+	}
+
+	filter() {
+		this.words = by("search").value.trim().toLowerCase();
+		this.arrange();
+	}
+
+	/** Which devices, in which order. */
+	arrange() {
+		const { model, words, status } = this, now = model.now();
+		const found = [];
+		for (const device of model.devices.values()) {
+			if (status && device.status !== status) continue;
+			if (words && !matches(device, words)) continue;
+			found.push(device);
+		}
+		const names = (a, b) => a.name.localeCompare(b.name, undefined, { numeric: true });
+		if (this.sort === "trouble")
+			found.sort((a, b) => STATUSES.indexOf(a.status) - STATUSES.indexOf(b.status) || names(a, b));
+		else if (this.sort === "name") found.sort(names);
+		else if (this.sort === "next") found.sort((a, b) => (a.next(now) ?? Infinity) - (b.next(now) ?? Infinity) || names(a, b));
+		this.order = model.order;
+		by("none").hidden = found.length > 0;
+		put(by("table"), "aria-rowcount", String(found.length + 1));
+		this.rows.arrange(found.map((device) => device.name));
+	}
+
+	/** Draw what has changed. */
+	draw(changed) {
+		if (this.order !== this.model.order || [...changed].some((name) => this.turned(name))) this.arrange();
+		else this.rows.draw(changed);
+		this.head();
+	}
+
+	/** Whether a row must become higher or lower. */
+	turned(name) {
+		if (!this.rows.more) return false;
+		const place = this.rows.places.get(name);
+		if (place === undefined) return false;
+		return this.rows.tops[place + 1] - this.rows.tops[place] > this.rows.low !== (this.model.devices.get(name)?.error != null);
+	}
+
+	tick() {
+		this.head();
+		this.rows.tick();
+	}
+
+	head() {
+		const { model } = this, counts = new Map();
+		for (const device of model.devices.values()) counts.set(device.status, (counts.get(device.status) ?? 0) + 1);
+		const bad = [...TROUBLE].reduce((sum, status) => sum + (counts.get(status) ?? 0), 0);
+		const total = model.devices.size;
+		const words = bad ? `${bad} of ${counted(total, "device")} ${bad === 1 ? "needs" : "need"} attention` : `${counted(total, "device")}, no trouble`;
+		say(by("summary"), words);
+		put(by("summary"), "class", bad ? "bad" : "good");
+		const text = JSON.stringify([...counts]) + total;
+		if (text !== this.counts) {
+			this.counts = text;
+			this.chip("", "all", total);
+			for (const status of STATUSES) this.chip(status, WORDS[status], counts.get(status) ?? 0);
+		}
+		drawFacts(model);
+		drawNotices(model);
+	}
+
+	/** A button that shows the devices of one status only. */
+	chip(status, word, count) {
+		let chip = this.chips.get(status);
+		if (!chip) {
+			const number = h("b");
+			chip = h("button", { type: "button", class: "chip", "aria-pressed": String(status === this.status) }, status ? icon(status) : null, h("span", {}, word), " ", number);
+			chip.number = number;
+			put(chip, "data-status", status || null);
+			chip.addEventListener("click", () => {
+				this.status = this.status === status ? "" : status;
+				for (const [name, each] of this.chips) put(each, "aria-pressed", String(name === this.status));
+				this.arrange();
+			});
+			this.chips.set(status, chip);
+			by("chips").append(chip);
+		}
+		say(chip.number, count.toLocaleString());
+		chip.hidden = !count && status !== this.status && status !== "";
+	}
+}
+
+function matches(device, words) {
+	if (device.name.toLowerCase().includes(words)) return true;
+	if (device.error?.toLowerCase().includes(words)) return true;
+	if (!device.fields) return false;
+	return Object.entries(device.fields).some(([name, value]) => `${name} ${shown(value)}`.toLowerCase().includes(words));
+}
+
+// The facts about the app
+
+const tiles = new Map();
+
+function tile(key, name, value, more, state) {
+	let found = tiles.get(key);
+	if (!found) {
+		const dd = h("dd"), small = h("dd", { class: "dim" });
+		found = { box: h("div", {}, h("dt", {}, name), dd, small), dd, small };
+		tiles.set(key, found);
+		by("facts").append(found.box);
+	}
+	say(found.dd, value);
+	say(found.small, more);
+	put(found.small, "title", more);
+	put(found.box, "data-state", state);
+}
+
+function drawFacts(model) {
+	const { app, mqtt, adapters } = model, now = model.now();
+	if (mqtt) {
+		const since = model.brokerSince && !mqtt.connected ? ` for ${span((now - model.brokerSince) / 1000)}` : "";
+		const session = `MQTT ${mqtt.protocol} · ${mqtt.broker} · connection ${mqtt.connects} · session ${mqtt.session}`;
+		const why = mqtt.connected || !mqtt.last_error ? session : mqtt.last_error;
+		tile("broker", "Broker", mqtt.connected ? "connected" : `away${since}`, why, mqtt.connected ? "good" : "bad");
+		const { messages, bytes, oldest, dropped, delivered } = mqtt.outbox;
+		const age = oldest == null ? "" : ` · oldest ${span(oldest)}`;
+		const lost = dropped ? ` · ${counted(dropped, "dropped", "dropped")}` : "";
+		const limit = mqtt.limited_by ? " · slowed by the broker" : "";
+		const state = dropped ? "bad" : messages > 100 || mqtt.limited_by ? "warn" : "good";
+		tile("outbox", "Outbox", counted(messages, "waiting", "waiting"), `${size(bytes)}${age}${lost}${limit} · ${delivered.toLocaleString()} delivered`, state);
+	}
+	if (model.lag != null) tile("lag", "Loop lag", span(model.lag, true), "of the event loop", model.lag > 0.25 ? "bad" : model.lag > 0.05 ? "warn" : "good");
+	if (adapters.length) {
+		const shut = adapters.filter((each) => !each.open);
+		const names = shut.length ? shut.map((each) => `${each.adapter}: ${each.error ?? "closed"}`).join("; ") : adapters.map((each) => each.adapter).join(", ");
+		tile("adapters", "Adapters", `${adapters.length - shut.length} of ${adapters.length} open`, names, shut.length ? "bad" : "good");
+	}
+	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `version ${app.version} · leadsman ${app.leadsman} · Python ${app.python}`, null);
+}
+
+let noticed = "";
+
+function drawNotices(model) {
+	const text = JSON.stringify([...model.notices.values()]);
+	if (text === noticed) return;
+	noticed = text;
+	by("notices").replaceChildren(
+		...[...model.notices].map(([key, notice]) => {
+			const shut = h("button", { type: "button", class: "plain", "aria-label": "Dismiss this notice", click: () => {
+				model.notices.delete(key);
+				drawNotices(model);
+			} }, "×");
+			return h("p", { class: "notice" }, icon("error"), h("span", {}, notice.at ? `${clock(notice.at, model.now())} ` : "", notice.text), shut);
+		}),
+	);
+}

@@ -1,0 +1,273 @@
+// The page: three views of one model, kept current by one connection.
+
+import { askToken } from "./actions.js";
+import { announce, by, put, reicon, say } from "./dom.js";
+import { DeviceView } from "./device.js";
+import { get, Live, sections, useToken } from "./live.js";
+import { Model, TROUBLE } from "./model.js";
+import { Overview, WORDS } from "./overview.js";
+import { clock, span } from "./time.js";
+import { TraceView } from "./trace.js";
+
+const model = new Model();
+const overview = new Overview(model, remember), deviceView = new DeviceView(model), traceView = new TraceView(model);
+let view = "devices", loaded = false;
+
+// What is drawn: at most once a frame, and only what has changed.
+
+let asked = false;
+
+function drawSoon() {
+	if (asked) return;
+	asked = true;
+	// A page in the background has no frames, and is drawn when it is seen again.
+	requestAnimationFrame(() => {
+		asked = false;
+		draw();
+	});
+}
+
+function draw() {
+	if (!loaded) return;
+	const changed = model.changed;
+	model.changed = new Set();
+	if (view === "devices") overview.draw(changed);
+	else if (view === "device" && changed.has(deviceView.name)) deviceView.draw();
+	else if (view === "trace" && changed.size) traceView.draw();
+}
+
+/** Once a second: countdowns and ages. */
+function tick() {
+	const lost = model.frozen != null;
+	if (lost) showLost();
+	if (!loaded || document.hidden) return;
+	if (view === "devices") overview.tick();
+	else if (view === "device") deviceView.tick();
+}
+
+setInterval(tick, 1000);
+document.addEventListener("visibilitychange", () => document.hidden || (drawSoon(), tick()));
+
+// The views, by the part of the address after #
+
+function route() {
+	const [, name, rest] = /^#\/(device\/|trace)?(.*)$/.exec(location.hash) ?? [null, undefined, ""];
+	view = name === "trace" ? "trace" : name ? "device" : "devices";
+	for (const each of ["devices", "device", "trace"]) by(`view-${each}`).hidden = !loaded || each !== view;
+	put(by("to-devices"), "aria-current", view === "trace" ? null : "page");
+	put(by("to-trace"), "aria-current", view === "trace" ? "page" : null);
+	if (!loaded) return;
+	if (view === "device") openDevice(decodeURIComponent(rest));
+	else if (view === "trace") traceView.draw();
+	else overview.arrange(), overview.head();
+	document.title = [view === "device" ? decodeURIComponent(rest) : view === "trace" ? "Trace" : null, model.app?.name, "leadsman"].filter(Boolean).join(" · ");
+}
+
+let place = 0, opened = null;
+
+addEventListener("hashchange", () => {
+	const before = view;
+	if (before === "devices") place = scrollY;
+	route();
+	if (view === "devices") {
+		scrollTo(0, place);
+		overview.rows.draw();
+		const again = overview.rows.shown.get(opened)?.querySelector("a");
+		again?.focus({ preventScroll: true });
+	} else {
+		scrollTo(0, 0);
+		opened = view === "device" ? deviceView.name : null;
+		by(`${view}-title`)?.focus({ preventScroll: true });
+	}
+});
+
+// The connection
+
+async function load() {
+	const [document, trace] = await Promise.all([get("introspect"), get("trace")]);
+	const begun = model.app && document.app?.started_at !== model.app.started_at;
+	if (begun) model.forget();
+	model.frozen = null;
+	model.take(document, true);
+	model.rows(trace.trace);
+	remembered.clear();
+	overview.rows.shown.forEach((_, name) => remember(name));
+	say(by("app-name"), model.app?.name ?? "leadsman");
+	if (!loaded) {
+		loaded = true;
+		by("waiting").hidden = true;
+		route();
+	}
+	drawSoon();
+}
+
+let lostAt = null, nextTry = 0, statuses = new Map();
+
+function state(word, more) {
+	if (word === "locked") return void askToken((token) => (useToken(token), live.hurry()));
+	if (word === "live") {
+		if (lostAt != null) announce(`Connected again, after ${span((Date.now() - lostAt) / 1000)}.`);
+		lostAt = null;
+		model.frozen = null;
+		by("banner").hidden = true;
+		document.body.dataset.connection = "live";
+		say(by("connection-word"), "Live");
+		drawSoon();
+		return;
+	}
+	nextTry = more;
+	if (lostAt == null) {
+		lostAt = Date.now();
+		model.frozen = model.now();
+		document.body.dataset.connection = "lost";
+		say(by("connection-word"), "No connection");
+		announce("The connection to the app is lost. What is shown is from then.");
+		if (loaded && view === "device") deviceView.draw();
+	}
+	showLost();
+}
+
+function showLost() {
+	const wait = Math.ceil((nextTry - Date.now()) / 1000), when = wait > 0 ? `Trying again in ${wait} s.` : "Trying …";
+	const shown = loaded ? " What is shown is from then." : "";
+	say(by("banner-text"), `No connection to the app since ${clock(lostAt)} (${span((Date.now() - lostAt) / 1000)}).${shown} ${when}`);
+	by("banner").hidden = false;
+}
+
+function event(data) {
+	model.event(data);
+	const name = data.device, device = name == null ? null : model.devices.get(name);
+	if (device && statuses.get(name) !== device.status) {
+		const before = statuses.get(name);
+		statuses.set(name, device.status);
+		const turned = TROUBLE.has(device.status) !== TROUBLE.has(before ?? "ok");
+		if (turned) announce(`${name}: ${WORDS[device.status]}`);
+	}
+	if (model.doubted.size || model.traced || model.doubtful) askSoon();
+	drawSoon();
+}
+
+const live = new Live(load, event, state);
+
+by("again").addEventListener("click", () => live.hurry());
+addEventListener("online", () => live.hurry());
+
+// What events do not tell is asked for: a device after it has changed, and new rows of the trace. When many devices change
+// at once, and from time to time, the whole document is asked for, less often the larger it is.
+
+const FEW = 12, SOON = 40, PAUSE = 250;
+let asking = false;
+
+function askSoon(wait = SOON) {
+	if (asking) return;
+	asking = true;
+	setTimeout(async () => {
+		const names = [...model.doubted], { traced, doubtful } = model, whole = names.length > FEW || doubtful;
+		model.doubted.clear();
+		model.traced = model.doubtful = false;
+		const after = model.trace.at(-1)?.number ?? 0;
+		const describe = async (name) => model.take(await get(`introspect/${encodeURIComponent(name)}`), false);
+		await Promise.all([
+			...(whole ? [get("introspect").then((found) => model.take(found, true))] : names.map(describe)),
+			traced ? get(`trace?after=${after}`).then((rows) => model.rows(rows.trace)) : null,
+		]).catch(() => null);
+		asking = false;
+		drawSoon();
+		const more = model.doubted.size || model.traced || model.doubtful;
+		if (more) askSoon(whole ? Math.max(PAUSE, model.devices.size) : PAUSE);
+	}, wait);
+}
+
+// What happened before this page was opened is asked for when a device comes into view, many in one request.
+
+const remembered = new Set(), wanted = new Set();
+
+function remember(name) {
+	if (remembered.has(name)) return;
+	remembered.add(name);
+	if (!wanted.size)
+		setTimeout(async () => {
+			const names = [...wanted];
+			wanted.clear();
+			model.take(await sections("recent", names).catch(() => ({})), false);
+			drawSoon();
+		}, SOON);
+	wanted.add(name);
+}
+
+function openDevice(name) {
+	deviceView.show(name);
+	remember(name);
+	if (model.devices.has(name)) more(name);
+}
+
+/** What only the view of a device shows. */
+async function more(name) {
+	model.take(await sections("words", [name]).catch(() => ({})), false);
+	drawSoon();
+}
+
+async function refresh() {
+	try {
+		if (lostAt == null && loaded && !document.hidden) {
+			model.take(await get("introspect"), true);
+			if (view === "device") await more(deviceView.name);
+			drawSoon();
+		}
+	} catch {
+		// The stream of events notices when the connection is lost.
+	}
+	setTimeout(refresh, Math.max(5000, model.devices.size * 20));
+}
+
+setTimeout(refresh, 5000);
+
+// Keys
+
+addEventListener("keydown", (event) => {
+	if (event.ctrlKey || event.metaKey || event.altKey || by("ask").open) return;
+	const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+	if (event.key === "Escape" && typing) return void (event.target.value ? ((event.target.value = ""), event.target.dispatchEvent(new Event("input"))) : event.target.blur());
+	if (event.key === "Escape" && view !== "devices") return void (location.hash = "#/");
+	const down = event.key === "ArrowDown" || (event.key === "j" && !typing), up = event.key === "ArrowUp" || (event.key === "k" && !typing);
+	const inList = view === "devices" && event.target.tagName !== "SELECT";
+	if (inList && (down || up)) overview.rows.step(down ? 1 : -1, "a");
+	else if (inList && !typing && event.key === "Home") overview.rows.focus(0, "a");
+	else if (inList && !typing && event.key === "End") overview.rows.focus(overview.rows.names.length - 1, "a");
+	else if (event.key === "/" && !typing) document.querySelector(view === "trace" ? "#view-trace input" : "#search").focus();
+	else if (event.key === "t" && !typing) location.hash = "#/trace";
+	else return;
+	event.preventDefault();
+});
+
+by("skip").addEventListener("click", (event) => {
+	event.preventDefault();
+	by("main").focus();
+});
+
+// Colours
+
+const THEMES = { auto: "as the system", light: "light", dark: "dark" };
+
+function theme(chosen) {
+	if (chosen === "auto") delete document.documentElement.dataset.theme;
+	else document.documentElement.dataset.theme = chosen;
+	reicon(by("theme").firstElementChild, chosen);
+	say(by("theme-word"), `Colours: ${THEMES[chosen]}`);
+	put(by("theme"), "title", `Colours: ${THEMES[chosen]}`);
+}
+
+theme(document.documentElement.dataset.theme ?? "auto");
+by("theme").addEventListener("click", () => {
+	const names = Object.keys(THEMES), now = document.documentElement.dataset.theme ?? "auto";
+	const next = names[(names.indexOf(now) + 1) % names.length];
+	theme(next);
+	try {
+		localStorage.setItem("leadsman-theme", next);
+	} catch {
+		// It is forgotten with the page.
+	}
+});
+
+route();
+live.run();

@@ -1,0 +1,214 @@
+"""The page, in a real Chromium, with a real app."""
+
+import re
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from leadsman.testing import Mosquitto
+from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.browser import Complaints, chromium
+
+FILES = Path(__file__).parents[2] / "src/leadsman/http/page"
+MOST = 100_000
+"""Bytes of all files of the page."""
+HTML = "<img src=x onerror=alert(1)>"
+APP = f"""
+os.environ["HTTP__BIND"] = "127.0.0.1:{{port}}"
+polls = iter(range(10**9))
+
+@app.telemetry("meter", interval="500ms", retry=3)
+def meter(): return {{{{"watts": 400 + next(polls), "note": {HTML!r}}}}}
+
+tired = CircuitBreaker(2, recovery="1h")
+
+@app.telemetry("boiler", interval="1s", retry=1, backoff=FixedBackoff("100ms"), circuit_breaker=tired)
+def boiler(): raise OSError({HTML!r})
+
+@app.telemetry("<b>attic<s>", interval="1h")
+def attic(): return {{{{"celsius": 20.5}}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def app(start_app_for_all):
+    """A running app, and the address of its page."""
+    port = free_port()
+    with Mosquitto() as broker:
+        running = start_app_for_all(APP.format(port=port), broker.url)
+        running.address = f"http://127.0.0.1:{port}"
+        wait_for_port(port)
+        yield running
+
+
+def wait_for_port(port):
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError("the endpoint did not open")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser, app):
+    """The page, which must not complain of anything."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints = Complaints(page, app.address)
+    page.goto(app.address)
+    page.wait_for_selector("body[data-connection=live]")
+    page.wait_for_selector("#rows .row")
+    page.complaints = complaints.found
+    yield page
+    assert page.complaints == []
+    context.close()
+
+
+def row(page, name):
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
+    boiler = row(page, "boiler")
+    boiler.get_by_text("circuit open").wait_for()
+
+    assert "OSError" in boiler.inner_text()
+    assert "since" in boiler.inner_text()
+    assert re.search(r"open, 59 min|open, 1 h", boiler.inner_text())
+    assert re.search(r"4\d\d\s+watts", row(page, "meter").inner_text())
+    assert page.get_by_role("row").count() == 4  # and the header
+    assert page.locator("#summary").inner_text() == "1 of 3 devices needs attention"
+    assert page.locator("#facts").get_by_text("connected", exact=True).is_visible()
+
+
+def test_a_reading_is_on_the_page_without_a_reload(page):
+    value = row(page, "meter").locator(".c-value b")
+    before = value.inner_text()
+
+    page.wait_for_function("([e, before]) => e.textContent !== before", arg=[value.element_handle(), before])
+    assert row(page, "meter").locator(".spark-line").get_attribute("points")
+
+
+def test_nothing_that_a_device_says_becomes_html(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+
+    page.locator("#view-device").get_by_text(HTML).first.wait_for()
+    assert page.locator("img, #rows b b, h1 b").count() == 0
+    page.get_by_role("link", name="All devices").click()
+    page.get_by_role("link", name="<b>attic<s>", exact=True).click()
+    assert page.locator("#device-title").inner_text().startswith("<b>attic<s>")
+
+
+def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+    view = page.locator("#view-device")
+
+    view.get_by_text("A call that fails is repeated once, after 100 ms (±20 %).").wait_for()
+    view.locator(".timeline .mark-call").first.wait_for(state="attached")
+    assert view.locator(".timeline .band-bad").count() >= 1
+    assert view.locator(".story li").count() >= 2
+    assert view.locator(".trace tbody tr").count() >= 2
+
+
+def test_an_action_is_done_after_a_person_confirmed_it(page):
+    page.get_by_role("link", name="meter", exact=True).click()
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert page.locator("#view-device .word").first.inner_text() == "ok"
+
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_label("Your name").fill("ann")
+    page.get_by_role("dialog").get_by_role("button", name="Hold").click()
+    page.locator("#view-device[data-status=held]").wait_for()
+    page.locator(".story").get_by_text("put on hold by ann").wait_for()
+
+    page.get_by_role("button", name="Release").click()
+    page.get_by_role("dialog").get_by_role("button", name="Release").click()
+    page.locator("#view-device[data-status=ok]").wait_for()
+
+
+def test_it_can_be_used_with_the_keyboard_alone(page):
+    page.keyboard.press("/")
+    page.keyboard.type("meter")
+    assert page.locator("#rows .row").count() == 1
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.textContent") == "meter"
+    page.keyboard.press("Enter")
+    page.locator("h1", has_text="meter").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("#view-devices").wait_for()
+    page.keyboard.press("t")
+    page.locator("h1", has_text="Trace").wait_for()
+
+
+def test_it_fits_a_narrow_screen_in_both_themes(page):
+    page.set_viewport_size({"width": 360, "height": 640})
+    for theme in ("light", "dark"):
+        page.get_by_role("button", name="Colours").click()
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        for view in ("#/", "#/trace", "#/device/boiler"):
+            page.goto(f"{page.url.partition('#')[0]}{view}")
+            page.locator("main section:visible").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") == 360, view
+
+
+def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
+    def multiplied(route):
+        document = route.fetch().json()
+        document["devices"] |= {f"node-{number:04}": document["devices"]["meter"] for number in range(1000)}
+        route.fulfill(json=document)
+
+    page.route(re.compile("/introspect$"), multiplied)
+    page.route(re.compile("/introspect[?/].*node-"), lambda route: route.fulfill(json={}))
+    page.reload()
+    page.get_by_text("1,003 devices").wait_for()
+
+    assert page.locator("#rows .row").count() < 60
+    page.keyboard.press("End")
+    page.get_by_role("link", name="node-0999", exact=True).wait_for()
+    assert page.locator("#rows .row").count() < 60
+
+
+def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, app):
+    app.kill()
+    page.get_by_text("No connection to the app since").wait_for()
+    assert float(page.evaluate("getComputedStyle(document.querySelector('main')).opacity")) < 1
+    page.get_by_role("link", name="meter", exact=True).click()
+    assert page.get_by_role("button", name="Poll now").is_disabled()
+
+    app.start()
+    page.wait_for_selector("body[data-connection=live]")
+    page.locator("#banner").wait_for(state="hidden")
+    assert page.get_by_role("button", name="Poll now").is_enabled()
+    page.complaints[:] = [
+        each for each in page.complaints if "ERR_CONNECTION" not in each and "ERR_INCOMPLETE" not in each
+    ]
+
+
+def test_its_files_are_small_and_name_no_other_place():
+    texts = {path.name: path.read_text() for path in FILES.iterdir()}
+
+    assert sum(len(text.encode()) for text in texts.values()) < MOST
+    for name, text in texts.items():
+        assert not re.search(r"(?:src|href|import|url\()\W*(?:https?:)?//", text), name
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text), name
+
+
+def test_it_comes_with_a_policy_that_allows_nothing_from_elsewhere(app):
+    with urllib.request.urlopen(f"{app.address}/") as answer:
+        policy = answer.headers["Content-Security-Policy"]
+
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
