@@ -4,6 +4,7 @@ Usage: ``python scripts/screenshots.py``; it takes about two minutes. The app is
 purpose. The pictures are never compared: the next ones show other values.
 """
 
+import base64
 import math
 import os
 import random
@@ -13,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from playwright.sync_api import Page
 
 from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Every, ExponentialBackoff, OnChange
 from leadsman.errors import DeviceTimeout, GarbledData
@@ -99,6 +102,12 @@ def house(broker: str) -> App:
     return app
 
 
+def screenshot(page: Page) -> bytes:
+    """A picture of the page as WebP, which takes a third of the bytes of PNG."""
+    session = page.context.new_cdp_session(page)
+    return base64.b64decode(session.send("Page.captureScreenshot", {"format": "webp", "quality": 85})["data"])
+
+
 def take(address: str) -> int:
     """Make the pictures. Returns how many."""
     made = 0
@@ -112,7 +121,7 @@ def take(address: str) -> int:
                     page.goto(f"{address}/{view}")
                     page.wait_for_selector("body[data-connection=live]")
                     page.wait_for_timeout(1500)
-                    page.screenshot(path=TARGET / f"page-{name}-{width}-{theme}.png")
+                    (TARGET / f"page-{name}-{width}-{theme}.webp").write_bytes(screenshot(page))
                     made += 1
     return made
 
