@@ -46,7 +46,7 @@ class Asked:
         service = Service(
             About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
             list(app.telemetries.values()),
-            Parts(SimpleNamespace(entities={}), self.link, None, None, (), [], {}, None, None),
+            Parts(SimpleNamespace(entities={}), (), self.link, None, None, (), [], {}, None, None),
             SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
         )
         self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices)

@@ -57,7 +57,7 @@ class House:
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.runners = Runners()
-        parts = Parts(SimpleNamespace(entities={}), None, self.runners, self.poll, (), [], {}, None, None)
+        parts = Parts(SimpleNamespace(entities={}), (), None, self.runners, self.poll, (), [], {}, None, None)
         about = About("house", "1", "1", Topics("house"), "mqtt://broker", "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.service = Service(about, list(app.telemetries.values()), parts, environment)

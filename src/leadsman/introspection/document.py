@@ -12,6 +12,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.introspection.explanations import DeviceOutbox, Published
+from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.mqtt.answers import Json
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
@@ -276,6 +277,8 @@ class Introspection(TypedDict, total=False):
     """Present only if the request names this section."""
     words: dict[str, list[str]]
     """What the registrations of a device do, in plain English. Present only if the request names this section."""
+    ledger: dict[str, DeviceLedger]
+    """Present only if the request names this section."""
     recent: dict[str, Recent]
     """Present only if the request names this section. Kept only while the HTTP endpoint is on."""
 

@@ -13,14 +13,14 @@ from leadsman.mqtt.answers import Json
 
 
 class Request(TypedDict, total=False):
-    """A request at ``{prefix}/introspect``. An empty payload requests all sections but the trace."""
+    """A request at ``{prefix}/introspect``. An empty payload requests all sections but the last four."""
 
-    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "recent"]]
+    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent"]]
     devices: list[str]
     after: int
     """Only rows of the trace with a higher number."""
     since: float
-    """Only rows of the trace from this time on, epoch seconds."""
+    """Only rows of the trace, and hours and gaps of the ledger, from this time on, epoch seconds."""
     transaction: Json
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, exchange
+from leadsman.introspection import document, exchange, ledger_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
@@ -39,6 +39,7 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
             found[topics.state(name)] = _returned(each.handler)
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.device_error(name)] = _of(document.DeviceError)
+            found[topics.of(name, "ledger")] = _of(ledger_document.DeviceLedger)
             found[topics.of(name, "circuit/set")] = _of(exchange.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):

@@ -13,6 +13,7 @@ from leadsman.introspection.delivery import after_reading, away
 from leadsman.introspection.registrations import kind_of, registered
 from leadsman.monitoring.health import HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
+from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics
@@ -55,6 +56,7 @@ class Parts(NamedTuple):
     """The parts of a running app that are described, and that requests are about."""
 
     records: HealthRecords
+    ledgers: LedgerReports
     link: Link
     runners: Runners
     poll: Callable[[str, Answer], None]

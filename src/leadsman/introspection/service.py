@@ -7,7 +7,7 @@ types of its answers and its own protocol, and no part of the app.
 A large document is made in slices, each of which takes a millisecond or two. Reading changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from leadsman.timing.clock import rfc3339
 if TYPE_CHECKING:
     from leadsman.introspection.document import RegistryHead
     from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthDocument, HeldAnswer
+    from leadsman.introspection.ledger_document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
 
 SLICE = 20
@@ -121,6 +122,23 @@ class Service:
                 document.member(name, sections.words(name))
                 if number % SLICE == 0:
                     yield 0.0
+        if "ledger" in wanted:
+            document.begin("ledger", b"{}")
+            ledgers = self._parts.ledgers
+            for number, name in enumerate(filter(ledgers.__contains__, request.names), 1):
+                document.member(name, ledgers.document(name, request.since))
+                if number % SLICE == 0:
+                    yield 0.0
+
+    def ledger(self, device: str, since: float = 0.0) -> "DeviceLedger":
+        """The ledger of one device. Hours and gaps that ended before `since`, epoch seconds, are left out.
+
+        Raises:
+            UnknownDevice: no device of that name has a ledger.
+        """
+        if device not in self._parts.ledgers:
+            raise UnknownDevice(f"there is no device {clean(device)!r} that is read; {hint(device, self._readers)}")
+        return cast("DeviceLedger", self._parts.ledgers.document(device, since))
 
     def beat(self) -> "Beat":
         """A sign of life, with the state of the app and of its connection."""
@@ -213,11 +231,14 @@ class Service:
         {"isolate": execution.isolate, "close": execution.close, "disable": execution.disable}[action]()
         return cast("CircuitAnswer", {"device": device, "circuit": execution.snapshot().circuit})
 
+    @property
+    def _readers(self) -> Mapping[str, Reader]:
+        return self._parts.runners.readers
+
     def _reader(self, device: str) -> Reader:
-        readers = self._parts.runners.readers
-        runner = readers.get(device)
+        runner = self._readers.get(device)
         if runner is None:
-            raise UnknownDevice(f"there is no device {clean(device)!r} that is read; {hint(device, readers)}")
+            raise UnknownDevice(f"there is no device {clean(device)!r} that is read; {hint(device, self._readers)}")
         return runner
 
 

@@ -1,10 +1,23 @@
 """A message on its way to the broker."""
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
+
+
+class Receipt(Protocol):
+    """Counts what becomes of messages."""
+
+    def delivered(self, late: bool) -> None:
+        """The broker has a message. `late`: it waited over an outage of the connection."""
+        ...
+
+    def dropped(self, at: float) -> None:
+        """A message whose reading was taken at `at` will never arrive. `at` is seconds of
+        `leadsman.timing.clock.Clock.uptime`."""
+        ...
 
 
 class Message(NamedTuple):
@@ -26,6 +39,8 @@ class Message(NamedTuple):
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
     clock_offset: float | None = None
     """What the wall clock was set to at `taken_at`, see `leadsman.timing.clock.Clock.offset`."""
+    receipt: Receipt | None = None
+    """Learns once whether the message arrived."""
 
     @property
     def size(self) -> int:

@@ -63,6 +63,7 @@ class Outbox:
         self._order: deque[Item] = deque()
         self._paused: dict[str, float] = {}
         self._number = 0
+        self._late = 0
         self._one_at_a_time: set[str] = set()
         self.bytes = 0
         """Bytes held, see `Message.size`."""
@@ -115,6 +116,7 @@ class Outbox:
         size = message.size
         if size > self._largest:
             self.dropped += 1
+            _lost(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
         queue = self._queues.get(message.topic)
         if queue is None:
@@ -251,6 +253,10 @@ class Outbox:
         if topic in self._ready:
             self._ready.move_to_end(topic)
 
+    def connected_again(self) -> None:
+        """There is a connection again: all that waits is late when it arrives."""
+        self._late = self._number
+
     def lost(self) -> dict[str, int]:
         """The connection broke: what was in flight goes back to the front, in order. Returns the number of messages
         that were in flight by topic."""
@@ -333,7 +339,7 @@ class Outbox:
         queue.in_flight -= 1
         if arrived and queue.waiting:
             queue.went_ahead(item)
-        self._forget(item)
+        self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:
                 self._offer(message.topic, queue)
@@ -341,7 +347,13 @@ class Outbox:
                 del self._queues[message.topic]
         return message
 
-    def _forget(self, item: Item) -> None:
+    def _forget(self, item: Item, *, arrived: bool = False) -> None:
+        receipt = item.message.receipt
+        if receipt is not None:
+            if arrived:
+                receipt.delivered(item.number <= self._late)
+            else:
+                _lost(item.message)
         self.messages -= 1
         self.bytes -= item.size
         item.message = SETTLED
@@ -379,3 +391,9 @@ class Outbox:
             counts[topic] = counts.get(topic, 0) + 1
         self.dropped += sum(counts.values())
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+
+
+def _lost(message: Message) -> None:
+    """A message will never arrive."""
+    if message.receipt is not None and message.taken_at is not None and message.clock_offset is not None:
+        message.receipt.dropped(message.taken_at - message.clock_offset)

@@ -10,6 +10,7 @@ Where readings come faster than the broker takes them, the newest of each topic 
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -37,6 +38,8 @@ PUBACK_TIMEOUT = 10.0
 SILENCE = 0.35
 """Seconds without an acknowledgement after which a flush gives up, if three round trips are shorter: such a broker is
 frozen, and the process shall end."""
+FIRST_CONNECTION = 5.0
+"""Seconds that the first connection may take; what waits for it longer waits over an outage."""
 PAUSE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
 PAUSE_DOUBTFUL = 8.0
@@ -92,6 +95,7 @@ class SendWindow:
         self._check: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._started = 0.0
+        self._outage_after = clock.monotonic() + FIRST_CONNECTION
         self._timed = True
         self._size = WindowSize(ConnAck().receive_maximum)
         self._waits_since: float | None = None
@@ -174,9 +178,12 @@ class SendWindow:
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
+        if self._started > self._outage_after:
+            self.outbox.connected_again()
+        self._outage_after = -math.inf
         for topic, message in self._retained.items():
             if topic not in self.outbox and not self._suspects.is_blamed(topic):
-                self.outbox.put(message)
+                self.outbox.put(message._replace(receipt=None))  # it was counted when it arrived
         self.pump()
 
     def stop(self, code: int = 0) -> Broken:

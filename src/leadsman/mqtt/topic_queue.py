@@ -50,7 +50,7 @@ class TopicQueue:
             item.message = item.message._replace(retain=False)
             if not self.waiting:
                 self.ahead = None
-                return newest
+                return newest._replace(receipt=None)
         elif item.number > number:
             self.ahead = None
         return None

@@ -5,6 +5,7 @@
 | `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
+| `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
 | `{prefix}/{device}/get`              | in: poll now                                          | no, 1         |
@@ -31,7 +32,7 @@ DOCTOR = "doctor"
 """The level of the probes of ``leadsman doctor``."""
 RESERVED = frozenset(
     {
-        *("status", "error", "introspect", "registry", "state", "availability", "set", "get"),
+        *("status", "error", "introspect", "registry", "state", "availability", "ledger", "set", "get"),
         *("hold", "release", "circuit", DOCTOR),
     }
 )

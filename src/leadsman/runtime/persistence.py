@@ -12,11 +12,12 @@ case.
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leadsman.events import (
@@ -30,6 +31,7 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.monitoring.health import HealthRecords, Trouble
+from leadsman.monitoring.ledger_state import Row
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.trace import Trace, TraceRow
@@ -113,6 +115,8 @@ class ResilienceStore:
         """The first call since the last success that gave no reading: epoch and monotonic seconds."""
         self._successes_at = environment.clock.monotonic()
         self._traced = 0
+        self._ledgers: dict[tuple[str, int], str] = {}
+        self._found_ledgers: dict[str, list[tuple[int, object]]] = {}
         self._failed = False
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
@@ -144,6 +148,26 @@ class ResilienceStore:
                 )
                 self._change(name)  # what makes sense takes its place
         return pending
+
+    def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
+        """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
+        found, self._found_ledgers = self._found_ledgers, {}
+        for name, saved in found.items():
+            try:
+                restore(name, [Row(key, json.loads(str(document))) for key, document in saved])
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+                logger.warning(
+                    "%s: its ledger in %s is damaged (%s); a new one is begun",
+                    name,
+                    self._file.path,
+                    describe(error),
+                    extra=log_fields("state damaged", name, error_type=type(error).__name__),
+                )
+
+    def keep_ledger(self, name: str, rows: Iterable[Row]) -> None:
+        """Write these rows of a ledger with what is written next."""
+        self._ledgers.update(((name, row.key), json.dumps(row.document)) for row in rows)
+        self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=False))
 
     async def _found(self, stopping: asyncio.Event) -> dict[str, Saved]:
         """What is in the file. One that is locked is asked again for a while, and one that hangs is left to its
@@ -256,7 +280,8 @@ class ResilienceStore:
         rows = [row for trace in self._traces for row in trace.rows(after=self._traced)]
         self._traced = rows[-1].number if rows else self._traced
         wall = self._environment.clock.wall()
-        return lambda: self._written(documents, rows, wall)
+        ledgers, self._ledgers = self._ledgers, {}
+        return lambda: self._written(documents, rows, ledgers, wall)
 
     def _document(self, name: str, now: float) -> Json:
         outage, execution = self._outages.get(name), self._readers[name].execution
@@ -270,15 +295,24 @@ class ResilienceStore:
     def _read(self) -> dict[str, Saved] | Exception:
         """In the thread."""
         try:
-            return self._file.read(keep_aside=not self._directory.foreign)
+            found = self._file.read(keep_aside=not self._directory.foreign)
+            with contextlib.suppress(sqlite3.DatabaseError):  # a damaged page costs the ledgers alone
+                self._found_ledgers = self._file.ledgers()
+            return found
         except (sqlite3.Error, OSError) as error:
             return error
 
-    def _written(self, documents: Mapping[str, str], rows: Sequence[TraceRow], wall: float) -> Exception | None:
+    def _written(
+        self,
+        documents: Mapping[str, str],
+        rows: Sequence[TraceRow],
+        ledgers: Mapping[tuple[str, int], str],
+        wall: float,
+    ) -> Exception | None:
         """In the thread."""
         try:
             if self._directory.may_write():
-                self._file.write(documents, rows, wall)
+                self._file.write(documents, rows, wall, ledgers)
         except (sqlite3.Error, OSError) as error:
             return error
         return None

@@ -23,6 +23,7 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
+from leadsman.monitoring.ledger import CIRCUIT_OPEN, DEFERRED, FAILED, HELD, MISSED, STARTING, TIMED_OUT, Ledger, Period
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Fallback, Telemetry
@@ -35,6 +36,7 @@ from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.runner import Answer
 from leadsman.tasks import begun, outcome, user_error
+from leadsman.text import describe
 from leadsman.timing.durations import human
 
 FALLBACK_TIMEOUT = 60.0
@@ -77,7 +79,20 @@ class PollRequests:
 class PollRunner:
     """Runs one handler. It is an alarm in the heap and rings when the handler is due."""
 
-    __slots__ = ("_call", "_context", "_requests", "execution", "publisher", "schedule", "task", "telemetry")
+    __slots__ = (
+        "_began",
+        "_call",
+        "_context",
+        "_polling_since",
+        "_requests",
+        "_slot",
+        "execution",
+        "ledger",
+        "publisher",
+        "schedule",
+        "task",
+        "telemetry",
+    )
 
     def __init__(self, telemetry: Telemetry, context: PollContext) -> None:
         self.telemetry = telemetry
@@ -85,6 +100,10 @@ class PollRunner:
         self.publisher = publisher_of(telemetry.name, telemetry.publish, telemetry.delivery, context.publishing)
         self.task: asyncio.Task[None] | None = None
         """The poll under way."""
+        self.ledger = Ledger(context.environment.clock.uptime())
+        """What became of the slots of the schedule."""
+        self._slot: Period | None = None  # the period of the slot whose poll is under way
+        self._began = self._polling_since = math.inf
         self._context = context
         self._requests: PollRequests | None = None
         self._call: Callable[[], Awaitable[object]]
@@ -120,6 +139,7 @@ class PollRunner:
         grid."""
         environment, telemetry = self._context.environment, self.telemetry
         offset = max(telemetry.offset, min(pending, telemetry.interval or 0.0))
+        self._polling_since = environment.clock.monotonic()
         environment.timers.add(self.schedule.start(offset, shift, environment), self)
 
     def ring(self, now: float) -> None:
@@ -127,18 +147,54 @@ class PollRunner:
         open."""
         environment, execution = self._context.environment, self.execution
         is_due, missed, following = self.schedule.advance(now, environment)
-        if missed:
-            environment.events.emit(PollMissed(self.telemetry.name, missed))
         environment.timers.add(following, self)
-        if not is_due or execution.circuit.held:
+        if missed:
+            self._passed_over(missed)
+        if not is_due:
             return
-        if self.busy:
+        period = self.ledger.period
+        period.slots += 1
+        if execution.circuit.held:
+            self._lost(period, HELD, "until a person releases the device", now)
+        elif self.busy:
             environment.events.emit(PollMissed(self.telemetry.name, 1))
+            self._lost(period, MISSED, "the poll before still ran", now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
+            self._slot = period
             self._start(self.cycle(self._horizon(now)))
-        elif now >= execution.circuit.deferred_until:
-            environment.events.emit(PollSkipped(self.telemetry.name))
+        else:
+            self._refused(period, now)
+
+    def _passed_over(self, missed: int) -> None:
+        """Report polls that were due before the one that is due now."""
+        self._context.environment.events.emit(PollMissed(self.telemetry.name, missed))
+        since, period = self.schedule.missed_since(missed), self.ledger.period
+        period.slots += missed
+        if since <= self._polling_since:
+            self._lost(period, STARTING, "the app did not poll yet", since, missed)
+        else:
+            self._lost(period, MISSED, "the app was late", since, missed)
+
+    def _refused(self, period: Period, now: float) -> None:
+        """Report a poll that the guards do not admit."""
+        circuit = self.execution.circuit
+        if now < circuit.deferred_until:
+            self._lost(period, DEFERRED, "the device asked for a pause", now)
+        else:
+            self._context.environment.events.emit(PollSkipped(self.telemetry.name))
+            self._lost(period, CIRCUIT_OPEN, "isolated by hand" if circuit.isolated else "after failures", now)
+
+    def _lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
+        """Count slots without a reading, the first of which came due at `since`, monotonic seconds."""
+        clock = self._context.environment.clock
+        self.ledger.lost(period, disposition, cause, clock.uptime() - clock.monotonic() + since, slots)
+
+    def _without_reading(self, disposition: str, cause: str) -> None:
+        """Count the slot of the poll under way, which gives no reading, unless a person asked for the poll."""
+        period, self._slot = self._slot, None
+        if period is not None:
+            self._lost(period, disposition, cause, self._began)
 
     def _start(self, poll: Coroutine[Any, Any, None]) -> None:
         """Start a poll that is due. One of a handler that works begins at once, since most end without a wait; others
@@ -223,6 +279,7 @@ class PollRunner:
 
     def stopped(self) -> None:
         """The app has stopped: answer the requests that still wait."""
+        self._without_reading(MISSED, "the app stopped")
         self._answer(DeviceUnavailable("the app stopped before the poll ended"))
 
     def retries(self) -> int:
@@ -238,12 +295,12 @@ class PollRunner:
     async def cycle(self, horizon: float) -> None:
         """One poll, from its first call to its end. Raises nothing but the cancellation that ends the app."""
         environment = self._context.environment
-        began = environment.clock.monotonic()
+        self._began = environment.clock.monotonic()
         try:
             reading = await self.execution.run(horizon)
             if reading is not None and self.telemetry.job:
                 raise ResultError("a periodic job has no topic for what it returns; use @app.telemetry")
-            self._succeeded(reading, began)
+            self._succeeded(reading)
         except BaseException as raised:
             error = user_error(raised, environment.stopping, self._context.loop)
             await self._failed(error)
@@ -254,21 +311,28 @@ class PollRunner:
     async def _read(self) -> Reading | None:
         return reading_of(self.telemetry.name, await self._call(), self._context.environment.clock)
 
-    def _succeeded(self, reading: Reading | None, began: float) -> None:
+    def _succeeded(self, reading: Reading | None) -> None:
         clock = self._context.environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
-        self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - began))
+        self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - self._began))
+        if self.ledger.gap is not None:
+            self.ledger.heard(clock.uptime())
+        period = self._slot
         if self._requests is not None and self._requests.answers:
             if reading is not None:
-                self.publisher.publish(reading, always=True)  # whatever the publish rule says
+                self.publisher.publish(reading, period, always=True)  # whatever the publish rule says
             self._answer(reading)
         elif reading is not None:
-            self._context.queue.add(self.publisher, reading)
+            self._context.queue.add(self.publisher, reading, period)
+        self._slot = None
+        if reading is None and period is not None:
+            period.suppressed += 1
 
     async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):
             return  # reported when it was abandoned
         if self.execution.circuit.isolated:
+            self._without_reading(CIRCUIT_OPEN, "isolated by hand")
             self._answer(DeviceUnavailable("the circuit was isolated by hand; close it to continue"))
         elif isinstance(error, RetryRequested) and self.execution.gave_up not in ("budget", "time"):
             self._deferred(error)
@@ -281,11 +345,14 @@ class PollRunner:
         """Report that the device asked for a later poll. That is not a failure."""
         self._answer(DeviceUnavailable(f"the handler asked for another attempt: {request}"))
         environment = self._context.environment
+        self._without_reading(DEFERRED, str(request.reason or "the device asked for a pause"))
         seconds = max(0.0, self.execution.circuit.deferred_until - environment.clock.monotonic())
         environment.events.emit(PollDeferred(self.name, seconds, request.reason))
 
     def abandoned(self, error: BaseException) -> None:
         """Report a poll that failed for good, or a call that does not end."""
+        failed = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
+        self._without_reading(failed, f"{type(error).__name__}: {describe(error)}")
         self._answer(error)
         emit = self._context.environment.events.emit
         emit(PollFailed(self.name, error, self.execution.attempts))

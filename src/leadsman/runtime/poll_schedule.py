@@ -43,6 +43,10 @@ class IntervalSchedule:
         self.due = following
         return True, missed, following
 
+    def missed_since(self, missed: int) -> float:
+        """When the first of the polls came due that `advance` has just counted as missed, monotonic seconds."""
+        return self.due - missed * self.interval
+
     def horizon(self, now: float, clock: Clock) -> float:
         """When the next poll is due, monotonic seconds."""
         return self.due
@@ -57,11 +61,12 @@ class IntervalSchedule:
 class CronSchedule:
     """The schedule of a handler with a cron expression."""
 
-    __slots__ = ("_cron", "_wait")
+    __slots__ = ("_cron", "_due_at", "_wait")
 
     def __init__(self, cron: Cron) -> None:
         self._cron = cron
         self._wait = Wait(math.inf, 0.0, 0.0)
+        self._due_at = 0.0
 
     def start(self, offset: float, shift: float, environment: Environment) -> float:
         """See `IntervalSchedule`. Cron has no offset and no shift."""
@@ -74,8 +79,13 @@ class CronSchedule:
         """See `IntervalSchedule`. A poll is not due each time the alarm rings: it also rings to check the wall
         clock."""
         wall = environment.clock.wall()
+        self._due_at = now + self._wait.slot - wall
         self._wait, is_due, missed = look(self._cron, self._wait, wall, now)
         return is_due, missed, self._next_check(now, wall, environment.timers.origin)
+
+    def missed_since(self, missed: int) -> float:
+        """See `IntervalSchedule`."""
+        return self._due_at
 
     def horizon(self, now: float, clock: Clock) -> float:
         """See `IntervalSchedule`."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leadsman.events import AppFault, FieldsLeftOut
+from leadsman.monitoring.ledger import Period
 from leadsman.mqtt.message import Delivery, Message
 from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.publish import Fields, LastPublished, PublishRule
@@ -57,8 +58,9 @@ class StatePublisher:
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
 
-    def publish(self, reading: Reading, *, always: bool = False) -> None:
-        """Publish a reading if the publish rule asks for it, or unconditionally with `always`."""
+    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
+        """Publish a reading if the publish rule asks for it, or unconditionally with `always`. It is counted in
+        `period`, unless that is None, because it belongs to no slot of the schedule."""
         if self._context.on_reading is not None:
             self._context.on_reading(reading)
         if reading.left_out != self._left_out:
@@ -69,11 +71,16 @@ class StatePublisher:
             if not always and self._last is not None and not self._wants(self._rule, self._last, reading):
                 self._last = self._last._replace(since=self._last.since + 1)
                 self._refused = reading.fields
+                if period is not None:
+                    period.suppressed += 1
                 return
             self._last = LastPublished(reading.fields, reading.at)
             self._refused = None
         self._published_wall = reading.wall
-        self._context.send(self._message(reading))
+        message = self._message(reading, period)
+        if period is not None:
+            period.sent += 1
+        self._context.send(message)
 
     @property
     def publication(self) -> Publication:
@@ -82,22 +89,25 @@ class StatePublisher:
         suppressed, fields = (0, None) if last is None else (last.since, last.fields)
         return Publication(self._published_wall, suppressed, fields, self._refused)
 
-    def try_publish(self, reading: Reading) -> None:
+    def try_publish(self, reading: Reading, period: Period | None = None) -> None:
         """Publish a reading as `publish` does. A fault of ours is reported: this reading is lost, and the others are
         not."""
         try:
-            self.publish(reading)
+            self.publish(reading, period)
         except Exception as error:
+            if period is not None:
+                period.sent += 1
+                period.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
 
-    def _message(self, reading: Reading) -> Message:
+    def _message(self, reading: Reading, period: Period | None) -> Message:
         delivery, fields, wall = self._delivery, reading.fields, reading.wall
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else reading.at + delivery.expiry
         offset = wall - self._context.environment.clock.uptime()
-        payload = encode_fields(fields)
-        return Message(self._topic, payload, delivery.qos, delivery.retain, wall, expires, clock_offset=offset)
+        payload, qos, retain = encode_fields(fields), delivery.qos, delivery.retain
+        return Message(self._topic, payload, qos, retain, wall, expires, clock_offset=offset, receipt=period)
 
     def _wants(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
         try:
@@ -112,9 +122,9 @@ class LoggedPublisher(StatePublisher):
 
     __slots__ = ()
 
-    def publish(self, reading: Reading, *, always: bool = False) -> None:
+    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
         """See `StatePublisher`."""
-        super().publish(reading, always=always)
+        super().publish(reading, period, always=always)
         fields = reading.fields
         published = self._rule is None or (self._last is not None and self._last.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
@@ -144,15 +154,15 @@ class PublishQueue:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[tuple[StatePublisher, Reading]] = []
+        self._waiting: list[tuple[StatePublisher, Reading, Period | None]] = []
 
-    def add(self, publisher: StatePublisher, reading: Reading) -> None:
+    def add(self, publisher: StatePublisher, reading: Reading, period: Period | None = None) -> None:
         """Publish a reading soon."""
-        self._waiting.append((publisher, reading))
+        self._waiting.append((publisher, reading, period))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._publish)
 
     def _publish(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for publisher, reading in waiting:
-            publisher.try_publish(reading)
+        for publisher, reading, period in waiting:
+            publisher.try_publish(reading, period)

@@ -1,4 +1,4 @@
-"""The SQLite file behind ``keep_state=True``: one row per handler, and the rows of the trace.
+"""The SQLite file behind ``keep_state=True``: one row per handler, the rows of the trace, and those of the ledgers.
 
 Four kinds of fault, and their consequences:
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from leadsman.monitoring.ledger_state import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
 from leadsman.text import describe, log_fields
@@ -35,6 +36,7 @@ BUSY = 0.25
 """Seconds to wait for another process that has locked the file."""
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
 """Primary result codes (https://sqlite.org/rescode.html) that blame the file. SQLITE_ERROR: its tables are not ours."""
+_NONE: Mapping[tuple[str, int], str] = {}
 
 logger = logging.getLogger("leadsman")
 
@@ -65,6 +67,7 @@ class StateFile:
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
         self._rows: deque[TraceRow] = deque(maxlen=ROWS_IN_MEMORY)
+        self._ledgers: dict[tuple[str, int], str] = {}
         self._tracebacks: dict[str, str] = {}
         self._kept_aside = False
         self._untrimmed = TRIM
@@ -80,15 +83,29 @@ class StateFile:
             return {}
         return {name: Saved(wall, document) for name, wall, document in rows}
 
-    def write(self, handlers: Mapping[str, str], rows: Sequence[TraceRow], wall: float) -> None:
-        """Write these handlers and add these rows of the trace, or nothing of them.
+    def ledgers(self) -> dict[str, list[tuple[int, object]]]:
+        """The rows of all ledgers: keys and JSON by device, in the order of the keys; nothing is checked."""
+        found: dict[str, list[tuple[int, object]]] = {}
+        for name, key, document in self._select("ledger", "SELECT name, key, document FROM ledger ORDER BY key"):
+            found.setdefault(name, []).append((key, document))
+        return found
+
+    def write(
+        self,
+        handlers: Mapping[str, str],
+        rows: Sequence[TraceRow],
+        wall: float,
+        ledgers: Mapping[tuple[str, int], str] = _NONE,
+    ) -> None:
+        """Write these handlers and rows of ledgers, and add these rows of the trace, or nothing of them.
 
         What an earlier call could not write is written with it.
         """
         self._handlers.update((name, (wall, document)) for name, document in handlers.items())
         self._waiting |= handlers.keys()
         self._rows.extend(rows)
-        if not self._waiting and not self._rows:
+        self._ledgers = _recent(self._ledgers | dict(ledgers))
+        if not self._waiting and not self._rows and not self._ledgers:
             return
         try:
             self._commit()
@@ -100,6 +117,7 @@ class StateFile:
             self._commit()
         self._waiting.clear()
         self._rows.clear()
+        self._ledgers.clear()
 
     def trace(self) -> Iterable[dict[str, Any]]:
         """The rows of the trace, oldest first, numbered over all lives of the app."""
@@ -144,6 +162,11 @@ class StateFile:
                 [(name, *self._handlers[name]) for name in sorted(self._waiting)],
             )
             database.executemany("INSERT INTO trace (at, handler, outage, document) VALUES (?, ?, ?, ?)", rows)
+            if self._ledgers:
+                ledgers = sorted((key, name, document) for (name, key), document in self._ledgers.items())
+                database.executemany("INSERT OR REPLACE INTO ledger (key, name, document) VALUES (?, ?, ?)", ledgers)
+                oldest = ledgers[-1][0] - KEPT - HOUR
+                database.execute("DELETE FROM ledger WHERE key != ? AND key < ?", (HEAD, oldest))
             untrimmed = self._untrimmed + len(rows)
             if rows and untrimmed > TRIM:
                 database.execute("DELETE FROM trace WHERE number <= (SELECT max(number) FROM trace) - ?", (ROWS,))
@@ -181,6 +204,8 @@ class StateFile:
                 " (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL);"
                 "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
                 " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL);"
+                "CREATE TABLE IF NOT EXISTS ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
+                " PRIMARY KEY (key, name)) WITHOUT ROWID;"
             )
         except BaseException:
             database.close()
@@ -211,6 +236,12 @@ class StateFile:
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
         self._tracebacks = {}
+
+
+def _recent(ledgers: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
+    """The rows of ledgers that are still read after a restart: a disk that stays full must not fill the memory."""
+    oldest = max((key for _, key in ledgers), default=0) - KEPT - HOUR
+    return {(name, key): document for (name, key), document in ledgers.items() if key == HEAD or key >= oldest}
 
 
 def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple[float, str, str | None, str]]:

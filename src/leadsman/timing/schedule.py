@@ -170,6 +170,25 @@ def next_after(cron: Cron | None, interval: float, due: float, rest: float, refu
     return due
 
 
+def slots_between(cron: Cron | None, interval: float, origin: float, since: float, until: float) -> int:
+    """The slots of a schedule after `since`, up to and including `until`.
+
+    Args:
+        cron: the schedule, or None where there is an interval.
+        interval: seconds.
+        origin: a slot of the interval; without meaning for cron.
+        since, until: seconds, by the same clock as `origin`; epoch seconds for cron.
+    """
+    if until <= since:
+        return 0
+    if cron is None:
+        before, after = (math.floor((at - origin) / interval + 1e-9) for at in (since, until))
+        return after - before
+    slots = _slots(cron.expression, datetime.fromtimestamp(since, zone_of(cron.zone)))
+    found = itertools.takewhile(lambda at: at <= until, map(datetime.timestamp, slots))
+    return sum(since < at for at in itertools.islice(found, _MOST_COUNTED))
+
+
 def _slots(expression: str, after: datetime) -> Iterator[datetime]:
     """The slots from a point in time on, in order, but for those right after the hour that autumn repeats."""
     from cronsim import CronSim, CronSimError  # only apps with a cron schedule pay for it

@@ -12,6 +12,7 @@ from leadsman.event_bus import EventBus, Phase
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
+from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
 from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
@@ -87,6 +88,7 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     events.subscribe(outages.observe)
     events.subscribe(log.observe, readings=False)
     events.subscribe(doors.observe, readings=False)
+    events.subscribe(core.ledgers.observe, readings=False)
     if logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)
@@ -119,11 +121,21 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
     watching = _watching(plan, environment)
     on_reading = None if watching is None else watching.on_reading
     publisher, shared = PublisherContext(environment, plan.topics, link.put, on_reading), SharedResources()
-    poller = Poller(publisher, shared, end_app)
-    for telemetry in plan.polled:
-        poller.add(telemetry)
-    slices = Slices(loop, events.emit)
-    return Core(plan, environment, _records(plan, timers.origin), link, publisher, shared, poller, slices, watching)
+    poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
+    ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
+    records = _records(plan, timers.origin)
+    return Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching)
+
+
+def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:
+    """Make all handlers ready to be polled, and account for their slots."""
+    for telemetry in plan.telemetries:
+        schedule = Schedule(telemetry.interval, telemetry.cron)
+        if telemetry.enabled:
+            ledgers.add(telemetry.name, poller.add(telemetry).ledger, schedule, job=telemetry.job)
+        else:
+            ledgers.add_disabled(telemetry.name, schedule, job=telemetry.job)
+    return ledgers
 
 
 def _watching(plan: Plan, environment: Environment) -> "Watching | None":
@@ -165,6 +177,9 @@ async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter
         if health.failing_since is not None:
             since, error = rfc3339(health.failing_since), f"{health.trouble.error_type}: {health.trouble.error_message}"
             logger.info("%s: still failing since %s: %s", name, since, error, extra=log_fields("still failing", name))
+    if optional.store is not None:
+        core.ledgers.save = optional.store.keep_ledger
+        optional.store.restore_ledgers(core.ledgers.restore)
     if optional.store is not None and optional.store.outages:
         optional.make_trace().resume(optional.store.outages)
     return pending

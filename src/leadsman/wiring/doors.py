@@ -119,6 +119,7 @@ class Doors:
         about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
         parts = Parts(
             core.records,
+            core.ledgers,
             core.link,
             optional.runners,
             core.poller.ask,

@@ -20,6 +20,7 @@ from leadsman.events import (
     StateWritten,
 )
 from leadsman.monitoring.health import HealthRecords
+from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
@@ -52,6 +53,7 @@ class Core(NamedTuple):
     plan: Plan
     environment: Environment
     records: HealthRecords
+    ledgers: LedgerReports
     link: Link
     publisher: PublisherContext
     shared: SharedResources
@@ -82,6 +84,8 @@ class OptionalParts:
         """What runs the handlers."""
         self.runners.readers.update(core.poller.runners)
         self.runners.readers.update(self.sources)
+        for name, source in self.sources.items():
+            core.ledgers.add(name, source.ledger, Schedule())
         for command in plan.commands:
             if command.enabled:
                 self.dispatcher.add(command)

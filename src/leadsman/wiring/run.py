@@ -78,6 +78,7 @@ async def run(parts: Parts) -> Running:
         running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
     await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
     core.poller.start(parts.pending)
+    core.ledgers.start()
     parts.doors.polling = True
     watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
@@ -112,8 +113,6 @@ async def stop(parts: Parts, running: Running) -> int:
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
         closing.append(loop.create_task(optional.contexts.finish()))
-    if optional.store is not None:
-        closing.append(loop.create_task(optional.store.finish()))
     if not await link.flush(_FLUSH):
         one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
         logger.warning(
@@ -121,6 +120,9 @@ async def stop(parts: Parts, running: Running) -> int:
             counted(link.outbox.messages, one, many),
             extra=log_fields("messages lost", messages=link.outbox.messages),
         )
+    core.ledgers.stop()
+    if optional.store is not None:
+        closing.append(loop.create_task(optional.store.finish()))
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     if parts.fatal:

@@ -1,0 +1,265 @@
+"""Keeps the ledger of a device: what became of each slot of its schedule, and its gaps.
+
+A slot is a time at which the schedule asks for a poll. It is counted in the period in which it comes due, mostly an
+hour, and gets exactly one disposition there:
+
+==================  ====================================================================================================
+``published``       the broker acknowledged the reading
+``replayed``        the broker acknowledged the reading, which had waited over an outage of the connection
+``suppressed``      the device was read, and the publish rule kept the reading back, or there was nothing to publish
+``buffered``        the reading waits for the broker; it becomes ``published``, ``replayed`` or ``dropped``
+``dropped``         the outbox dropped the reading, or the app ended before the broker had it
+``failed``          the poll failed for good
+``timed_out``       the poll failed for good, and its last error is a timeout
+``circuit_open``    the circuit of the device was open or isolated
+``deferred``        the device had asked for a pause
+``held``            the device is held until a person releases it
+``missed``          an earlier poll still ran, the app was late, or it did not run
+``starting``        the app had not begun to poll
+``disabled``        the device is not enabled
+==================  ====================================================================================================
+
+So the slots of a period are the sum of its dispositions, and one more while a poll is under way.
+
+A gap begins with the first slot that gives no reading, and ends with the next reading. Readings that were dropped are
+gaps of their own.
+
+Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is never set.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+PUBLISHED, REPLAYED, SUPPRESSED, BUFFERED = "published", "replayed", "suppressed", "buffered"
+DROPPED, FAILED, TIMED_OUT, CIRCUIT_OPEN = "dropped", "failed", "timed_out", "circuit_open"
+DEFERRED, HELD, MISSED, STARTING, DISABLED = "deferred", "held", "missed", "starting", "disabled"
+READ = (PUBLISHED, REPLAYED, SUPPRESSED, BUFFERED)
+"""The device was read, and the reading is not lost."""
+DISPOSITIONS = (*READ, DROPPED, FAILED, TIMED_OUT, CIRCUIT_OPEN, DEFERRED, HELD, MISSED, STARTING, DISABLED)
+"""All of them."""
+PERIODS = 48
+"""Periods that are kept besides the current one: two days of hours."""
+MOST_GAPS = 50
+"""Gaps that are kept."""
+LONGEST_CAUSE = 200
+"""Characters of a cause that are kept."""
+ONE_DROP = 3600.0
+"""Seconds between two readings that were dropped, at the most, if they are one gap."""
+_FORM = struct.Struct(f"<dI{len(DISPOSITIONS)}I")
+"""A closed period in 64 bytes: its start, its slots, and a count for each disposition."""
+
+
+class Gap(NamedTuple):
+    """A time without readings."""
+
+    since: float
+    """When the first slot without a reading came due."""
+    until: float | None
+    """The next reading; None while there is none."""
+    cause: str
+    """What happened to the first slot."""
+    slots: dict[str, int]
+    """The slots without a reading, by disposition. None of a source, which has no schedule."""
+
+
+class Counts(NamedTuple):
+    """A period, for those who read."""
+
+    start: float
+    slots: int
+    """Slots that came due. 0 of a source, which has no schedule."""
+    by: Mapping[str, int]
+    """How many have each disposition. Those with none are left out."""
+
+
+class Period:
+    """Counts the slots that come due in one period. Polls and the outbox add to it directly, since a reading may cost
+    no more than that."""
+
+    __slots__ = ("_ledger", "_others", "published", "replayed", "sent", "slots", "start", "suppressed")
+
+    def __init__(self, start: float, ledger: "Ledger") -> None:
+        self.start = start
+        self.slots = 0
+        """Slots that came due."""
+        self.sent = 0
+        """Readings that were handed to the outbox."""
+        self.published = 0
+        self.replayed = 0
+        self.suppressed = 0
+        self._others: dict[str, int] | None = None
+        self._ledger = ledger
+
+    @property
+    def waiting(self) -> int:
+        """Readings that the broker does not have yet."""
+        dropped = 0 if self._others is None else self._others.get(DROPPED, 0)
+        return self.sent - self.published - self.replayed - dropped
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is open: no reading waits, and no poll is under way."""
+        others = 0 if self._others is None else sum(self._others.values()) - self._others.get(DROPPED, 0)
+        return not self.waiting and self.slots <= self.sent + self.suppressed + others
+
+    def add(self, disposition: str, slots: int) -> None:
+        """Count slots without a reading."""
+        others = self._others = self._others or {}
+        others[disposition] = others.get(disposition, 0) + slots
+
+    def delivered(self, late: bool) -> None:
+        """The broker has a reading. See `leadsman.mqtt.message.Receipt`."""
+        if late:
+            self.replayed += 1
+        else:
+            self.published += 1
+
+    def dropped(self, at: float) -> None:
+        """A reading that was taken at `at` will never arrive. See `leadsman.mqtt.message.Receipt`."""
+        self.add(DROPPED, 1)
+        self._ledger.dropped(at)
+
+    def counts(self) -> Counts:
+        """The counts at this moment."""
+        by = {PUBLISHED: self.published, REPLAYED: self.replayed, SUPPRESSED: self.suppressed, BUFFERED: self.waiting}
+        by |= self._others or {}
+        return Counts(self.start, self.slots, {word: count for word, count in by.items() if count})
+
+
+class Ledger:
+    """The ledger of one device. `start` is now."""
+
+    __slots__ = ("_closed", "_drops", "_past", "gap", "news", "on_news", "period")
+
+    def __init__(self, start: float) -> None:
+        self.period = Period(start, self)
+        """The current period."""
+        self.gap: Gap | None = None
+        """The gap that has not ended."""
+        self.news = False
+        """Whether a gap has ended since this was set to False."""
+        self.on_news: Callable[[], None] | None = None
+        """Called when a gap ends."""
+        self._past: tuple[bytes | Period, ...] = ()
+        self._closed: tuple[Gap, ...] = ()
+        self._drops: Gap | None = None
+
+    def lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
+        """Slots of `period`, the first of which came due at `since`, gave no reading."""
+        period.add(disposition, slots)
+        self.silent(f"{disposition.replace('_', ' ')}: {cause}", since)
+        gap = self.gap
+        if gap is not None:
+            gap.slots[disposition] = gap.slots.get(disposition, 0) + slots
+
+    def silent(self, cause: str, since: float) -> None:
+        """There has been no reading since `since`."""
+        gap = self.gap
+        if gap is None:
+            self.gap = Gap(since, None, cause[:LONGEST_CAUSE], {})
+        elif since < gap.since:
+            self.gap = gap._replace(since=since)
+
+    def heard(self, at: float) -> None:
+        """The device was read: its gap ends, if there is one."""
+        gap, self.gap = self.gap, None
+        if gap is not None:
+            self._close(gap._replace(until=max(at, gap.since)))
+
+    def dropped(self, at: float) -> None:
+        """A reading that was taken at `at` will never arrive. `Period` counts it."""
+        drops = self._drops
+        if drops is not None and drops is not (self._closed[-1] if self._closed else None):
+            drops = None  # another gap has come since
+        if drops is None or drops.until is None or not 0 <= at - drops.until <= ONE_DROP:
+            self._close(Gap(at, at, DROPPED, {DROPPED: 1}))
+        else:
+            drops.slots[DROPPED] += 1
+            self._closed = (*self._closed[:-1], drops._replace(until=at))
+        self._drops = self._closed[-1]
+
+    def explain(self, cause: str) -> None:
+        """Why the latest readings were dropped."""
+        drops = self._drops
+        if drops is not None and drops is self._closed[-1]:
+            self._drops = drops._replace(cause=f"{DROPPED}: {cause}"[:LONGEST_CAUSE])
+            self._closed = (*self._closed[:-1], self._drops)
+
+    def begin(self, start: float) -> None:
+        """Begin a period."""
+        past = (*self._past, self.period)[-PERIODS:]
+        self._past = tuple(
+            _packed(each.counts()) if isinstance(each, Period) and each.settled else each for each in past
+        )
+        self.period = Period(start, self)
+
+    def end(self, at: float, cause: str) -> None:
+        """The app ends: what the broker does not have is lost."""
+        for period in self._open():
+            for _ in range(period.waiting):
+                period.dropped(at)
+                self.explain(cause)
+
+    def remember(self, counts: Counts) -> None:
+        """Add a period of an earlier run. They come in order, before anything else."""
+        self._past = (*self._past, _packed(counts))[-PERIODS:]
+
+    def remember_gap(self, gap: Gap) -> None:
+        """Add a gap of an earlier run. The one that has not ended comes last."""
+        if gap.until is None:
+            self.gap = gap
+        else:
+            self._closed = (*self._closed, gap)[-MOST_GAPS:]
+
+    def open_periods(self) -> list[Counts]:
+        """The periods that may have changed since the last `begin`, the oldest first."""
+        return [period.counts() for period in self._open()]
+
+    def periods(self) -> Iterator[Counts]:
+        """The periods, the oldest first."""
+        for past in self._past:
+            yield past.counts() if isinstance(past, Period) else _unpacked(past)
+        yield self.period.counts()
+
+    def gaps(self) -> list[Gap]:
+        """The gaps, in the order in which they ended; one that has not ended is the last."""
+        return [*self._closed, *(() if self.gap is None else (self.gap,))]
+
+    def _open(self) -> list[Period]:
+        """The periods in which something may change."""
+        return [*(past for past in self._past if isinstance(past, Period)), self.period]
+
+    def _close(self, gap: Gap) -> None:
+        self._closed = (*self._closed, gap)[-MOST_GAPS:]
+        self.news = True
+        if self.on_news is not None:
+            self.on_news()
+
+
+def availability(by: Mapping[str, int]) -> float | None:
+    """The slots that gave a reading, as per cent of those of an enabled device; None if there are none.
+
+    Args:
+        by: slots by disposition.
+    """
+    slots = sum(by.values()) - by.get(DISABLED, 0)
+    return 100.0 * sum(by.get(word, 0) for word in READ) / slots if slots else None
+
+
+def total(periods: Iterator[Counts] | list[Counts]) -> dict[str, int]:
+    """The counts of several periods together."""
+    found: dict[str, int] = {}
+    for _, _, by in periods:
+        for word, count in by.items():
+            found[word] = found.get(word, 0) + count
+    return found
+
+
+def _packed(counts: Counts) -> bytes:
+    return _FORM.pack(counts.start, counts.slots, *(counts.by.get(word, 0) for word in DISPOSITIONS))
+
+
+def _unpacked(packed: bytes) -> Counts:
+    start, slots, *by = _FORM.unpack(packed)
+    return Counts(start, slots, {word: count for word, count in zip(DISPOSITIONS, by, strict=True) if count})

@@ -1,0 +1,161 @@
+"""Writes the ledger of a device for the state file, and reads it after a restart. Pure.
+
+Each period is a row of its own, so that an hour costs one small row. Row 0 of a device has its gaps, and when the
+ledger was written. Times in the rows are epoch seconds.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from leadsman.monitoring.ledger import BUFFERED, DISPOSITIONS, DROPPED, MISSED, PERIODS, Counts, Gap, Ledger
+
+Json = Any
+"""What JSON can represent."""
+HEAD = 0
+"""The key of the row with the gaps."""
+HOUR = 3600.0
+KEPT = PERIODS * HOUR
+"""Seconds of history that are read."""
+NOT_RUNNING = "the app did not run"
+KILLED = "the app ended without a stop, or the ledger was not written"
+LOST = "the app ended before the broker had them"
+
+CountSlots = Callable[[float, float, float], int]
+"""Takes a slot of an interval, and returns the slots after a second time, up to a third: see
+`leadsman.timing.schedule.slots_between`."""
+
+
+class Row(NamedTuple):
+    """A row of the file."""
+
+    key: int
+    """The epoch seconds at which the period began, by the clock at the start of the app; or `HEAD`."""
+    document: Json
+
+
+class Now(NamedTuple):
+    """A moment by two clocks."""
+
+    uptime: float
+    wall: float
+
+    @property
+    def offset(self) -> float:
+        """What the wall clock is ahead."""
+        return self.wall - self.uptime
+
+
+def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Iterator[Row]:
+    """What has changed since the current period began.
+
+    Args:
+        ledger: the ledger of a device.
+        now: this moment.
+        first_offset: what the wall clock was ahead of the uptime when the app started, so that a period keeps its key.
+        stopped: whether the app stops now.
+    """
+    gaps = [[gap.since + now.offset, _shifted(gap.until, now.offset), gap.cause, gap.slots] for gap in ledger.gaps()]
+    yield Row(HEAD, {"at": now.wall, "stopped": stopped, "gaps": gaps})
+    for counts in ledger.open_periods():
+        yield _row(counts, now.offset, round(counts.start + first_offset))
+
+
+def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots) -> list[Row]:
+    """Continue an earlier ledger. The slots since it was written are missed.
+
+    Args:
+        ledger: the ledger of a device, in which nothing has happened.
+        found: the rows, in the order of their keys.
+        now: this moment.
+        count: counts the slots of the schedule.
+
+    Returns:
+        The rows that are new, and those that are no longer what they were: they must be written.
+
+    Raises:
+        LookupError, TypeError, ValueError: the rows are not what `rows` returned. The ledger is unchanged then.
+    """
+    head, *others = found
+    if head.key != HEAD:
+        raise LookupError("its first row is missing")
+    at, stopped = _time(head.document["at"]), head.document["stopped"] is True
+    gaps = [_gap(each, now.offset) for each in head.document["gaps"]]
+    earliest = now.wall - KEPT
+    counts = {row.key: _counts(row.document, now.offset) for row in others if _time(row.document["start"]) >= earliest}
+    for gap in gaps:
+        if gap.until is None or gap.until + now.offset >= earliest:
+            ledger.remember_gap(gap)
+    changed: list[Row] = []
+    for key, each in counts.items():
+        ended = _ended(each)
+        ledger.remember(ended)
+        if ended != each:
+            changed.append(_row(ended, now.offset, key))
+    unsent = sum(each.by.get(BUFFERED, 0) for each in counts.values())
+    if unsent:
+        last = at - now.offset
+        ledger.remember_gap(Gap(last, last, f"{DROPPED}: {LOST}", {DROPPED: unsent}))
+    absent = _absent(ledger, max(at, earliest), now, count, NOT_RUNNING if stopped else KILLED)
+    return [*changed, *(_row(each, now.offset, round(each.start + now.offset)) for each in absent)]
+
+
+def _absent(ledger: Ledger, since: float, now: Now, count: CountSlots, cause: str) -> list[Counts]:
+    """Count the slots while the app did not run, by the hour."""
+    total, start, found = 0, since, list[Counts]()
+    while start < now.wall:
+        end = min(now.wall, (start // HOUR + 1) * HOUR)
+        slots = count(since, start, end)
+        if slots:
+            found.append(Counts(start - now.offset, slots, {MISSED: slots}))
+            ledger.remember(found[-1])
+        total, start = total + slots, end
+    if total:
+        ledger.silent(f"{MISSED}: {cause}", since - now.offset)
+        if ledger.gap is not None:
+            ledger.gap.slots[MISSED] = ledger.gap.slots.get(MISSED, 0) + total
+    return found
+
+
+def _row(counts: Counts, offset: float, key: int) -> Row:
+    return Row(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
+
+
+def _ended(counts: Counts) -> Counts:
+    """A period of an app that has ended: what waited is lost, and a poll that was under way gave nothing."""
+    by = dict(counts.by)
+    unsent = by.pop(BUFFERED, 0)
+    if unsent:
+        by[DROPPED] = by.get(DROPPED, 0) + unsent
+    if (under_way := counts.slots - sum(by.values())) > 0:
+        by[MISSED] = by.get(MISSED, 0) + under_way
+    return counts._replace(by=by)
+
+
+def _counts(document: Json, offset: float) -> Counts:
+    by = {str(word): _number(count) for word, count in document["by"].items()}
+    if not by.keys() <= set(DISPOSITIONS):
+        raise ValueError("it contains an unknown disposition")
+    return Counts(_time(document["start"]) - offset, _number(document["slots"]), by)
+
+
+def _gap(document: Any, offset: float) -> Gap:
+    since, until, cause, slots = document
+    ended = None if until is None else _time(until) - offset
+    return Gap(_time(since) - offset, ended, str(cause), {str(word): _number(count) for word, count in slots.items()})
+
+
+def _time(value: object) -> float:
+    """Epoch seconds of the years 1970 to 5138."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e11:
+        raise ValueError(f"{value!r:.40} is no time")
+    return float(value)
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+        raise ValueError(f"{value!r:.40} is no number of slots")
+    return value
+
+
+def _shifted(at: float | None, by: float) -> float | None:
+    return None if at is None else at + by

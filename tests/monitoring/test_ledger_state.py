@@ -1,0 +1,125 @@
+"""The ledger in the state file: what was written comes back, and the time between is accounted for."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.monitoring.ledger import BUFFERED, DISPOSITIONS, DROPPED, FAILED, MISSED, PUBLISHED, Ledger, total
+from leadsman.monitoring.ledger_state import KILLED, NOT_RUNNING, Now, Row, restore, rows
+from leadsman.timing.schedule import Cron, slots_between
+
+WALL = 1_700_000_000.0
+COUNTS = st.dictionaries(st.sampled_from([word for word in DISPOSITIONS if word != BUFFERED]), st.integers(1, 5000))
+
+
+def every(interval):
+    return lambda origin, since, until: slots_between(None, interval, origin, since, until)
+
+
+def saved(ledger, uptime, *, stopped=True):
+    """The rows as they come out of the file."""
+    written = rows(ledger, Now(uptime, WALL + uptime), WALL, stopped=stopped)
+    return sorted(Row(key, json.loads(json.dumps(document))) for key, document in written)
+
+
+@given(COUNTS, st.floats(0, 40 * 3600), st.integers(10, 7200))
+def test_a_restart_keeps_the_sum_and_counts_what_was_missed(counts, away, interval):
+    before = Ledger(0.0)
+    for word, count in counts.items():
+        before.period.slots += count
+        before.period.add(word, count)
+        before.period.sent += count if word == DROPPED else 0
+    found = saved(before, 3000.0)
+
+    after = Ledger(5.0)
+    restore(after, found, Now(5.0, WALL + 3000.0 + away), every(interval))
+
+    missed = counts.get(MISSED, 0) + int((away + 1e-6) // interval)
+    assert {MISSED: 0, **total(after.periods())} == {**counts, MISSED: missed}
+    assert all(each.slots == sum(each.by.values()) for each in after.periods())
+
+
+def test_the_time_between_is_a_gap_that_says_whether_the_app_had_stopped():
+    for stopped, cause in ((True, NOT_RUNNING), (False, KILLED)):
+        after = Ledger(5.0)
+        restore(after, saved(Ledger(0.0), 60.0, stopped=stopped), Now(5.0, WALL + 660.0), every(60))
+        assert after.gap == (5.0 - 600.0, None, f"missed: {cause}", {MISSED: 10})
+
+
+def test_a_gap_that_had_not_ended_goes_on():
+    before = Ledger(0.0)
+    before.lost(before.period, FAILED, "gone", 30.0)
+    before.period.slots += 1
+
+    after = Ledger(5.0)
+    restore(after, saved(before, 60.0), Now(5.0, WALL + 660.0), every(60))
+
+    assert after.gap.cause == "failed: gone"
+    assert after.gap.slots == {FAILED: 1, MISSED: 10}
+
+
+def test_a_short_restart_is_no_gap():
+    after = Ledger(5.0)
+    restore(after, saved(Ledger(0.0), 60.0), Now(5.0, WALL + 65.0), every(60))
+    assert after.gaps() == []
+
+
+def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
+    before = Ledger(0.0)
+    before.period.slots = before.period.sent = 3
+    before.period.delivered(late=False)
+    found = saved(before, 60.0, stopped=False)
+
+    after = Ledger(5.0)
+    changed = restore(after, found, Now(5.0, WALL + 65.0), every(60))
+    assert total(after.periods()) == {PUBLISHED: 1, DROPPED: 2}
+
+    (row,) = changed
+    again = Ledger(6.0)
+    restore(again, [found[0], row], Now(6.0, WALL + 66.0), every(60))
+    assert total(again.periods()) == {PUBLISHED: 1, DROPPED: 2}
+    assert again.gaps() == []
+
+
+def test_a_poll_under_way_when_the_app_was_killed_is_missed():
+    before = Ledger(0.0)
+    before.period.slots = 1
+    after = Ledger(5.0)
+    restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(600))
+    assert total(after.periods()) == {MISSED: 1}
+
+
+def test_slots_of_cron_are_counted_while_the_app_did_not_run():
+    cron = Cron("0 * * * *", zone="Europe/Berlin")
+    after = Ledger(5.0)
+    restore(
+        after,
+        saved(Ledger(0.0), 0.0),
+        Now(5.0, WALL + 5 * 3600),
+        lambda origin, since, until: slots_between(cron, 0.0, origin, since, until),
+    )
+    assert total(after.periods()) == {MISSED: 5}
+    assert len([each for each in after.periods() if each.slots]) == 5
+
+
+def test_a_clock_that_was_set_back_makes_the_stop_no_time():
+    after = Ledger(5.0)
+    restore(after, saved(Ledger(0.0), 60.0), Now(5.0, WALL - 1e6), every(60))
+    assert after.gaps() == []
+
+
+DAMAGE = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), DAMAGE), max_size=3))
+def test_damaged_rows_change_nothing(found):
+    after = Ledger(5.0)
+    with pytest.raises((LookupError, TypeError, ValueError, AttributeError)):
+        restore(after, [Row(*each) for each in found], Now(5.0, WALL), every(60))
+    assert total(after.periods()) == {}
