@@ -160,6 +160,19 @@ def trace(options: argparse.Namespace) -> int:
     return 0
 
 
+def gaps(options: argparse.Namespace) -> int:
+    """Show the ledgers of a running app."""
+    from leadsman.cli.gaps import show
+    from leadsman.cli.remote import ask
+
+    broker, prefix = _running(options, _app(options))
+    request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
+    if options.device:
+        request["devices"] = options.device
+    show(ask(broker, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
+    return 0
+
+
 def _rows_of_file(options: argparse.Namespace) -> list["TraceRow"]:
     """The rows of a state file."""
     import sqlite3

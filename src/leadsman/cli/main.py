@@ -149,6 +149,27 @@ COMMANDS = (
     WHY,
     WATCH,
     Command(
+        "gaps",
+        commands.gaps,
+        "show what is missing of each device, since when and why",
+        "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a reading,\n"
+        "also in per cent, what became of the others, and the gaps with their causes.",
+        "examples:  leadsman gaps house:app    leadsman gaps --prefix house --device boiler --since 1h\n"
+        "           leadsman gaps house:app --json | jq '.boiler.availability'",
+        (
+            *LIVE,
+            ONLY_DEVICE,
+            argument(
+                "--since",
+                "this last period, at most the two days that are kept (default: 24h)",
+                type=duration,
+                metavar="TIME",
+                default=86_400.0,
+            ),
+            argument("--json", "print the JSON document", action="store_true"),
+        ),
+    ),
+    Command(
         "held",
         commands.held,
         "list the devices that are held",

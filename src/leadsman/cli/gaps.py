@@ -1,0 +1,52 @@
+"""``leadsman gaps``: prints the ledgers of devices, for a person or for a program."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leadsman.cli.tables import table
+from leadsman.monitoring.ledger import DISABLED, READ
+from leadsman.text import clean
+from leadsman.timing.durations import human
+
+if TYPE_CHECKING:
+    from leadsman.introspection.ledger_document import DeviceLedger, LedgerGap
+
+MOST = 100
+"""Gaps that a person reads; a program gets all."""
+
+
+def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
+    """Print ledgers by device: how much came, what did not, and the gaps with the latest first."""
+    if as_json:
+        print(json.dumps(ledgers, ensure_ascii=False, indent=2))
+        return
+    rows = [_device(name, ledger) for name, ledger in ledgers.items()]
+    print(table(("device", "available", "slots", "read", "without a reading"), rows))
+    gaps = [(name, gap) for name, ledger in ledgers.items() for gap in ledger["gaps"]]
+    if not gaps:
+        print("\nThere is no gap.")
+        return
+    gaps.sort(key=lambda found: found[1]["since"], reverse=True)
+    print("\n" + table(("device", "since", "length", "slots", "cause"), [_gap(*found) for found in gaps[:MOST]]))
+    if len(gaps) > MOST:
+        print(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+
+
+def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
+    counts, share = ledger["counts"], ledger["availability"]
+    read = sum(count for word, count in counts.items() if word in READ)
+    lost = ", ".join(f"{word} {count}" for word, count in counts.items() if word not in READ)
+    slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
+    return clean(name), "–" if share is None else f"{_floored(share)} %", slots, str(read), lost or "–"
+
+
+def _floored(share: float) -> str:
+    """Per cent, rounded down: only what has no gap is 100."""
+    return f"{int(share * 100) / 100:g}"
+
+
+def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
+    since = gap["since"].replace("T", " ")[:19] + "Z"
+    length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
+    return clean(name), since, length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])

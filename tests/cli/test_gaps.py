@@ -1,0 +1,80 @@
+"""What `leadsman gaps` shows to a person and to a program."""
+
+import json
+
+from leadsman.cli.gaps import show
+
+GAP = {
+    "since": "2026-04-08T10:00:05.000Z",
+    "until": "2026-04-08T10:20:05.000Z",
+    "seconds": 1200.0,
+    "cause": "failed: DeviceTimeout: no answer",
+    "slots": {"failed": 5, "circuit_open": 15},
+}
+
+
+def ledger(counts, gaps=(), availability=None):
+    slots = sum(counts.values())
+    return {
+        "at": "2026-04-08T11:00:00.000Z",
+        "slots": slots,
+        "counts": counts,
+        "availability": availability,
+        "hours": [],
+        "gaps": list(gaps),
+    }
+
+
+BOILER = ledger({"published": 1410, "replayed": 10, "failed": 5, "circuit_open": 15}, [GAP], 98.611)
+ATTIC = ledger({"published": 1440}, [], 100.0)
+
+
+def test_it_shows_what_came_what_did_not_and_why(capsys):
+    show({"boiler": BOILER, "attic": ATTIC}, as_json=False)
+
+    devices, gaps = capsys.readouterr().out.strip().split("\n\n")
+    rows = [line.split("  ") for line in (*devices.splitlines()[2:], *gaps.splitlines()[2:])]
+    assert [[cell.strip() for cell in row if cell.strip()] for row in rows] == [
+        ["boiler", "98.61 %", "1440", "1420", "failed 5, circuit_open 15"],
+        ["attic", "100 %", "1440", "1440", "–"],
+        ["boiler", "2026-04-08 10:00:05Z", "20m", "20", "failed: DeviceTimeout: no answer"],
+    ]
+
+
+def test_a_gap_that_has_not_ended_says_so_and_comes_first(capsys):
+    ongoing = GAP | {"since": "2026-04-08T10:40:00.000Z", "until": None, "seconds": 61.2}
+    show({"boiler": ledger({"failed": 40}, [GAP, ongoing], 0.0)}, as_json=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert "1m1s, not ended" in lines[-2]
+    assert "10:00:05Z" in lines[-1]
+
+
+def test_nearly_all_is_not_all(capsys):
+    show({"boiler": ledger({"published": 100_000, "failed": 1}, [], 99.999)}, as_json=False)
+    assert "99.99 %" in capsys.readouterr().out
+
+
+def test_a_source_has_no_slots_and_a_disabled_device_no_availability(capsys):
+    source = ledger({"published": 3}) | {"slots": 0}
+    show({"source": source, "off": ledger({"disabled": 60})}, as_json=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["source", "–", "–", "3", "–"]
+    assert lines[3].split() == ["off", "–", "60", "0", "disabled", "60"]
+    assert lines[-1] == "There is no gap."
+
+
+def test_a_person_reads_the_latest_gaps_and_a_program_gets_all(capsys):
+    gaps = [GAP | {"since": f"2026-04-08T10:{minute:02}:00.000Z"} for minute in range(60)]
+    many = {"a": ledger({"failed": 60}, gaps, 0.0), "b": ledger({"failed": 60}, gaps, 0.0)}
+
+    show(many, as_json=False)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("… and 20 earlier gaps")
+    show(many, as_json=True)
+    assert json.loads(capsys.readouterr().out) == many
+
+
+def test_words_of_devices_cannot_control_the_terminal(capsys):
+    show({"a\x1b[2J": ledger({"failed": 1}, [GAP | {"cause": "failed: \x1b]0;x\x07"}], 0.0)}, as_json=False)
+    assert "\x1b" not in capsys.readouterr().out
