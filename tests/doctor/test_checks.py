@@ -263,11 +263,11 @@ NAMES = st.text("abc", min_size=1, max_size=2)
 @given(st.sets(NAMES), st.sets(NAMES))
 def test_only_devices_that_are_not_registered_leave_orphans(registered, others):
     gone = others - registered
-    kept = [f"house/{name}/{word}" for name in registered | others for word in ("state", "availability")]
+    kept = [f"house/{name}/{word}" for name in registered | others for word in ("state", "availability", "ledger")]
 
     found = left_behind("house", registered, [*kept, "house/status", "house/registry", "elsewhere/x/state"])
 
-    assert set(found) == {f"house/{name}/{word}" for name in gone for word in ("state", "availability")}
+    assert set(found) == {f"house/{name}/{word}" for name in gone for word in ("state", "availability", "ledger")}
 
 
 def test_what_has_a_status_of_its_own_belongs_to_another_app():

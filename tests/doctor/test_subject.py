@@ -43,7 +43,7 @@ def test_every_topic_of_an_app_is_examined():
 
     own = {"house/status", "house/registry", "house/error", "house/introspect/response"}
     assert set(found.published) - own == {
-        *("house/a/state", "house/a/availability", "house/a/error"),
+        *("house/a/state", "house/a/availability", "house/a/error", "house/a/ledger"),
         *("house/b/state", "house/b/availability", "house/b/set/result"),
     }
     assert dict(found.filters) == {

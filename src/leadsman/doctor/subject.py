@@ -78,7 +78,7 @@ def published(plan: Plan) -> tuple[str, ...]:
     for reader in plan.readers:
         if reader.name not in plan.jobs:
             found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
-            found[topics.device_error(reader.name)] = None
+            found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
     for command in plan.commands:
         if command.enabled:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))

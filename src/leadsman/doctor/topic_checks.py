@@ -117,7 +117,12 @@ def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> lis
     topics = {topic: topic[len(prefix) + 1 :].split("/") for topic in kept if topic.startswith(f"{prefix}/")}
     for topic, levels in topics.items():
         other = f"{prefix}/{levels[0]}/status" in topics
-        if len(levels) == 2 and levels[1] in ("state", "availability") and levels[0] not in known and not other:
+        if (
+            len(levels) == 2
+            and levels[1] in ("state", "availability", "ledger")
+            and levels[0] not in known
+            and not other
+        ):
             found.append(topic)
     return found + _old_pages(prefix, kept)
 
