@@ -72,7 +72,16 @@ class HttpDoor:
 
         files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
         rules = Rules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
-        return routes.Application(self._service, self._happenings, self._slices, rules, files, self._emit), serve
+        try:
+            from leadsman.http.metrics import Exposition
+        except ImportError:  # Prometheus has an extra of its own
+            expose = None
+        else:
+            expose = Exposition
+        application = routes.Application(
+            self._service, self._happenings, self._slices, rules, files, self._emit, expose
+        )
+        return application, serve
 
     async def _bound(self) -> socket.socket:
         reported = False

@@ -93,6 +93,14 @@ OPERATIONS = (
         media_type="application/health+json",
         failing=True,
     ),
+    Operation(
+        "get",
+        "/metrics",
+        "What is measured, for Prometheus. It needs leadsman[metrics].",
+        None,
+        refusals=("404", "503"),
+        media_type="text/plain",
+    ),
     Operation("get", "/openapi.json", "This document.", dict[str, Any]),
     Operation(
         "post",

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -18,6 +18,7 @@ from leadsman.events import AppFault
 from leadsman.http.rules import PROTECTION, Head, Rules
 from leadsman.introspection.exchange import Problem
 from leadsman.introspection.happenings import Happenings, Watcher
+from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import sender_of
 from leadsman.introspection.service import Polled, Service
@@ -42,6 +43,7 @@ GATHERING = 0.05
 """Seconds between two messages of a stream: what happens meanwhile is sent together."""
 RETRY = 2000
 """Milliseconds after which a browser connects again, when a stream has ended."""
+METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
 
 
@@ -67,6 +69,7 @@ class Application:
         rules: who may ask.
         files: the files of the page and the OpenAPI document, by their paths.
         emit: takes our own faults.
+        expose: writes what is measured for Prometheus; None where its client is not installed.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Application:
         rules: Rules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
+        expose: "Callable[[Measures], Exposition] | None" = None,
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -84,6 +88,7 @@ class Application:
         self._rules = rules
         self._files = files
         self._emit = emit
+        self._expose = expose
         gets: dict[str, Callable[[Request], Awaitable[ASGIApp]]] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
@@ -93,6 +98,7 @@ class Application:
             "/livez": self._alive,
             "/readyz": self._ready,
             "/healthz": self._health,
+            "/metrics": self._metrics,
             **dict.fromkeys(files, self._file),
         }
         routes = [Route(path, handle, methods=["GET"]) for path, handle in gets.items()]
@@ -160,15 +166,23 @@ class Application:
 
     def _described(self, wanted: dict[str, Json]) -> ASGIApp:
         understood = self._service.understood(wanted)
-        return _Made(self._service, self._slices, lambda whole: self._service.describe(understood, whole))
+        whole = Whole()
+        return self._made(whole, self._service.describe(understood, whole))
 
     async def _registry(self, request: Request) -> ASGIApp:
-        def make(whole: Whole) -> Work:
-            for section, value in self._service.registry_head().items():
-                whole.value(section, value)
-            yield from self._service.registry(whole)
+        whole = Whole()
+        for section, value in self._service.registry_head().items():
+            whole.value(section, value)
+        return self._made(whole, self._service.registry(whole))
 
-        return _Made(self._service, self._slices, make)
+    async def _metrics(self, request: Request) -> ASGIApp:
+        if self._expose is None:
+            raise HTTPException(404, 'install the client of Prometheus: pip install "leadsman[metrics]"')
+        exposition = self._expose(self._service.measures())
+        return self._made(exposition, exposition.write(), METRICS)
+
+    def _made(self, text: "_Text", work: Work, media_type: str = JSON) -> ASGIApp:
+        return _Made(self._service, self._slices, text, work, media_type)
 
     async def _alive(self, request: Request) -> ASGIApp:
         return _json({"status": "pass"})
@@ -226,19 +240,37 @@ class Application:
         return _json({"device": device, "reading": result.fields})
 
 
+class _Text(Protocol):
+    """A text that is made in slices."""
+
+    def end(self) -> list[bytes]:
+        """Its pieces."""
+        ...
+
+
+class Exposition(_Text, Protocol):
+    """The text for Prometheus; see `leadsman.http.metrics`."""
+
+    def write(self) -> Work:
+        """Write it, in slices."""
+        ...
+
+
 class _Made:
     """A response that is made in slices, and sent in pieces."""
 
-    def __init__(self, service: Service, slices: Slices, make: Callable[[Whole], Work]) -> None:
+    def __init__(self, service: Service, slices: Slices, text: "_Text", work: Work, media_type: str) -> None:
         self._service = service
         self._slices = slices
-        self._make = make
+        self._text = text
+        self._work = work
+        self._media_type = media_type
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._service.under_way():
             pieces = await self._pieces()
             length = sum(map(len, pieces))
-            headers = [(b"content-type", JSON.encode()), (b"content-length", str(length).encode())]
+            headers = [(b"content-type", self._media_type.encode()), (b"content-length", str(length).encode())]
             headers.append((b"cache-control", b"no-store"))
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             for piece in pieces:
@@ -247,12 +279,11 @@ class _Made:
 
     async def _pieces(self) -> list[bytes]:
         made: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
-        whole = Whole()
 
         def work() -> Work:
             try:
-                yield from self._make(whole)
-                pieces = whole.end()
+                yield from self._work
+                pieces = self._text.end()
             except Exception as error:
                 if not made.done():
                     made.set_exception(error)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.healthcheck import health_document
+from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.requests import Request, hint, understood
 from leadsman.introspection.sections import About, Declared, Parts, Sections
@@ -148,6 +149,11 @@ class Service:
     def health(self) -> "HealthDocument":
         """The health of the app."""
         return health_document(self._about, self._parts, self._environment.clock)
+
+    def measures(self) -> Measures:
+        """What is measured."""
+        environment = self._environment
+        return Measures(self._about, self._parts, environment.clock, environment.timers.origin)
 
     @property
     def ready(self) -> bool:

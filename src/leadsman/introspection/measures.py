@@ -1,0 +1,142 @@
+"""What is measured of a running app, as families of samples with bounded labels. A door writes them in its own format.
+
+The samples are read from the state of the app when somebody asks: nothing is counted for them while it runs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from leadsman.introspection.sections import About, Parts
+from leadsman.monitoring.health import WELL, Counters
+from leadsman.timing.clock import Clock
+
+CIRCUITS = ("closed", "open", "half_open", "isolated", "disabled")
+"""The states of a circuit. Each is a series with the value 0 or 1."""
+
+
+class Family(NamedTuple):
+    """A family of samples: its name, without the suffix ``_total`` of counters, and the names of its labels."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+class Sample(NamedTuple):
+    """One sample: the values of its labels, and its value."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+RUNS = Family("leadsman_runs", "counter", "Polls and readings of sources that ended.", ("handler", "outcome"))
+RETRIES = Family("leadsman_retries", "counter", "Calls repeated after a failure.", ("handler",))
+MISSED = Family("leadsman_missed_polls", "counter", "Polls that were due while another one ran.", ("handler",))
+DURATION = Family("leadsman_run_duration_seconds", "gauge", "Duration of the last successful poll.", ("handler",))
+SUCCESS = Family(
+    "leadsman_last_success_timestamp_seconds", "gauge", "When the last poll succeeded, epoch seconds.", ("handler",)
+)
+WORKS = Family("leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",))
+CIRCUIT = Family("leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state"))
+MESSAGES = Family("leadsman_outbox_messages", "gauge", "Messages that wait for the broker.")
+BYTES = Family("leadsman_outbox_bytes", "gauge", "Bytes that wait for the broker.")
+OLDEST = Family("leadsman_outbox_oldest_age_seconds", "gauge", "Age of the oldest reading that waits; 0 without one.")
+DROPPED = Family("leadsman_outbox_dropped", "counter", "Messages that will never be delivered.")
+DELIVERED = Family("leadsman_outbox_delivered", "counter", "Messages that the broker has taken.")
+CONNECTED = Family("leadsman_mqtt_connected", "gauge", "1 while the broker is connected, else 0.")
+CONNECTS = Family("leadsman_mqtt_connects", "counter", "Connections made since the start.")
+LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
+STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
+BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
+
+OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT)
+"""The families with a sample, or some, for each device."""
+OF_THE_APP = (
+    MESSAGES,
+    BYTES,
+    OLDEST,
+    DROPPED,
+    DELIVERED,
+    CONNECTED,
+    CONNECTS,
+    LAG,
+    STARTED,
+    BUILD,
+)
+FAMILIES = (*OF_THE_APP, *OF_DEVICES)
+
+
+class Measures:
+    """Reads the samples of one running app.
+
+    Args:
+        about: the identity of the app.
+        parts: its parts.
+        clock: its clock.
+        started: when it started, monotonic seconds.
+    """
+
+    def __init__(self, about: About, parts: Parts, clock: Clock, started: float) -> None:
+        self._about = about
+        self._parts = parts
+        self._clock = clock
+        self._started = started
+        self._readers: dict[Family, Callable[[str], Iterator[Sample]]] = {
+            RUNS: self._runs,
+            RETRIES: lambda name: self._one(name, self._counters(name).retries),
+            MISSED: lambda name: self._one(name, self._counters(name).missed),
+            DURATION: lambda name: self._one(name, parts.records.entities[name].duration),
+            SUCCESS: lambda name: self._one(name, parts.records.entities[name].success_wall),
+            WORKS: lambda name: self._one(name, parts.statuses.words[name] in WELL),
+            CIRCUIT: self._circuit,
+        }
+
+    @property
+    def devices(self) -> Sequence[str]:
+        """The devices and side jobs that run."""
+        return list(self._parts.records.entities)
+
+    def of_devices(self, family: Family, names: Sequence[str]) -> list[Sample]:
+        """The samples of some devices in a family of `OF_DEVICES`."""
+        read = self._readers[family]
+        return [sample for name in names for sample in read(name)]
+
+    def of_the_app(self) -> dict[Family, Sample]:
+        """The samples of the families of `OF_THE_APP`."""
+        parts, about, clock = self._parts, self._about, self._clock
+        link, outbox = parts.link, parts.link.outbox
+        lag = 0.0 if parts.watching is None else parts.watching.lag.seconds
+        values: dict[Family, float] = {
+            MESSAGES: outbox.messages,
+            BYTES: outbox.bytes,
+            OLDEST: 0.0 if outbox.oldest is None else clock.uptime() - outbox.oldest,
+            DROPPED: outbox.dropped,
+            DELIVERED: outbox.delivered,
+            CONNECTED: link.up,
+            CONNECTS: link.connects,
+            LAG: lag,
+            STARTED: clock.wall() - clock.monotonic() + self._started,
+        }
+        found = {family: Sample((), float(value)) for family, value in values.items()}
+        return found | {BUILD: Sample((about.name, about.version, about.leadsman), 1.0)}
+
+    def _counters(self, name: str) -> Counters:
+        return self._parts.records.entities[name].counters
+
+    @staticmethod
+    def _one(name: str, value: float | None) -> Iterator[Sample]:
+        if value is not None:
+            yield Sample((name,), float(value))
+
+    def _runs(self, name: str) -> Iterator[Sample]:
+        health = self._parts.records.entities[name]
+        yield Sample((name, "ok"), float(health.successes))
+        yield Sample((name, "failed"), float(health.counters.failed_polls))
+
+    def _circuit(self, name: str) -> Iterator[Sample]:
+        """None for a device that only takes commands, which has no circuit."""
+        if name in self._parts.runners.readers:
+            state = self._parts.runners.look(name)[0].circuit
+            for each in CIRCUITS:
+                yield Sample((name, each), float(each == state))

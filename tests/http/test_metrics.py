@@ -1,0 +1,111 @@
+"""What Prometheus gets: the names, the values, and the dashboard that is made for them."""
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+
+from prometheus_client import REGISTRY
+from prometheus_client.parser import text_string_to_metric_families
+from tests.http.conftest import house_app
+
+from leadsman.introspection.measures import FAMILIES
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "leadsman.json"
+
+
+def scraped(run, app=None):
+    """The samples of a scrape: their values by name and labels; and the text."""
+
+    async def scrape(house):
+        await asyncio.sleep(0.1)
+        return await house.get("/metrics")
+
+    response = run(scrape, app)
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = list(text_string_to_metric_families(response.text))
+    samples = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    return families, samples, response.text
+
+
+def test_a_scrape_says_how_devices_and_the_connection_are(run):
+    _, samples, _ = scraped(run)
+
+    assert samples["leadsman_runs_total", "boiler", "ok"] == 1
+    assert samples["leadsman_runs_total", "door", "failed"] == 1
+    assert (samples["leadsman_device_ok", "boiler"], samples["leadsman_device_ok", "door"]) == (1, 0)
+    assert samples["leadsman_breaker_state", "boiler", "closed"] == 1
+    assert samples["leadsman_breaker_state", "boiler", "open"] == 0
+    assert samples["leadsman_mqtt_connected",] == 1
+    assert [
+        value for key, value in samples.items() if key[0] == "leadsman_build_info" and {"house", "1.2"} <= {*key}
+    ] == [1]
+    assert ("leadsman_last_success_timestamp_seconds", "door") not in samples
+    assert samples["leadsman_last_success_timestamp_seconds", "boiler"] > 1.7e9
+
+
+def test_each_family_is_there_once_with_the_labels_that_it_may_have(run):
+    families, _, text = scraped(run, house_app(120))
+    expected = {family.name: set(family.labels) for family in FAMILIES}
+
+    assert sorted(each.name for each in families) == sorted(expected)
+    for each in families:
+        assert {label for sample in each.samples for label in sample.labels} == expected[each.name]
+        assert each.documentation
+    assert (
+        len({sample.labels["handler"] for each in families for sample in each.samples if "handler" in sample.labels})
+        == 123
+    )
+    assert len(re.findall(r"^# TYPE", text, re.MULTILINE)) == len(FAMILIES)
+
+
+def test_nothing_is_registered_for_the_whole_process(run):
+    before = set(REGISTRY._names_to_collectors)
+    scraped(run)
+
+    assert set(REGISTRY._names_to_collectors) == before
+
+
+def test_without_the_client_it_is_said_what_to_install(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "leadsman.http.metrics", None)
+    response = run(lambda house: house.get("/metrics"))
+
+    assert response.status_code == 404
+    assert "leadsman[metrics]" in response.json()["detail"]
+
+
+def expressions(value):
+    """The queries of a dashboard."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in ("expr", "query", "definition") and isinstance(each, str):
+                yield from [each] if each != "prometheus" else []
+            else:
+                yield from expressions(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from expressions(each)
+
+
+def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
+    known = {family.name + ("_total" if family.kind == "counter" else ""): family.labels for family in FAMILIES}
+    queries = list(expressions(json.loads(DASHBOARD.read_text())))
+
+    assert len(queries) > 8
+    for query in queries:
+        names = re.findall(r"leadsman_\w+", query)
+        assert names, query
+        assert set(names) <= set(known), query
+        for name, matchers in re.findall(r"(leadsman_\w+)\{([^}]*)\}", query):
+            labels = re.findall(r"(\w+)\s*=~?", matchers)
+            assert set(labels) <= {*known[name], "instance", "job"}, query
+
+
+def test_every_panel_of_the_dashboard_has_a_place_and_a_query():
+    panels = [each for each in json.loads(DASHBOARD.read_text())["panels"] if each["type"] != "row"]
+
+    assert all(each["targets"] and each["title"] for each in panels)
+    places = [(each["gridPos"]["x"], each["gridPos"]["y"]) for each in panels]
+    assert len(set(places)) == len(places)
+    assert all(each["gridPos"]["x"] + each["gridPos"]["w"] <= 24 for each in panels)
