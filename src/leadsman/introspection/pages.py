@@ -44,7 +44,8 @@ class Document(Protocol):
         ...
 
     def member(self, key: str | None, value: Json) -> None:
-        """Add a member to the section that was begun; the key is None in a list."""
+        """Add a member to the section that was begun; the key is None in a list. A value that is bytes is JSON
+        already."""
         ...
 
 
@@ -80,7 +81,7 @@ class Pages:
 
     def member(self, key: str | None, value: Json) -> None:
         """See `Document`."""
-        text = encode(value) if key is None else encode(key) + b":" + encode(value)
+        text = _text(value) if key is None else encode(key) + b":" + _text(value)
         if self._size + len(text) + 1 > self._largest and (self._sections or self._members):
             name, brackets = self._name, self._brackets
             self._end_page()
@@ -142,7 +143,7 @@ class Whole:
         self._first_member = False
         if key is not None:
             self._piece += encode(key) + b":"
-        self._piece += encode(value)
+        self._piece += _text(value)
         self._pass_on()
 
     def end(self) -> list[bytes]:
@@ -161,6 +162,11 @@ class Whole:
         if len(self._piece) >= PIECE:
             self._done.append(bytes(self._piece))
             self._piece.clear()
+
+
+def _text(value: Json) -> bytes:
+    """A member as JSON."""
+    return value if isinstance(value, bytes) else encode(value)
 
 
 def around(head: Mapping[str, Json], page: bytes) -> bytes:

@@ -16,7 +16,7 @@ from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, encode
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        DeviceSection,
         MqttSection,
         RegistryDevice,
         RegistryHead,
@@ -91,6 +90,8 @@ class Sections:
         self._parts = parts
         self._clock = clock
         self._started = started
+        self._written: dict[str, bytes] = {}
+        self._texts: dict[bytes, bytes] = {}
         self.registered: dict[str, tuple[Declared, ...]] = {}
         """The registrations, by the names of their devices."""
         for each in everything:
@@ -173,12 +174,21 @@ class Sections:
             "status": about.topics.status,
         }
 
-    def device(self, name: str) -> "DeviceSection":
-        """One device, or one side job."""
-        found: DeviceSection = {"registrations": [registered(each) for each in self.registered[name]]}
+    def device(self, name: str) -> bytes:
+        """One device, or one side job, as the JSON of a `DeviceSection`."""
+        text = b'{"registrations":' + self._registrations(name)
         if name in self._parts.records.entities:
-            found["runtime"] = self._runtime(name, self._clock.monotonic(), self._clock.wall())
-        return found
+            text += b',"runtime":' + encode(self._runtime(name, self._clock.monotonic(), self._clock.wall()))
+        return text + b"}"
+
+    def _registrations(self, name: str) -> bytes:
+        """The registrations of a device as JSON. They never change, and those of similar devices are the same: so they
+        are written once, and kept once."""
+        text = self._written.get(name)
+        if text is None:
+            text = encode([registered(each) for each in self.registered[name]])
+            text = self._written[name] = self._texts.setdefault(text, text)
+        return text
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.records.entities[name]
