@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import AppFault
+from leadsman.http.responses import Exposition, Made, Stream, Text
 from leadsman.http.rules import PROTECTION, Head, Rules
 from leadsman.introspection.exchange import Problem
-from leadsman.introspection.happenings import Happenings, Watcher
+from leadsman.introspection.happenings import Happenings
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import sender_of
@@ -37,12 +38,6 @@ POLL_TIMEOUT = 60.0
 """Seconds to wait for a requested poll."""
 MOST_WATCHERS = 16
 """Streams of happenings at the same time."""
-BEAT = 5.0
-"""Seconds between two signs of life in a stream."""
-GATHERING = 0.05
-"""Seconds between two messages of a stream: what happens meanwhile is sent together."""
-RETRY = 2000
-"""Milliseconds after which a browser connects again, when a stream has ended."""
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 JSON, HEALTH, PROBLEM = "application/json", "application/health+json", "application/problem+json"
 
@@ -80,7 +75,7 @@ class Application:
         rules: Rules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
-        expose: "Callable[[Measures], Exposition] | None" = None,
+        expose: Callable[[Measures], Exposition] | None = None,
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -181,8 +176,8 @@ class Application:
         exposition = self._expose(self._service.measures())
         return self._made(exposition, exposition.write(), METRICS)
 
-    def _made(self, text: "_Text", work: Work, media_type: str = JSON) -> ASGIApp:
-        return _Made(self._service, self._slices, text, work, media_type)
+    def _made(self, text: Text, work: Work, media_type: str = JSON) -> ASGIApp:
+        return Made(self._service, self._slices, text, work, media_type)
 
     async def _alive(self, request: Request) -> ASGIApp:
         return _json({"status": "pass"})
@@ -207,7 +202,7 @@ class Application:
             raise Busy(f"{MOST_WATCHERS} streams are open already")
         last = request.headers.get("last-event-id")
         after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
-        return _Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
+        return Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
 
     # Requests about a device
 
@@ -238,103 +233,6 @@ class Application:
         if result.error is not None:
             raise HTTPException(502, result.error)
         return _json({"device": device, "reading": result.fields})
-
-
-class _Text(Protocol):
-    """A text that is made in slices."""
-
-    def end(self) -> list[bytes]:
-        """Its pieces."""
-        ...
-
-
-class Exposition(_Text, Protocol):
-    """The text for Prometheus; see `leadsman.http.metrics`."""
-
-    def write(self) -> Work:
-        """Write it, in slices."""
-        ...
-
-
-class _Made:
-    """A response that is made in slices, and sent in pieces."""
-
-    def __init__(self, service: Service, slices: Slices, text: "_Text", work: Work, media_type: str) -> None:
-        self._service = service
-        self._slices = slices
-        self._text = text
-        self._work = work
-        self._media_type = media_type
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._service.under_way():
-            pieces = await self._pieces()
-            length = sum(map(len, pieces))
-            headers = [(b"content-type", self._media_type.encode()), (b"content-length", str(length).encode())]
-            headers.append((b"cache-control", b"no-store"))
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _pieces(self) -> list[bytes]:
-        made: asyncio.Future[list[bytes]] = asyncio.get_running_loop().create_future()
-
-        def work() -> Work:
-            try:
-                yield from self._work
-                pieces = self._text.end()
-            except Exception as error:
-                if not made.done():
-                    made.set_exception(error)
-            else:
-                if not made.done():
-                    made.set_result(pieces)
-
-        self._slices.begin("an answer over HTTP", work())
-        return await made
-
-
-class _Stream:
-    """A stream of happenings, as server-sent events. It ends when the client or the app does, and when the client takes
-    them too slowly."""
-
-    def __init__(self, watcher: Watcher, beat: Callable[[], bytes]) -> None:
-        self._watcher = watcher
-        self._beat = beat
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def until_disconnected() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-            self._watcher.close()
-
-        listening = asyncio.get_running_loop().create_task(until_disconnected())
-        try:
-            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._send_all(send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            self._watcher.close()
-            listening.cancel()
-
-    async def _send_all(self, send: Send) -> None:
-        watcher = self._watcher
-        first = b"data: %b\n\n" % encode({"type": "reset"}) if watcher.reset else b""
-        text = b"retry: %d\n\n%bid: %d\ndata: %b\n\n" % (RETRY, first, watcher.last, self._beat())
-        beat_at = asyncio.get_running_loop().time() + BEAT
-        while True:
-            await send({"type": "http.response.body", "body": text, "more_body": True})
-            await asyncio.sleep(GATHERING)
-            now = asyncio.get_running_loop().time()
-            entries = await watcher.take(max(0.0, beat_at - now))
-            if entries is None:
-                return
-            text = b"".join(b"id: %d\ndata: %b\n\n" % entry for entry in entries)
-            if asyncio.get_running_loop().time() >= beat_at or not entries:
-                text += b"data: %b\n\n" % self._beat()
-                beat_at = asyncio.get_running_loop().time() + BEAT
 
 
 def _head_size(scope: Scope) -> int:
