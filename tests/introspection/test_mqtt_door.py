@@ -9,6 +9,7 @@ import pytest
 from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MOST_WAITING, PATIENCE, PAUSE, MqttDoor
+from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.sections import About, Parts
 from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, Polled, Service
 from leadsman.mqtt.answers import MOST_WARNED
@@ -45,7 +46,7 @@ class Asked:
         clock = Clock(lambda: self.now, lambda: self.now)
         service = Service(
             About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
-            list(app.telemetries.values()),
+            Registrations(app.telemetries, {}, {}),
             Parts(SimpleNamespace(entities={}), (), self.link, None, None, (), [], {}, None, None),
             SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
         )

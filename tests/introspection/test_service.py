@@ -10,6 +10,7 @@ from leadsman.errors import Busy, DeviceUnavailable, PollRefused, RequestRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Pages
+from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.sections import About, Parts, Sections
 from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, SLICE, Polled, Service
 from leadsman.mqtt.topics import Topics
@@ -56,11 +57,11 @@ class House:
         self.events, self.polled, self.result = [], [], None
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
-        self.runners = Runners()
+        self.runners = Runners({})
         parts = Parts(SimpleNamespace(entities={}), (), None, self.runners, self.poll, (), [], {}, None, None)
         about = About("house", "1", "1", Topics("house"), "mqtt://broker", "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
-        self.service = Service(about, list(app.telemetries.values()), parts, environment)
+        self.service = Service(about, Registrations(app.telemetries, {}, {}), parts, environment)
 
     def poll(self, name, answer):
         if isinstance(self.result, PollRefused):

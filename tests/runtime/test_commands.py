@@ -20,7 +20,7 @@ class Commands:
 
     def __init__(self, bench):
         self.bench = bench
-        self.runners = Runners()
+        self.runners = Runners({})
         self.dispatcher = Dispatcher(bench.context, self.runners, bench.resources)
 
     def add(self, handler, **options):

@@ -10,7 +10,7 @@ from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli.tables import table
 from leadsman.errors import LeadsmanError
-from leadsman.introspection.registrations import registered
+from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.sections import About, app_section
 from leadsman.text import clean, counted, suggestion
 from leadsman.timing.durations import human
@@ -26,24 +26,17 @@ if TYPE_CHECKING:
         Registered,
         Runtime,
     )
-    from leadsman.registration.command import Command
-    from leadsman.registration.source import Source
-    from leadsman.registration.telemetry import Telemetry
 
 
 def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: its registrations."""
     about = About(app.name, app.version, __version__, app.topics, str(app.broker), app.client_id)
-    jobs = {name for name, each in app.telemetries.items() if each.job}
-    found: dict[str, list[Registered]] = {}
-    everything: list[Telemetry | Source | Command] = [*app.telemetries.values(), *app.sources.values()]
-    everything += app.commands.values()
-    for each in everything:
-        found.setdefault(each.name, []).append(registered(each))
+    known = Registrations(app.telemetries, app.sources, app.commands)
+    found: dict[str, DeviceSection] = {name: {"registrations": [*map(registered, known.of(name))]} for name in known}
     return {
         "app": app_section(about),
-        "devices": {name: {"registrations": each} for name, each in found.items() if name not in jobs},
-        "jobs": {name: {"registrations": each} for name, each in found.items() if name in jobs},
+        "devices": {name: each for name, each in found.items() if name not in known.jobs},
+        "jobs": {name: each for name, each in found.items() if name in known.jobs},
     }
 
 

@@ -9,10 +9,7 @@ from leadsman.adapters.managed import check_installed
 from leadsman.errors import NotInstalled
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import DOCTOR, Topics
-from leadsman.registration.command import Command
 from leadsman.registration.injection import ContextDependency
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.store import state_directory
 from leadsman.wiring.plan import Plan
 
@@ -47,7 +44,6 @@ def of_plan(plan: Plan) -> Subject:
     """An app, whose settings are loaded."""
     topics = plan.topics
     probes = {name: topics.of(DOCTOR, word) for name, word in _PROBES.items()}
-    everything: list[Telemetry | Source | Command] = [*plan.telemetries, *plan.sources, *plan.commands]
     keeps = plan.keep_state or any(
         isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs
     )
@@ -58,7 +54,7 @@ def of_plan(plan: Plan) -> Subject:
         topics,
         published(plan),
         {topic_filter: probes.get(name) for name, topic_filter in plan.filters.items()},
-        frozenset(each.name for each in everything),
+        frozenset((*plan.telemetries, *plan.sources, *plan.commands)),
         len({each.name for each in plan.handlers}),
         tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
         state_directory(plan.state_name, plan.variables) if keeps else None,
@@ -79,7 +75,7 @@ def published(plan: Plan) -> tuple[str, ...]:
         if reader.name not in plan.jobs:
             found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
             found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
-    for command in plan.commands:
+    for command in plan.commands.values():
         if command.enabled:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
             found[topics.set_result(command.name)] = None

@@ -1,5 +1,6 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
@@ -19,6 +20,41 @@ from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
+
+
+class Registrations(Collection[str]):
+    """The names of all devices and side jobs of an app, with their registrations. These are looked up where the app
+    keeps them, since a dict for this would take 100 bytes a device.
+
+    Args:
+        telemetries, sources, commands: registrations by name. A device may have one that reads it and its commands.
+    """
+
+    def __init__(
+        self, telemetries: Mapping[str, Telemetry], sources: Mapping[str, Source], commands: Mapping[str, Command]
+    ) -> None:
+        self._telemetries, self._sources, self._commands = telemetries, sources, commands
+        self.jobs = frozenset(name for name, each in telemetries.items() if each.job)
+        """The names of side jobs."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._telemetries or name in self._sources or name in self._commands
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._telemetries
+        yield from (name for name in self._sources if name not in self._telemetries)
+        for name in self._commands:
+            if name not in self._telemetries and name not in self._sources:
+                yield name
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def of(self, name: str) -> list[Telemetry | Source | Command]:
+        """The registrations of one device or side job."""
+        kinds: tuple[Mapping[str, Telemetry | Source | Command], ...]
+        kinds = self._telemetries, self._sources, self._commands
+        return [kind[name] for kind in kinds if name in kind]
 
 
 def kind_of(each: Telemetry | Source | Command) -> str:

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away
-from leadsman.introspection.registrations import kind_of, registered
+from leadsman.introspection.registrations import Registrations, kind_of, registered
 from leadsman.monitoring.health import HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.registration.command import Command
-from leadsman.registration.source import Source
-from leadsman.registration.telemetry import Telemetry
 from leadsman.runtime.runner import Answer, Runners
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
@@ -35,9 +32,6 @@ if TYPE_CHECKING:
     )
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
-
-Declared = Telemetry | Source | Command
-"""A registration of an app."""
 
 
 class About(NamedTuple):
@@ -77,27 +71,20 @@ class Sections:
 
     Args:
         about: the identity of the app.
-        everything: its registrations.
+        registrations: its registrations.
         parts: the parts that are described.
         clock: the clock of the app.
         started: when the app started, monotonic seconds.
     """
 
-    def __init__(
-        self, about: About, everything: Sequence[Declared], parts: Parts, clock: Clock, started: float
-    ) -> None:
+    def __init__(self, about: About, registrations: Registrations, parts: Parts, clock: Clock, started: float) -> None:
         self._about = about
         self._parts = parts
         self._clock = clock
         self._started = started
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
-        self.registered: dict[str, tuple[Declared, ...]] = {}
-        """The registrations, by the names of their devices."""
-        for each in everything:
-            self.registered[each.name] = (*self.registered.get(each.name, ()), each)
-        self.jobs = frozenset(each.name for each in everything if isinstance(each, Telemetry) and each.job)
-        """The side jobs."""
+        self.registrations = registrations
 
     def app(self) -> "AppSection":
         """The app."""
@@ -145,11 +132,11 @@ class Sections:
         """What the registrations of a device do, in plain English."""
         from leadsman.introspection.words import sentences  # few ask
 
-        return [sentence for each in self.registered[name] for sentence in sentences(each)]
+        return [sentence for each in self.registrations.of(name) for sentence in sentences(each)]
 
     def registry_entry(self, name: str) -> "RegistryDevice | None":
         """A device in the registry, with its topics; None for a side job, and for a device that is not enabled."""
-        topics, kinds = self._about.topics, [kind_of(each) for each in self.registered[name] if each.enabled]
+        topics, kinds = self._about.topics, [kind_of(each) for each in self.registrations.of(name) if each.enabled]
         if "periodic" in kinds or not kinds:
             return None
         paths = {

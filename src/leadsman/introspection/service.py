@@ -16,8 +16,9 @@ from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.healthcheck import health_document
 from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
+from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.requests import Request, hint, understood
-from leadsman.introspection.sections import About, Declared, Parts, Sections
+from leadsman.introspection.sections import About, Parts, Sections
 from leadsman.mqtt.answers import Json
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
@@ -53,16 +54,16 @@ class Service:
 
     Args:
         about: the identity of the app.
-        everything: its registrations.
+        registrations: its registrations.
         parts: its parts.
         environment: its clock, timers and events.
     """
 
-    def __init__(self, about: About, everything: Sequence[Declared], parts: Parts, environment: Environment) -> None:
+    def __init__(self, about: About, registrations: Registrations, parts: Parts, environment: Environment) -> None:
         self._about = about
         self._parts = parts
         self._environment = environment
-        self._sections = Sections(about, everything, parts, environment.clock, environment.timers.origin)
+        self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
         self._under_way = 0
 
     # Documents
@@ -74,7 +75,7 @@ class Service:
             PayloadError: the request is wrong. The error says how to write it.
             Busy: it asks for a large document, and too many of those are under way.
         """
-        request = understood(value, self._sections.registered)
+        request = understood(value, self._sections.registrations)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
         if len(request.names) > SLICE and self._under_way >= MOST_AT_ONCE:
@@ -167,7 +168,7 @@ class Service:
     def registry(self, document: Document) -> Work:
         """Make the list of the devices that the app offers, with their topics, in slices."""
         document.begin("devices", b"{}")
-        for number, name in enumerate(self._sections.registered, 1):
+        for number, name in enumerate(self._sections.registrations, 1):
             entry = self._sections.registry_entry(name)
             if entry is not None:
                 document.member(name, entry)
@@ -177,7 +178,7 @@ class Service:
     def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
         described = 0
         for name in names:
-            if (name in self._sections.jobs) is jobs:
+            if (name in self._sections.registrations.jobs) is jobs:
                 if described == SLICE:
                     yield 0.0
                     described = 0

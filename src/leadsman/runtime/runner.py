@@ -4,7 +4,7 @@ Whatever reports on a device, or acts on it because a person asks, holds a `Runn
 is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from leadsman.monitoring.ledger import Ledger
@@ -68,16 +68,21 @@ class Reader(Runner, Protocol):
 
 class Runners:
     """The runners of an app, by the names of their devices. A device has one that reads it, one for its commands, or
-    both."""
+    both.
 
-    def __init__(self) -> None:
-        self.readers: dict[str, Reader] = {}
+    Args:
+        readers: the polls and sources.
+    """
+
+    def __init__(self, readers: Mapping[str, Reader]) -> None:
+        self.readers = readers
         """Polls and sources."""
         self.commands: dict[str, Runner] = {}
 
     def of(self, name: str) -> list[Runner]:
         """The runners of one device. One that reads it comes first."""
-        return [found[name] for found in (self.readers, self.commands) if name in found]
+        found: tuple[Mapping[str, Runner], ...] = (self.readers, self.commands)
+        return [each[name] for each in found if name in each]
 
     def look(self, name: str) -> tuple[Snapshot, float | None]:
         """See `Runner.look`, for the first runner of a device."""

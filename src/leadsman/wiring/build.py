@@ -152,10 +152,10 @@ def _records(plan: Plan, origin: float) -> HealthRecords:
     records = HealthRecords()
     for telemetry in plan.polled:
         records.register(telemetry.name, telemetry.stale_after, origin + telemetry.offset)
-    for source in plan.sources:
+    for source in plan.sources.values():
         if source.enabled:
             records.register(source.name, source.stale_after, origin)
-    for command in plan.commands:
+    for command in plan.commands.values():
         if command.enabled:
             records.register_idle(command.name, origin)
     return records

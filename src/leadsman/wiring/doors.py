@@ -112,6 +112,7 @@ class Doors:
 
     @cached_property
     def _service(self) -> "Service":
+        from leadsman.introspection.registrations import Registrations
         from leadsman.introspection.sections import About, Parts
         from leadsman.introspection.service import Service
 
@@ -130,4 +131,5 @@ class Doors:
             lambda: self.polling,
             core.watching,
         )
-        return Service(about, (*plan.telemetries, *plan.sources, *plan.commands), parts, core.environment)
+        registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
+        return Service(about, registrations, parts, core.environment)

@@ -80,13 +80,11 @@ class OptionalParts:
         """The trace, once there is something in it."""
         self.sources = self._sources()
         """The sources, by device name."""
-        self.runners = Runners()
+        self.runners = Runners({**core.poller.runners, **self.sources} if self.sources else core.poller.runners)
         """What runs the handlers."""
-        self.runners.readers.update(core.poller.runners)
-        self.runners.readers.update(self.sources)
         for name, source in self.sources.items():
             core.ledgers.add(name, source.ledger, Schedule())
-        for command in plan.commands:
+        for command in plan.commands.values():
             if command.enabled:
                 self.dispatcher.add(command)
         self.contexts = self._contexts()
@@ -95,7 +93,7 @@ class OptionalParts:
         """The failure state of devices; None where it is not kept."""
 
     def _sources(self) -> "dict[str, SourceRunner]":
-        enabled = [source for source in self._core.plan.sources if source.enabled]
+        enabled = [source for source in self._core.plan.sources.values() if source.enabled]
         if not enabled:
             return {}
         from leadsman.runtime.sources import SourceRunner

@@ -40,9 +40,10 @@ class Plan(NamedTuple):
     dry_run: bool
     heartbeat: float
     adapters: tuple[ManagedAdapter, ...]
-    telemetries: tuple[Telemetry, ...]
-    sources: "tuple[Source, ...]"
-    commands: "tuple[Command, ...]"
+    telemetries: Mapping[str, Telemetry]
+    """By name, as are the next two."""
+    sources: "Mapping[str, Source]"
+    commands: "Mapping[str, Command]"
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"
     keep_state: bool
@@ -58,24 +59,24 @@ class Plan(NamedTuple):
     @property
     def polled(self) -> list[Telemetry]:
         """The telemetries that are enabled."""
-        return [telemetry for telemetry in self.telemetries if telemetry.enabled]
+        return [telemetry for telemetry in self.telemetries.values() if telemetry.enabled]
 
     @property
     def readers(self) -> "list[Telemetry | Source]":
         """What gives readings: the telemetries and sources that are enabled."""
-        return [*self.polled, *(source for source in self.sources if source.enabled)]
+        return [*self.polled, *(source for source in self.sources.values() if source.enabled)]
 
     @property
     def handlers(self) -> "list[Telemetry | Source | Command]":
         """Everything that is enabled."""
-        return [*self.readers, *(command for command in self.commands if command.enabled)]
+        return [*self.readers, *(command for command in self.commands.values() if command.enabled)]
 
     @property
     def filters(self) -> dict[str, str]:
         """The topic filters that the app subscribes to, by the requests that arrive there: ``introspect``, and those
         of ``set``, ``operator`` and ``get`` that make sense for this app."""
         found = {"introspect": self.topics.introspect}
-        if any(command.enabled for command in self.commands):
+        if any(command.enabled for command in self.commands.values()):
             found["set"] = self.topics.of("+", "set")
         if self.readers:
             found["operator"] = self.topics.of("+", "+/set")
@@ -114,9 +115,9 @@ def plan_of(
         dry_run=setup.dry_run,
         heartbeat=heartbeat,
         adapters=setup.adapters,
-        telemetries=tuple(setup.registry.telemetries.values()),
-        sources=tuple(setup.registry.sources.values()),
-        commands=tuple(setup.registry.commands.values()),
+        telemetries=setup.registry.telemetries,
+        sources=setup.registry.sources,
+        commands=setup.registry.commands,
         lifespan=lifespan,
         last_resort=last_resort,
         keep_state=keep_state,
