@@ -12,11 +12,12 @@ import io
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextvars import ContextVar
-from types import FrameType
+from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from leadsman.errors import ConfigurationError, Stopped
@@ -148,18 +149,34 @@ def _serve(name: str, serve: Serve, stop: Callable[[], None]) -> int:
 
 
 def only_memory(things: Sequence[object]) -> bool:
-    """Whether nothing is lost if none of these objects is destroyed at the end of the process: none is a file that is
-    still written, or anything else with a finalizer (``__del__``), except the standard streams, which the interpreter
-    flushes by itself."""
+    """Whether nothing is lost if none of these objects is destroyed at the end of the process.
+
+    What has a finalizer (``__del__``) must be destroyed, unless the finalizer has nothing to do, as that of a closed
+    file. The standard streams are left out: the interpreter flushes them by itself.
+    """
     finalized = {kind for kind in set(map(type, things)) if hasattr(kind, "__del__")}
     texts = sys.stdin, sys.stdout, sys.stderr
     buffers = [getattr(text, "buffer", None) for text in texts]
     standard = set(map(id, (*texts, *buffers, *(getattr(buffer, "raw", None) for buffer in buffers))))
-    return all(
-        id(thing) in standard or (isinstance(thing, io.IOBase) and thing.closed)
-        for thing in things
-        if type(thing) in finalized
-    )
+    return all(id(thing) in standard or _is_done(thing) for thing in things if type(thing) in finalized)
+
+
+def _is_done(thing: object) -> bool:
+    """Whether the finalizer of an object has nothing to do, once the event loop has ended."""
+    match thing:
+        case io.IOBase():
+            return thing.closed
+        case asyncio.Future():
+            return thing.done() and not thing._log_traceback  # noqa: SLF001  # else it logs its exception
+        case CoroutineType():
+            return thing.cr_frame is None
+        case GeneratorType():
+            return thing.gi_frame is None
+        case asyncio.AbstractEventLoop():
+            return thing.is_closed()
+        case asyncio.SubprocessTransport():
+            return False
+    return isinstance(thing, asyncio.BaseTransport | socket.socket)  # the system closes it
 
 
 def _spare_the_search() -> None:
