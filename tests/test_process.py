@@ -89,6 +89,10 @@ def test_a_task_whose_exception_nobody_has_seen_counts_since_it_logs_it(loop):
     assert only_memory([task])
 
 
+def test_a_future_that_nobody_set_does_not_count(loop):
+    assert only_memory([loop.create_future()])
+
+
 def test_a_socket_is_closed_by_the_system():
     with socket.socket() as open_socket:
         assert only_memory([open_socket])

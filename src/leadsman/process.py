@@ -166,8 +166,10 @@ def _is_done(thing: object) -> bool:
     match thing:
         case io.IOBase():
             return thing.closed
+        case asyncio.Task() if not thing.done():
+            return False
         case asyncio.Future():
-            return thing.done() and not thing._log_traceback  # noqa: SLF001  # else it logs its exception
+            return not thing._log_traceback  # noqa: SLF001  # else it logs its exception
         case CoroutineType():
             return thing.cr_frame is None
         case GeneratorType():
