@@ -9,7 +9,7 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, BEHIND, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.send_window import BATCH, BEHIND, LIMITED, PAUSE, PUBACK_TIMEOUT, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import FIRST, MOST
 from leadsman.testing import VirtualLoop
@@ -334,6 +334,16 @@ class TestManyMessages:
         assert self.numbers(here)[:100] == list(range(100))
         assert 500 in self.numbers(here)[before:]
         assert here.window.limited_by == "receive_maximum"
+        assert here.events == []
+
+    def test_a_receive_maximum_that_limits_for_ten_seconds_is_reported_once(self, here):
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        self.readings(here, 3000)
+        here.answer(LIMITED - 1)
+        assert here.events == []
+
+        here.answer(3)
+
         assert [event.allowed for event in here.events if isinstance(event, LinkLimited)] == [20]
 
     def test_in_the_end_everything_has_been_sent_and_the_broker_keeps_the_newest(self, here):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.ledger_document import DeviceLedger
     from leadsman.monitoring.trace import TraceRow
 
-SLICE = 20
+SLICE = 10
 """Devices that are described in one turn of the loop."""
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""

@@ -33,6 +33,9 @@ BATCH = 100
 BEHIND = 1.0
 """Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
 minutes is made up for in order."""
+LIMITED = 10.0
+"""Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
+reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
 SILENCE = 0.35
@@ -99,7 +102,7 @@ class SendWindow:
         self._timed = True
         self._size = WindowSize(ConnAck().receive_maximum)
         self._waits_since: float | None = None
-        self._behind = False
+        self._behind = self._reported = False
         self._round_trip = 0.0
         self._quiet: asyncio.TimerHandle | None = None
         self.frozen = False
@@ -291,11 +294,13 @@ class SendWindow:
             self._size.full(now)
             if self._waits_since is None:
                 self._waits_since = now
-            elif not self._behind and now - self._waits_since >= BEHIND and self._size.settled:
+            waited = now - self._waits_since
+            if not self._behind and waited >= BEHIND and self._size.settled:
                 self._behind = True
                 self.outbox.prefer_newest(self._timed)
-                if self.limited_by is not None:
-                    self._events.emit(LinkLimited(self._size.size))
+            if not self._reported and waited >= LIMITED and self.limited_by is not None:
+                self._reported = True
+                self._events.emit(LinkLimited(self._size.size))
 
     def _caught_up(self) -> None:
         """No message waits: all go in the order in which they are put."""
@@ -303,7 +308,7 @@ class SendWindow:
             self._waits_since = None
             self._size.caught_up()
         if self._behind:
-            self._behind = False
+            self._behind = self._reported = False
             self.outbox.prefer_newest(False)
 
     def _next(self, now: float, largest: int | None) -> Item | None:
