@@ -50,12 +50,13 @@ class Account:
         self._acknowledged: dict[str, Numbers] = defaultdict(Numbers)
         self._dropped: dict[str, int] = defaultdict(int)
         self._outboxes: list[Outbox] = []
+        self._most = 0
         self._follow(size, MOST_BYTES * size // MOST_MESSAGES)
 
     def report(self) -> dict[str, Any]:
         """Readings of each device: the number of the last one that was put, the numbers that the broker did not
         acknowledge, and how many were dropped to make room; and the messages of any kind that were dropped for any
-        reason, and that are left in the outbox."""
+        reason, that are left in the outbox, and that waited there at the most."""
         devices = {
             topic.split("/")[1]: {
                 "put": last,
@@ -65,7 +66,7 @@ class Account:
             for topic, last in self._put.items()
         }
         (outbox,) = self._outboxes
-        return {"devices": devices, "dropped": outbox.dropped, "left": outbox.messages}
+        return {"devices": devices, "dropped": outbox.dropped, "left": outbox.messages, "most": self._most}
 
     def _follow(self, most_messages: int, most_bytes: int) -> None:
         begin, put, accept = Outbox.__init__, Outbox.put, Outbox.accept
@@ -79,6 +80,7 @@ class Account:
             if number is not None:
                 self._put[message.topic] = max(self._put[message.topic], number)
             dropped = put(outbox, message)
+            self._most = max(self._most, outbox.messages)
             for each in dropped:
                 self._dropped[each.topic] += each.messages
             return dropped

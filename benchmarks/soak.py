@@ -34,6 +34,8 @@ AWAY = 0.5
 HELD = 5.0
 """Seconds of readings that the outbox holds at least. After `AWAY` the link tries again each 0.1 to 0.8 s, and a busy
 machine needs a second more; then the backlog is sent while new readings come."""
+CONF = "max_inflight_messages 1000\n"
+"""Else the window of 20 messages would be the limit at some thousand readings a second, with a proxy in between."""
 KILL_EVERY = 60.0
 SAMPLE_EVERY = 5.0
 SETTLED = 30.0
@@ -74,6 +76,8 @@ class Verdict(NamedTuple):
     taken: int
     dropped: int
     """Messages that the outbox dropped, and reported."""
+    most: int
+    """Messages that waited in the outbox at the most."""
     left: int
     """Messages that were in the outbox when the app ended, and reported."""
     lost: int
@@ -97,7 +101,7 @@ def verdict(said: Mapping[str, Any], heard: Mapping[str, Numbers]) -> Verdict:
         if missing := heard[device].not_seen(each["put"]) - unacknowledged:
             unheard[device] = missing
     lost = not_put + max(0, lost - said["left"])
-    return Verdict(said["calls"], said["dropped"], said["left"], lost, lost_by if lost else {}, unheard)
+    return Verdict(said["calls"], said["dropped"], said["most"], said["left"], lost, lost_by if lost else {}, unheard)
 
 
 class Soak:
@@ -116,7 +120,7 @@ class Soak:
 
     def run(self) -> str:
         """Do it. Returns what came of it, as lines of Markdown."""
-        with Mosquitto() as broker, Proxy(broker.port) as proxy:
+        with Mosquitto(CONF) as broker, Proxy(broker.port) as proxy:
             ear = Ear(broker.port, hand_on=self.tally.heard)
             process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, "stamped", self.outbox)
             began = time.monotonic()
@@ -147,10 +151,11 @@ class Soak:
         unheard = sum(map(len, found.unheard.values()))
         lines = [
             f"* {self.seconds / 60:g} minutes at {self.rate:,.0f} readings/s of {DEVICES} devices; the broker was"
-            f" killed {self.kills} times, for {AWAY} s each time; the outbox held at most {self.outbox:,} messages.",
+            f" killed {self.kills} times, for {AWAY} s each time; the outbox had room for {self.outbox:,} messages.",
             f"* Readings taken: {found.taken:,}; came: {self.tally.readings:,}; dropped by the outbox:"
-            f" {found.dropped:,}; left in it at the end: {found.left:,}; **lost: {found.lost:,}**. The oldest that came"
-            f" was {self.tally.oldest:.1f} s old; {self.tally.disordered:,} came out of order.",
+            f" {found.dropped:,}; left in it at the end: {found.left:,}; **lost: {found.lost:,}**. At"
+            f" most {found.most:,} messages waited there at once."
+            f" The oldest that came was {self.tally.oldest:.1f} s old; {self.tally.disordered:,} came out of order.",
         ]
         if unheard:
             lines.append(
