@@ -206,7 +206,7 @@ class Sections:
         }
         for runner in parts.runners.of(name):
             found |= runner.counters()
-        if name not in self.jobs:
+        if name not in self.registrations.jobs:
             publisher, topic = parts.runners.of(name)[0].publisher, self._about.topics.state(name)
             found |= after_reading(publisher, parts.link, topic, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
