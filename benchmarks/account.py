@@ -69,21 +69,23 @@ class Account:
         return {"devices": devices, "dropped": outbox.dropped, "left": outbox.messages, "most": self._most}
 
     def _follow(self, most_messages: int, most_bytes: int) -> None:
-        begin, put, accept = Outbox.__init__, Outbox.put, Outbox.accept
+        begin, put, hand_over, accept = Outbox.__init__, Outbox.put, Outbox.hand_over, Outbox.accept
 
         def followed_begin(outbox: Outbox) -> None:
             begin(outbox, most_messages, most_bytes)
             self._outboxes.append(outbox)
 
         def followed_put(outbox: Outbox, message: Message) -> list[Dropped]:
-            number = _number(message)
-            if number is not None:
-                self._put[message.topic] = max(self._put[message.topic], number)
+            self._comes(message)
             dropped = put(outbox, message)
             self._most = max(self._most, outbox.messages)
             for each in dropped:
                 self._dropped[each.topic] += each.messages
             return dropped
+
+        def followed_hand_over(outbox: Outbox, message: Message) -> Item | None:
+            self._comes(message)
+            return hand_over(outbox, message)
 
         def followed_accept(outbox: Outbox, item: Item) -> Message:
             message = accept(outbox, item)
@@ -94,7 +96,13 @@ class Account:
 
         Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]
         Outbox.put = followed_put  # type: ignore[method-assign,assignment]
+        Outbox.hand_over = followed_hand_over  # type: ignore[method-assign,assignment]
         Outbox.accept = followed_accept  # type: ignore[method-assign,assignment]
+
+    def _comes(self, message: Message) -> None:
+        number = _number(message)
+        if number is not None:
+            self._put[message.topic] = max(self._put[message.topic], number)
 
 
 def _number(message: Message) -> int | None:
