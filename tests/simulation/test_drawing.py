@@ -91,6 +91,12 @@ def test_a_lane_shows_how_much_of_it_is_away():
     assert line == "  label      ··▁▄█"
 
 
+def test_the_last_hour_of_the_axis_is_written_out():
+    lines = strips(stage(), [outcome(WRITTEN)], [], Pen(colour=False, blocks=True)).splitlines()
+
+    assert [line.split()[-2:] for line in lines if line.lstrip().startswith("0 h")] == [["24", "h"]] * 2
+
+
 def test_a_strip_without_an_open_circuit_has_no_line_for_it():
     pen = Pen(colour=False, blocks=True)
 

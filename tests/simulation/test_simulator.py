@@ -12,12 +12,13 @@ from datetime import UTC, datetime
 from typing import TypedDict
 
 import pytest
+from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Context, Cron, OnChange
 from leadsman.adapters.serial import SerialPort
 from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.settings.sources import Where
-from leadsman.simulation import guard
+from leadsman.simulation import guard, seam
 from leadsman.simulation.days import FLAKY, OUTAGES, QUIET
 from leadsman.simulation.figures import figures_of
 from leadsman.simulation.record import HELD, MISSED, SKIPPED
@@ -196,11 +197,13 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
         (lambda: subprocess.run(["true"]), "starts the program"),
         (lambda: open("/var/lib/leadsman-was-here", "w"), "writes /var/lib/leadsman-was-here"),  # noqa: SIM115
         (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115
-        (lambda: time.sleep(1.2), "blocked the simulation for 1"),
+        (lambda: time.sleep(0.06), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
         (lambda: {}["key"], r"fails although nothing is wrong: KeyError: 'key' \(test_simulator.py:\d+\)"),
     ],
 )
-def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said):
+def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said, monkeypatch):
+    monkeypatch.setattr(seam, "BLOCKED", 0.05)
+
     async def handler() -> dict[str, float]:
         reaches()
         return {"watts": 1.0}
@@ -239,6 +242,32 @@ def test_an_app_without_a_polled_device_is_refused():
 
     with pytest.raises(InvalidValue, match="the app 'house' has no device that is polled"):
         day(app)
+
+
+def test_an_app_whose_settings_name_no_device_is_refused_with_what_to_write():
+    class Settings(BaseModel):
+        rooms: dict[str, str] = {}
+
+    app = App("house", mqtt="mqtt://nowhere.invalid", settings=Settings)
+    app.add_telemetry(lambda settings: list(settings.rooms), read, interval=60)
+
+    with pytest.raises(InvalidValue, match="nothing to simulate: it has no devices, because 'rooms' is empty"):
+        day(app)
+
+
+def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
+    monkeypatch.setattr(seam, "BLOCKED", 0.05)
+    calls = []
+
+    async def handler() -> dict[str, float]:
+        calls.append(1)
+        if len(calls) % 3:
+            time.sleep(0.06)
+        return {"watts": 1.0}
+
+    _, (written,) = day(app_of("a", handler=handler), weather=QUIET, length=600)
+
+    assert written.figures.readings == 10
 
 
 def test_a_device_that_is_not_polled_is_refused():

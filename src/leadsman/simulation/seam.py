@@ -22,7 +22,9 @@ from leadsman.simulation.guard import DEVICE, touched
 from leadsman.text import explained
 
 BLOCKED = 1.0
-"""Real seconds. A call in which no virtual time passes, and which takes longer, blocks the simulation."""
+"""Real seconds. A call in which no virtual time passes, and which takes longer, has blocked the simulation."""
+BLOCKED_CALLS = 3
+"""So many of them in a row are the handler's fault. A single one may be that of a busy machine."""
 OF_ITS_OWN = 5
 """A handler whose first so many calls fail, though there is no fault, does not work in a simulation."""
 FAILING = 0.2
@@ -67,7 +69,7 @@ class Seam:
         self._weakness = scene.plan.weakness(telemetry.name)
         self._luck = Luck(scene.seed, "call", telemetry.name)
         self._worked = False
-        self._failed = 0
+        self._failed = self._blocked = 0
 
     async def __call__(self, **given: object) -> object:
         """Call the handler, or fail."""
@@ -104,14 +106,18 @@ class Seam:
             raise
         finally:
             DEVICE.reset(token)
-            taken = time.perf_counter() - real
-            if taken > BLOCKED and loop.time() == virtual:
-                self._scene.fail(
-                    f"{self._name}: its handler blocked the simulation for {taken:.1f} s of real time; use "
-                    f"asyncio.sleep and an adapter with a twin, or write --stand-in {self._name}"
-                )
+            self._look_at_time(loop.time() - virtual, time.perf_counter() - real)
         self._worked = True
         return result
+
+    def _look_at_time(self, virtual: float, real: float) -> None:
+        """End the simulation if the handler sleeps or waits in real time."""
+        self._blocked = self._blocked + 1 if real > BLOCKED and not virtual else 0
+        if self._blocked >= BLOCKED_CALLS:
+            self._scene.fail(
+                f"{self._name}: its handler blocked the simulation for {real:.1f} s of real time, "
+                f"{self._blocked} times; use asyncio.sleep and an adapter with a twin, or write --stand-in {self._name}"
+            )
 
     def _check(self, error: Exception) -> None:
         """End the simulation if the handler cannot work in it."""

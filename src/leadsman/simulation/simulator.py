@@ -255,10 +255,8 @@ def _loaded(wish: Wish) -> Setup:
     setup, registry = app.setup, app.setup.registry
     polled = {name: each for name, each in registry.telemetries.items() if each.enabled and not each.job}
     if not polled:
-        raise InvalidValue(
-            f"the app {app.name!r} has no device that is polled, so there is nothing to simulate; "
-            "sources, commands and side jobs are not simulated"
-        )
+        reason = setup.idle_reason or "sources, commands and side jobs are not simulated"
+        raise InvalidValue(f"the app {app.name!r} has no device that is polled, and nothing to simulate: {reason}")
     for name in (*wish.devices, *(name for name in wish.stand_ins if name != ALL)):
         if name not in polled:
             raise InvalidValue(f"no device {name!r} is polled; {suggestion(name, polled)}")

@@ -72,12 +72,12 @@ def strips(stage: Stage, outcomes: Sequence[Outcome], advice: Sequence[str], pen
 
 def _axis(length: float) -> str:
     """The line below the columns, with hours since the start."""
-    line = [" "] * (LABEL + COLUMNS + 2)
+    line = [" "] * WIDTH
     step = hours_between(length, 8)
     for number in range(int(length / 3600 / step) + 1):
         text = f"{number * step} h" if number else "0 h"
-        at = LABEL + round(number * step * 3600 / length * COLUMNS)
-        line[at : at + len(text)] = text[: len(line) - at]
+        at = min(LABEL + round(number * step * 3600 / length * COLUMNS), WIDTH - len(text))
+        line[at : at + len(text)] = text
     return "".join(line).rstrip()
 
 
