@@ -178,8 +178,9 @@ export class Overview {
 		const bad = [...TROUBLE].reduce((sum, status) => sum + (counts.get(status) ?? 0), 0);
 		const total = model.devices.size;
 		const words = bad ? `${bad} of ${counted(total, "device")} ${bad === 1 ? "needs" : "need"} attention` : `${counted(total, "device")}, no trouble`;
-		say(by("summary"), words);
-		put(by("summary"), "class", bad ? "bad" : "good");
+		const away = model.mqtt && !model.mqtt.connected;
+		say(by("summary"), words + (away ? "; the broker is away" : ""));
+		put(by("summary"), "class", bad || away ? "bad" : "good");
 		const text = JSON.stringify([...counts]) + total;
 		if (text !== this.counts) {
 			this.counts = text;

@@ -211,16 +211,15 @@ async function refresh() {
 	try {
 		if (lostAt == null && loaded && !document.hidden) {
 			model.take(await get("introspect"), true);
-			if (view === "device") await more(deviceView.name);
 			drawSoon();
 		}
 	} catch {
 		// The stream of events notices when the connection is lost.
 	}
-	setTimeout(refresh, Math.max(5000, model.devices.size * 20));
+	setTimeout(refresh, Math.max(10000, model.devices.size * 20));
 }
 
-setTimeout(refresh, 5000);
+setTimeout(refresh, 10000);
 
 // Keys
 
