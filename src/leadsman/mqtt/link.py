@@ -14,8 +14,9 @@ from leadsman.mqtt.connection_state import V5, ConnectionState
 from leadsman.mqtt.diagnosis import client_id_in_use
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, Broken, SendWindow
+from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.subscriptions import Subscriptions
+from leadsman.mqtt.suspects import Broken
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
 

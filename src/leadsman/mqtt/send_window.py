@@ -12,7 +12,7 @@ Where readings come faster than the broker takes them, the newest of each topic 
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
@@ -23,7 +23,7 @@ from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Dropped, Outbox
 from leadsman.mqtt.retiming import is_off, retimed
-from leadsman.mqtt.suspects import QUIET, Blame, Suspects
+from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.topic_queue import Item
 from leadsman.mqtt.window_size import WindowSize
 from leadsman.timing.clock import Clock
@@ -51,17 +51,6 @@ PAUSE_EACH = 10.0
 """Seconds of longest pause for each topic that breaks the connection, so that many of them break it no more often."""
 POISON = 3
 """Connections that may break on one message, while others arrive, before it is dropped."""
-
-
-class Broken(NamedTuple):
-    """What the window knows about a connection that ended."""
-
-    in_flight: bool
-    """Whether messages were in flight, or one of them is to blame."""
-    topic: str | None = None
-    """The topic on whose messages the broker closes the connection, once that is certain."""
-    fault: str | None = None
-    """The same in words."""
 
 
 class SendWindow:

@@ -36,6 +36,17 @@ AFTER_SENDING = 1.0
 """Seconds after sending in which a broken connection may be the fault of a message of QoS 0."""
 
 
+class Broken(NamedTuple):
+    """What is known about a connection that ended."""
+
+    in_flight: bool
+    """Whether messages were in flight, or one of them is to blame."""
+    topic: str | None = None
+    """The topic on whose messages the broker closes the connection, once that is certain."""
+    fault: str | None = None
+    """The same in words."""
+
+
 class Blame(NamedTuple):
     """The connection broke on a message of `topic`; `breaks` times since the topic last got through.
 
