@@ -173,7 +173,7 @@ class Sections:
         are written once, and kept once."""
         text = self._written.get(name)
         if text is None:
-            text = encode([registered(each) for each in self.registered[name]])
+            text = encode([registered(each) for each in self.registrations.of(name)])
             text = self._written[name] = self._texts.setdefault(text, text)
         return text
 

@@ -129,7 +129,7 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:
     """Make all handlers ready to be polled, and account for their slots."""
-    for telemetry in plan.telemetries:
+    for telemetry in plan.telemetries.values():
         schedule = Schedule(telemetry.interval, telemetry.cron)
         if telemetry.enabled:
             ledgers.add(telemetry.name, poller.add(telemetry).ledger, schedule, job=telemetry.job)
