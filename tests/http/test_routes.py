@@ -9,12 +9,17 @@ from tests.http.conftest import events, house_app
 from typing_extensions import is_typeddict
 
 from leadsman.http.rules import PROTECTION
-from leadsman.introspection import document, exchange
+from leadsman.introspection import document, exchange, explanations, ledger_document
 from leadsman.introspection.document import Introspection, Registry
 from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
 from leadsman.mqtt.answers import decode
 
-for each in (*vars(document).values(), *vars(exchange).values()):
+for each in (
+    *vars(document).values(),
+    *vars(exchange).values(),
+    *vars(ledger_document).values(),
+    *vars(explanations).values(),
+):
     if is_typeddict(each):
         each.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
@@ -36,6 +41,31 @@ def test_documents_keep_to_their_types_and_leave_secrets_out(run):
     assert [row["handler"] for row in strictly(Introspection, trace)["trace"]] == ["door"]
     assert set(strictly(Registry, registry)["devices"]) == {"boiler", "door", "meter"}
     assert "hunter2" not in json.dumps([whole, one, trace])
+
+
+def test_it_is_said_why_a_device_is_silent(run):
+    async def ask(house):
+        await asyncio.sleep(0.1)
+        return [(await house.get(f"/why/{name}")) for name in ("door", "boiler", "bolier")]
+
+    door, boiler, unknown = run(ask)
+
+    assert strictly(explanations.Verdict, door.json())["device"] == "door"
+    assert "stuck, password=***" in door.text
+    assert "hunter2" not in door.text
+    assert strictly(explanations.Verdict, boiler.json()) != door.json()
+    assert (unknown.status_code, "did you mean 'boiler'?" in unknown.text) == (404, True)
+
+
+def test_the_ledger_says_what_became_of_the_slots(run):
+    async def ask(house):
+        await asyncio.sleep(0.1)
+        return (await house.get("/ledger")).json(), (await house.get("/ledger?devices=door")).json()
+
+    whole, one = run(ask)
+
+    assert {"boiler", "door"} <= set(strictly(Introspection, whole)["ledger"])
+    assert set(one["ledger"]) == {"door"}
 
 
 def test_a_query_chooses_sections_and_devices(run):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from leadsman._version import __version__
-from leadsman.introspection import document, exchange
+from leadsman.introspection import document, exchange, explanations
 
 FILE = Path(__file__).with_name("openapi.json")
 _PROBLEM = "application/problem+json"
@@ -71,6 +71,22 @@ OPERATIONS = (
         "The latest rows of the trace.",
         document.Introspection,
         ("devices", "after", "since"),
+        ("400", "404", "503"),
+    ),
+    Operation(
+        "get",
+        "/ledger",
+        "What became of each slot of each device, by the hour, and the gaps.",
+        document.Introspection,
+        ("devices", "since"),
+        ("400", "404", "503"),
+    ),
+    Operation(
+        "get",
+        "/why/{device}",
+        "Why a device is silent: the first link that passes no reading on, and what to do.",
+        explanations.Verdict,
+        ("device",),
         ("400", "404", "503"),
     ),
     Operation("get", "/registry", "The devices that the app offers, with their topics.", document.Registry),
@@ -134,7 +150,7 @@ _PARAMETERS = {
         "query",
         {
             "type": "array",
-            "items": {"enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "recent"]},
+            "items": {"enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent"]},
         },
         "Only these sections.",
     ),

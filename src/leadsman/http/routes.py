@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Whole
 from leadsman.introspection.requests import sender_of
 from leadsman.introspection.service import Polled, Service
+from leadsman.introspection.why import why
 from leadsman.mqtt.answers import Json, decode
 from leadsman.mqtt.topics import encode
 from leadsman.slices import Slices, Work
@@ -88,6 +90,8 @@ class Application:
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
             "/trace": self._trace,
+            "/ledger": self._ledger,
+            "/why/{device}": self._why,
             "/registry": self._registry,
             "/events": self._events,
             "/livez": self._alive,
@@ -158,6 +162,15 @@ class Application:
 
     async def _trace(self, request: Request) -> ASGIApp:
         return self._described({**_query(request), "sections": ["trace"]})
+
+    async def _ledger(self, request: Request) -> ASGIApp:
+        return self._described({**_query(request), "sections": ["ledger"]})
+
+    async def _why(self, request: Request) -> ASGIApp:
+        device, whole = request.path_params["device"], Whole()
+        for _ in self._service.describe(self._service.understood({"devices": [device]}), whole):
+            pass  # one device is one slice
+        return _json(why(device, json.loads(b"".join(whole.end()))))
 
     def _described(self, wanted: dict[str, Json]) -> ASGIApp:
         understood = self._service.understood(wanted)
