@@ -122,8 +122,7 @@ class SendWindow:
         return "receive_maximum"
 
     def put(self, message: Message) -> None:
-        """Send `message` as soon as possible. Returns at once. Messages that are dropped to make room are reported as
-        an event."""
+        """Send `message` as soon as possible. Returns at once. Messages that are dropped for it are reported."""
         connection = self.connection
         if connection is not None and message.qos and not message.latest and self._calm(message, connection):
             item = self.outbox.hand_over(message)
@@ -137,12 +136,10 @@ class SendWindow:
             self._soon()
 
     def _calm(self, message: Message, connection: Connection) -> bool:
-        """Whether a message may be sent at once, without its turn in the outbox: no topic is in trouble, and there is
-        room in the window."""
-        suspects, largest = self._suspects, connection.connack.maximum_packet_size
+        """Whether a message may go without its turn in the outbox: no topic is in trouble, and the window has room."""
+        largest = connection.connack.maximum_packet_size
         return (
-            not suspects.alone
-            and not suspects.searching
+            not (self._suspects.alone or self._suspects.searching)
             and self.outbox.in_flight < min(self._size.size, BATCH)
             and (largest is None or message.size + 20 <= largest)
             and not self._must_wait()
@@ -179,8 +176,7 @@ class SendWindow:
         self.pump()
 
     def stop(self, code: int = 0) -> Broken:
-        """The connection ended, with this reason code of the broker's DISCONNECT. Its messages go back to the
-        outbox."""
+        """The connection ended; `code` is the reason in the broker's DISCONNECT. Its messages go back to the outbox."""
         self.connection = None
         self._sent.clear()
         self._caught_up()
