@@ -23,7 +23,7 @@ export class DeviceView {
 	/** Show a device. */
 	show(name) {
 		this.name = name;
-		this.words = null;
+		this.words = this.drawn = null;
 		const every = this.model.devices.get(name)?.main?.interval ?? 10;
 		this.range = every > 600 ? 86400 : every > 30 ? 3600 : 300;
 		this.build();
@@ -55,6 +55,9 @@ export class DeviceView {
 				} }, text)),
 		);
 		const legend = h("p", { class: "legend", "aria-hidden": "true" }, [["reading", "read"], ["retried", "read after retries"], ["failed", "failed"], ["call", "call failed"], ["gap", "no reading"]].map(([kind, text]) => h("span", { class: `key-${kind}` }, text)));
+		this.counts = h("p");
+		this.gaps = h("ol", { class: "story" });
+		this.ledger = part("Ledger", this.counts, h("h3", {}, "Gaps"), this.gaps);
 		this.cells = new Map();
 		this.body = h(
 			"div", { class: "device" },
@@ -63,6 +66,7 @@ export class DeviceView {
 				part("Last values", this.values, h("p", { class: "strip" }, h("span", { class: "dim" }, "Last polls"), this.strip)),
 			),
 			h("section", { class: "card", "aria-label": "Timeline" }, h("div", { class: "bar" }, h("h2", {}, "Timeline"), ranges), this.picture, legend, h("h3", {}, "What happened"), this.story),
+			this.ledger,
 			part("How it is read", this.policy),
 			part("Trace", this.trace.box),
 			this.health,
@@ -90,6 +94,7 @@ export class DeviceView {
 			this.words = device.words;
 			this.policy.replaceChildren(...this.words.map((each) => h("li", {}, each)));
 		}
+		this.drawLedger(device.ledger, now);
 		this.drawPicture();
 		this.drawStory(device);
 		this.trace.draw(model.trace.filter((row) => row.handler === name));
@@ -107,6 +112,7 @@ export class DeviceView {
 			["Polls", counters ? `${counters.polls.toLocaleString()}, ${counters.failed_polls.toLocaleString()} failed, ${counters.retried_polls.toLocaleString()} with retries` : "–"],
 			["Calls", counters ? `${counters.calls.toLocaleString()}, ${counters.failed_calls.toLocaleString()} failed` : "–"],
 			["Missed", runtime ? counted(runtime.missed_polls, "poll") : "–"],
+			...(device.ledger?.availability != null ? [["Available", `${+device.ledger.availability.toFixed(2)} % of ${counted(device.ledger.slots, "slot")}`]] : []),
 			...(runtime?.deferred_until ? [["Pause until", `${clock(Date.parse(runtime.deferred_until), now)}${runtime.deferred_reason ? `: ${runtime.deferred_reason}` : ""}`]] : []),
 			...(runtime?.restarts != null ? [["Restarts", String(runtime.restarts)]] : []),
 			...(runtime?.commands ? [["Commands", `${runtime.commands.done} done, ${runtime.commands.failed} failed, ${runtime.commands.waiting} waiting`]] : []),
@@ -136,6 +142,18 @@ export class DeviceView {
 			drawSparkline(cell.spark, device.series.get(name));
 		}
 		say(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
+	}
+
+	/** What became of each slot of the schedule. */
+	drawLedger(ledger, now) {
+		this.ledger.hidden = !ledger;
+		if (!ledger || this.drawn === ledger.at) return;
+		this.drawn = ledger.at;
+		const word = (name) => name.replaceAll("_", " ");
+		say(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${word(name)}`).join(", "));
+		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
+			h("li", {}, h("time", { datetime: since }, clock(Date.parse(since), now)), h("span", {}, `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`))));
+		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 
 	drawPicture() {

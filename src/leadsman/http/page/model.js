@@ -25,6 +25,7 @@ class Device {
 		this.name = name;
 		this.job = false;
 		this.registrations = [];
+		this.ledger = null; // what became of each slot of its schedule, and its gaps
 		this.words = []; // what its registrations do, in plain English
 		this.main = null; // the registration that is polled, or the first one
 		this.runtime = null; // null: it is not enabled, or the app does not run
@@ -146,11 +147,12 @@ export class Model {
 		for (const [section, job] of [[devices, false], [jobs, true]])
 			for (const [name, found] of Object.entries(section ?? {})) this.describe(name, found, job);
 		for (const [name, found] of Object.entries(document.recent ?? {})) this.remember(name, found);
-		for (const [name, found] of Object.entries(document.words ?? {})) {
-			const device = this.devices.get(name);
-			if (device) device.words = found;
-			this.changed.add(name);
-		}
+		for (const section of ["words", "ledger"])
+			for (const [name, found] of Object.entries(document[section] ?? {})) {
+				const device = this.devices.get(name);
+				if (device) device[section] = found;
+				this.changed.add(name);
+			}
 	}
 
 	describe(name, found, job) {

@@ -203,7 +203,7 @@ function openDevice(name) {
 
 /** What only the view of a device shows. */
 async function more(name) {
-	model.take(await sections("words", [name]).catch(() => ({})), false);
+	model.take(await sections("words,ledger", [name]).catch(() => ({})), false);
 	drawSoon();
 }
 
@@ -211,6 +211,7 @@ async function refresh() {
 	try {
 		if (lostAt == null && loaded && !document.hidden) {
 			model.take(await get("introspect"), true);
+			if (view === "device") await more(deviceView.name);
 			drawSoon();
 		}
 	} catch {

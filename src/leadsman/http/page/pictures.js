@@ -98,7 +98,9 @@ export function timeline(device, now, range, width) {
 
 /** What lasts: the states of the circuit, pauses, holds and gaps. */
 function bands(device, now, start, band) {
-	const { runtime, marks } = device;
+	const { runtime, marks, ledger } = device;
+	for (const { since, until, cause } of ledger?.gaps ?? [])
+		band("gaps", Date.parse(since), until ? Date.parse(until) : now, "gap", `no reading since ${clock(Date.parse(since))}: ${cause}`);
 	let open = null, held = null;
 	for (const mark of marks) {
 		if (mark.kind === "circuit") {
@@ -111,13 +113,14 @@ function bands(device, now, start, band) {
 		else if (mark.kind === "released" && held) {
 			band("pauses", held, mark.at, "bad", `on hold, ${clock(held)} – ${clock(mark.at)}`);
 			held = null;
-		} else if (mark.kind === "gap") band("gaps", mark.at, mark.until, "gap", mark.text);
+		} else if (ledger) continue;
+		else if (mark.kind === "gap") band("gaps", mark.at, mark.until, "gap", mark.text);
 		else if (mark.kind === "recovered" && mark.since) band("gaps", mark.since, mark.at, "gap", mark.text);
 	}
 	if (runtime && CIRCUIT[runtime.circuit])
 		band("circuit", open?.at ?? Date.parse(runtime.opened_at ?? "") ?? start, now, CIRCUIT[runtime.circuit], `circuit ${runtime.circuit}`);
 	if (runtime?.held) band("pauses", held ?? device.since ?? start, now, "bad", "on hold");
-	if (device.since) band("gaps", device.since, now, "gap", `no reading since ${clock(device.since)}`);
+	if (device.since && !ledger) band("gaps", device.since, now, "gap", `no reading since ${clock(device.since)}`);
 }
 
 function axis(svg, x, start, now, range, width, height) {
