@@ -455,6 +455,19 @@ def test_a_connection_that_ends_without_a_connack_is_a_named_error(session):
         session.loop.run_until_complete(session.connection.accepted())
 
 
+def test_bytes_may_come_in_slices_of_the_buffer(session):
+    """So asyncio reads TLS: each record after the first goes into a slice of the buffer."""
+    data = mqtt5.ConnAckPacket(reason_str="welcome").write()
+
+    buffer = session.connection.get_buffer(-1)
+    buffer[:3] = data[:3]
+    rest = buffer[3:]
+    rest[: len(data) - 3] = data[3:]
+    session.connection.buffer_updated(len(data))
+
+    session.loop.run_until_complete(session.connection.accepted())
+
+
 def test_an_alert_of_tls_is_named():
     session = Session(Broker(scheme="mqtts"))
     import ssl

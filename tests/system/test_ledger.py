@@ -38,7 +38,7 @@ def test_the_ledger_agrees_with_a_subscriber_over_a_death_of_the_broker(listen, 
         mosquitto.kill()
         time.sleep(2)
         mosquitto.start()
-        listener.wait_for("sys/counter/state", READINGS - 1, timeout=30)
+        listener.wait_for("sys/counter/state", where=lambda each: json.loads(each.payload)["n"] == READINGS, timeout=30)
         deadline = time.monotonic() + 10
         while "buffered" in (found := json.loads(gaps(mosquitto.url, "--json"))["counter"])["counts"]:
             assert time.monotonic() < deadline

@@ -34,8 +34,7 @@ async def blocked():
     await asyncio.to_thread(threading.Event().wait)
 """
 FROZEN = """
-import atexit, gc
-atexit.register(lambda: print("after the run:", gc.get_freeze_count(), "objects"))
+import gc
 
 @app.telemetry("frozen", interval=0.2)
 async def frozen():
@@ -80,12 +79,10 @@ def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number)
 
 def test_the_garbage_collector_leaves_the_parts_of_the_app_alone_while_it_runs(mosquitto, listen, start_app):
     listener = listen(mosquitto.port)
-    app = start_app(FROZEN, mosquitto.url)
+    start_app(FROZEN, mosquitto.url)
     state = listener.wait_for("sys/frozen/state", 3)[-1]
-    app.end()
 
     assert json.loads(state.payload)["objects"] > 10_000
-    assert "after the run: 0 objects" in app.log
 
 
 def test_a_handler_that_swallows_its_cancellation_is_left_behind(mosquitto, listen, start_app):

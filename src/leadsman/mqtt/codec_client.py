@@ -58,7 +58,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._clock = clock
         self._listener = listener
         self._reader = codec.Reader(self, packet.largest)
-        self._buffer = bytearray(READ)
+        self._buffer = memoryview(bytearray(READ))  # asyncio reads each record of TLS into a slice of it
         self._accepted: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
@@ -157,14 +157,14 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=1, low=0)  # what does not fit waits here
 
-    def get_buffer(self, sizehint: int) -> bytearray:
+    def get_buffer(self, sizehint: int) -> memoryview:
         """See `asyncio.BufferedProtocol`."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """See `asyncio.BufferedProtocol`."""
         if not self._over:
-            self._reader.feed(bytes(memoryview(self._buffer)[:nbytes]))
+            self._reader.feed(bytes(self._buffer[:nbytes]))
             if not self._deaf:
                 self._read()
 
