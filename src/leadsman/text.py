@@ -20,9 +20,15 @@ def clean(text: str) -> str:
     drive a terminal, or the URL with its password.
     """
     text = _SECRETS.sub(r"\1\2***", _URL.sub(_without_credentials, text[: 4 * LONGEST]))
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = escaped(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def escaped(text: str) -> str:
+    """Escape control characters, so that the text cannot drive a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def text_of(error: BaseException) -> str:

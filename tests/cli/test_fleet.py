@@ -1,12 +1,16 @@
 """What `leadsman watch` makes of the messages of apps."""
 
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.cli.fleet import ANSWERED, MOST_APPS, OVERDUE, Fleet, described
+from leadsman.cli import fleet as fleet_module
+from leadsman.cli.fleet import ANSWERED, LONGEST_PAYLOAD, MOST_APPS, OVERDUE, Fleet, described
+from leadsman.introspection.document import StatusWord
+from leadsman.monitoring.health import WELL
 from leadsman.mqtt.connection import Received
 from leadsman.timing.clock import rfc3339
 
@@ -166,6 +170,38 @@ def test_an_app_that_is_offline_or_silent_says_that_of_its_devices(fleet):
     assert [each.state for each in fleet.apps(NOW)] == ["offline"]
 
 
+@pytest.mark.parametrize("word", get_args(StatusWord))
+def test_a_device_is_in_trouble_where_the_health_of_its_app_counts_it(fleet, word):
+    heard(fleet, "house/status", status({"attic": {"status": word, "deferred_reason": "it charges"}}))
+
+    assert row(fleet, "attic").well is (word in WELL)
+
+
+def test_an_app_that_answers_is_not_silent_however_seldom_it_sends_a_heartbeat(fleet):
+    late = NOW + OVERDUE + 1
+    assert fleet.apps(late)[0].state == "silent"
+    assert "house" in fleet.requests([("house", "attic")])
+
+    heard(fleet, "house/introspect/response", answer(attic={"status": "ok"}), now=late)
+
+    assert fleet.apps(late)[0].state == "online"
+    assert row(fleet, "attic", late).status == "ok"
+
+
+def test_names_that_somebody_makes_up_and_long_payloads_are_not_kept_for_ever(fleet, monkeypatch):
+    monkeypatch.setattr(fleet_module, "MOST_DEVICES", 3)
+    heard(fleet, "house/attic/state", b"x" * 10 * LONGEST_PAYLOAD)
+    for number in range(10):
+        heard(fleet, f"house/d{number}/state", {"t": number})
+        heard(fleet, f"house/d{number}/availability", "online")
+        heard(fleet, "house/introspect/response", answer(**{f"d{number}": {}}))
+    heard(fleet, "house/registry", registry(*map(str, range(10))))
+    app = fleet._apps["house"]
+
+    assert [len(each) for each in (app.values, app.availability, app.details, app.names)] == [3, 3, 3, 3]
+    assert len(app.values["attic"].payload) == LONGEST_PAYLOAD
+
+
 def test_the_row_of_an_app_has_its_outbox_and_its_connection(fleet):
     mqtt = {"outbox_messages": 7, "dropped": 1, "protocol": "5.0", "connects": 3, "last_error": "refused"}
     heard(fleet, "house/status", status(mqtt=mqtt, uptime_s=60.0), now=NOW)
@@ -215,7 +251,7 @@ def test_a_device_that_a_large_heartbeat_does_not_list_is_well():
 def test_the_verdict_waits_for_an_answer_and_needs_none_of_an_app_that_is_offline(fleet):
     assert fleet.verdict("house", "boiler", NOW) is None
     heard(fleet, "house/introspect/response", {"data": {"devices": {"boiler": {"registrations": [{"odd": 1}]}}}})
-    assert fleet.verdict("house", "boiler", NOW) is None
+    assert "of leadsman does not know" in fleet.verdict("house", "boiler", NOW)["summary"]
     heard(fleet, "house/introspect/response", {"data": {"devices": {"boiler": {"registrations": []}}}})
     assert fleet.verdict("house", "boiler", NOW)["link"] == "registration"
     heard(fleet, "house/status", {"state": "offline", "session": 7})
@@ -233,6 +269,12 @@ def test_the_verdict_waits_for_an_answer_and_needs_none_of_an_app_that_is_offlin
 )
 def test_a_reading_is_one_line_that_a_terminal_can_show(payload, text):
     assert described(payload) == text
+
+
+@pytest.mark.parametrize("depth", [100, 500, 900, 3000, 100_000])
+def test_a_reading_may_be_nested_as_deep_as_it_likes(depth):
+    for payload in ('{"a":' * depth + "1" + "}" * depth, "[" * depth):
+        assert 0 < len(described(payload)) <= 500
 
 
 JSON = st.recursive(

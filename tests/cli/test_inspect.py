@@ -36,6 +36,16 @@ def test_it_shows_how_often_the_circuit_opened_and_how_long_it_is_until_the_next
     assert "2026-04-08 10:02:00Z, in 1m18s" in out
 
 
+def test_names_and_words_of_an_app_cannot_drive_the_terminal(capsys):
+    found = document(status="ok\x1b[2J", circuit="\x1b]0;x\x07")
+    found["app"]["name"] = "house\x1b[2J"
+    found["devices"]["\x1b[2J"] = found["devices"].pop("meter")
+
+    show(found, as_json=False)
+
+    assert "\x1b" not in capsys.readouterr().out
+
+
 def test_a_poll_that_is_due_has_no_time_left(capsys):
     show(document(next_due_at="2026-04-08T10:00:42.000Z", opens=1), as_json=False)
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadsman.cli import remote
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 
@@ -75,6 +75,33 @@ def test_no_answer_is_reported(ask):
 def test_an_error_is_raised(ask):
     with pytest.raises(BrokerError, match="there is no device 'x'"):
         ask({"data": None, "status": "error", "error": "there is no device 'x'"})
+
+
+def test_the_error_of_an_app_cannot_drive_the_terminal(ask):
+    with pytest.raises(BrokerError, match=r"\\x1b\[2J"):
+        ask({"data": None, "status": "error", "error": "\x1b[2J"})
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 5])
+def test_an_answer_that_is_no_document_is_named(ask, data):
+    with pytest.raises(BrokerError, match="is no app of leadsman, or one of another version"):
+        ask({"data": data})
+    with pytest.raises(BrokerError, match="is no app of leadsman, or one of another version"):
+        ask(page(1, 2, app=1), {"data": data, "page": 2, "pages": 2})
+
+
+@pytest.mark.parametrize("odd", [{"page": "1"}, {"pages": [2]}, {"page": [1]}, {"pages": None}])
+def test_a_page_with_an_odd_number_is_another_senders(ask, odd):
+    with pytest.raises(BrokerError, match="no answer at 'house/introspect'"):
+        ask({"data": {"app": 1}, **odd})
+
+
+def test_what_lacks_something_in_an_answer_is_named():
+    missing = "the field 'opened_at' is missing; use the version of the app here"
+    with pytest.raises(LeadsmanError, match=missing), remote.any_version():
+        {}["opened_at"]
+    with pytest.raises(BrokerError, match="no answer"), remote.any_version():
+        raise BrokerError("no answer")
 
 
 def test_a_person_reads_how_many_pages_have_come(ask, monkeypatch, capsys):

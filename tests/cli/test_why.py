@@ -113,6 +113,36 @@ def test_a_device_that_the_app_does_not_know_is_a_verdict(ask):
     assert "did you mean 'boiler'?" in printed
 
 
+@pytest.mark.parametrize("device", [("boiler",), ()])
+def test_an_app_that_is_busy_does_not_lack_the_device(ask, device, capsys):
+    code, printed = ask(*device, finds=Looked(None, "4 answers are under way; ask again in a few seconds", True, {}))
+
+    assert (code, printed) == (1, "")
+
+
+@pytest.mark.parametrize("device", ["boiler", None])
+def test_a_document_of_another_version_is_a_verdict_that_names_what_is_missing(ask, device):
+    runtime = {name: value for name, value in HELD.items() if name != "held"}
+    found = document(boiler=runtime)
+    del found["jobs"]
+
+    code, printed = ask(*([device] if device else []), finds=Looked(found, None, False, {}))
+
+    assert code == 3
+    assert "its app answers in a form that this version of leadsman does not know" in printed
+    assert "the field 'held' is missing" in printed
+
+
+def test_nothing_that_an_app_answers_can_drive_the_terminal(ask):
+    evil = document(**{"x\x1b[2J": HELD | {"circuit": "open\x1b[2J"}, "y\x9b": HELD})
+    evil["app"]["prefix"] = "house\x1b[2J"
+
+    for arguments in ((), ("boiler",)):
+        _, printed = ask(*arguments, finds=Looked(evil, None, False, {}))
+        assert "\x1b" not in printed
+        assert "\x9b" not in printed
+
+
 def test_an_app_that_does_not_answer_is_a_verdict(ask):
     status = Received("house/status", b'{"state":"offline","session":1795334400000}', True)
 

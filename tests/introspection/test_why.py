@@ -533,6 +533,36 @@ def test_a_device_that_its_app_does_not_know_is_explained_by_the_answer():
     )
 
 
+def odd(value):
+    """The value without each of its fields in turn, or with something else in it."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in members:
+        if isinstance(value, dict):
+            yield {name: each for name, each in value.items() if name != key}
+        for other in (None, [], {}, "\x1b[2J", 7, 10**400, *odd(inner)):
+            yield value | {key: other} if isinstance(value, dict) else [*value[:key], other, *value[key + 1 :]]
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_document_of_another_version_gives_a_verdict_too(name):
+    (document, retained), *_ = SITUATIONS[name]
+
+    for each in odd(document):
+        VERDICT.validate_python(why("boiler", each, retained), strict=True)
+        silent(each, {})
+
+
+def test_a_field_that_is_missing_is_named():
+    document = of()[0]
+    del document["devices"]["boiler"]["runtime"]["held"]
+
+    verdict = why("boiler", document)
+
+    assert (verdict["link"], verdict["state"]) == ("app", "broken")
+    assert verdict["evidence"][0] == "the field 'held' is missing"
+    assert verdict["evidence"][1].startswith("the version of leadsman there is 1, and here it is ")
+
+
 TEXTS = st.one_of(st.just(READ), st.just(NEXT), st.text(max_size=20))
 NAMES = st.sampled_from(["boiler", "pump", ""]) | st.text(max_size=5)
 JSON = st.recursive(st.none() | st.booleans() | st.floats() | st.text(max_size=5), st.lists, max_leaves=5)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from leadsman.introspection.exchange import Request
 
 SOME_HELD = SOME_FAIL = 3
-"""Exit code of ``leadsman held`` if some devices are held, and of ``leadsman why`` if one is silent and should not be;
-1 means that the app did not answer."""
+"""Exit code of ``leadsman held`` if some devices are held, and of ``leadsman why`` if one is silent and should not be.
+With the first, 1 means that the app did not answer, which for the second is the reason of a silence."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,7 +93,7 @@ def inspect(options: argparse.Namespace) -> int:
         assert app is not None  # there is a target, as there is no prefix
         show(selected(registrations(app), options.section, options.device), as_json=options.json)
         return 0
-    from leadsman.cli.remote import ask
+    from leadsman.cli.remote import any_version, ask
 
     broker, prefix = _running(options, app)
     request: Request = {}
@@ -101,7 +101,8 @@ def inspect(options: argparse.Namespace) -> int:
         request["sections"] = options.section
     if options.device:
         request["devices"] = options.device
-    show(ask(broker, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
+    with any_version():
+        show(ask(broker, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
     return 0
 
 
@@ -125,7 +126,8 @@ def watch(options: argparse.Namespace) -> int:
     from leadsman.cli.watch import watch as watch_apps
 
     for pattern in options.pattern:
-        if "#" in pattern or "" in pattern.split("/"):
+        levels = pattern.split("/")
+        if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
     broker = broker_of(load_broker(_sources(options)))
     watch_apps(broker, options.pattern, options.timeout, once=options.once, as_json=options.json)
@@ -134,7 +136,7 @@ def watch(options: argparse.Namespace) -> int:
 
 def trace(options: argparse.Namespace) -> int:
     """Show the trace of a running app, or of a state file."""
-    from leadsman.cli.remote import ask
+    from leadsman.cli.remote import any_version, ask
     from leadsman.cli.trace import Printer, follow
 
     printer = Printer(options.outage, as_json=options.json)
@@ -152,24 +154,26 @@ def trace(options: argparse.Namespace) -> int:
         found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
         return found
 
-    first = answer(quiet=False)
-    printer.print(first["trace"])
-    if options.follow:
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
-            follow(printer, request, first, answer)
+    with any_version():
+        first = answer(quiet=False)
+        printer.print(first["trace"])
+        if options.follow:
+            with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends it
+                follow(printer, request, first, answer)
     return 0
 
 
 def gaps(options: argparse.Namespace) -> int:
     """Show the ledgers of a running app."""
     from leadsman.cli.gaps import show
-    from leadsman.cli.remote import ask
+    from leadsman.cli.remote import any_version, ask
 
     broker, prefix = _running(options, _app(options))
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
         request["devices"] = options.device
-    show(ask(broker, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
+    with any_version():
+        show(ask(broker, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
     return 0
 
 
@@ -200,19 +204,20 @@ def simulate(options: argparse.Namespace) -> int:
 
 def held(options: argparse.Namespace) -> int:
     """List the held devices of a running app."""
-    from leadsman.cli.remote import ask
+    from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
 
     broker, prefix = _running(options, _app(options))
     request: Request = {"sections": ["devices", "jobs"]}
     found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout)
-    states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
-    rows = [
-        (name, state["failing_since"] or "", clean(state["last_error"] or "held by a person"))
-        for name, state in states
-        if state is not None and state.get("held")
-    ]
-    print(table(("device", "since", "error"), rows) if rows else "No device is held.")
+    with any_version():
+        states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
+        rows = [
+            (name, state["failing_since"] or "", clean(state["last_error"] or "held by a person"))
+            for name, state in states
+            if state is not None and state.get("held")
+        ]
+        print(table(("device", "since", "error"), rows) if rows else "No device is held.")
     return SOME_HELD if rows else 0
 
 
@@ -246,7 +251,7 @@ def circuit(options: argparse.Namespace) -> int:
     request = {"action": options.action, "by": _sender()}
     for device in options.device:
         answer = ask(broker, f"{prefix}/{check_name(device)}/circuit/set", request, options.timeout)
-        print(f"{device}: {answer['circuit']}")
+        print(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
 

@@ -8,10 +8,12 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
+from leadsman.cli.payloads import object_in
 from leadsman.introspection.situation import Retained, when
-from leadsman.introspection.why import unanswered, why
+from leadsman.introspection.why import OVERDUE, unanswered, why
+from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import clean
@@ -22,13 +24,16 @@ if TYPE_CHECKING:
 
 ANSWERED = 15.0
 """Seconds for which the answer of an app is newer than its heartbeat, if it is asked every few seconds."""
-OVERDUE = 120.0
-"""Seconds without a heartbeat after which an app is called silent: two of its default intervals."""
 MOST_APPS = 1000
 """Apps that are kept; a broker may have retained more by mistake."""
+MOST_DEVICES = 20_000
+"""Devices of an app that are kept."""
+LONGEST_PAYLOAD = 16 * 1024
+"""Characters of a reading that are kept."""
 SEVERITY = ("offline", "silent", "held", "circuit_open", "error", "stale", "deferred", "isolated", "starting", "ok")
 """The statuses, the worst first."""
 _LEVELS = ("status", "registry")
+_T = TypeVar("_T")
 
 
 class Value(NamedTuple):
@@ -61,8 +66,8 @@ class Row(NamedTuple):
 
     @property
     def well(self) -> bool:
-        """Whether there is nothing to say about it."""
-        return self.status in ("ok", "starting") and not self.error
+        """Whether it is in no trouble, as the health of its app counts that."""
+        return self.status in WELL
 
 
 class AppRow(NamedTuple):
@@ -95,7 +100,13 @@ class _App:
         self.sections: dict[str, Json] = {}
         self.details: dict[str, tuple[float, dict[str, Json]]] = {}
         """Of a device: when an answer came, and its section of the document."""
+        self.answered_at: float | None = None
         self._pages = 1
+
+    @property
+    def sign_at(self) -> float | None:
+        """When it showed last that it runs: with a heartbeat, which may come seldom, or with an answer."""
+        return max((each for each in (self.heard_at, self.answered_at) if each is not None), default=None)
 
     @property
     def devices(self) -> list[str]:
@@ -112,7 +123,8 @@ class _App:
             self._pages = _count(page.get("pages", 1))
             self.names = {}
         if _count(number) <= self._pages:
-            self.names |= dict.fromkeys(devices)
+            for name in devices:
+                _keep(self.names, name, None)
 
     def take_status(self, status: dict[str, Json] | None, now: float, *, retained: bool) -> None:
         """Take a heartbeat, a goodbye or a will."""
@@ -130,11 +142,12 @@ class _App:
         """Take an answer of introspection, or a page of it. Returns whether it is the last page."""
         data = answer.get("data")
         if isinstance(data, dict):
+            self.answered_at = now
             self.sections |= {name: data[name] for name in ("app", "mqtt", "adapters") if name in data}
             devices = data.get("devices")
             for device, section in devices.items() if isinstance(devices, dict) else ():
                 if isinstance(section, dict):
-                    self.details[device] = now, section
+                    _keep(self.details, device, (now, section))
         return _count(answer.get("page", 1)) >= _count(answer.get("pages", 1))
 
 
@@ -212,10 +225,7 @@ class Fleet:
         section = self._section(app, device, now)
         if section is None:
             return None
-        try:
-            return why(device, cast("Introspection", app.sections | {"devices": {device: section}}), retained)
-        except (KeyError, TypeError, AttributeError):  # somebody else answers, with something else
-            return None
+        return why(device, cast("Introspection", app.sections | {"devices": {device: section}}), retained)
 
     def _prefix_of(self, levels: list[str], payload: bytes) -> str | None:
         """The prefix of an app that a message makes known; None if it makes none known."""
@@ -225,28 +235,25 @@ class Fleet:
         if not any(_matches(pattern, prefix) for pattern in self._patterns):
             return None
         keys = ("state", "session") if levels[-1] == "status" else ("introspect", "devices")
-        found = _object(payload)
+        found = object_in(payload)
         return "/".join(prefix) if found is not None and all(key in found for key in keys) else None
 
     def _take(self, prefix: str, app: _App, topic: list[str], message: Received, now: float) -> None:
         match topic:
             case ["status"]:
-                app.take_status(_object(message.payload), now, retained=message.retain)
+                app.take_status(object_in(message.payload), now, retained=message.retain)
             case ["registry"] | ["registry", _]:
-                app.take_registry(_object(message.payload) or {}, first=len(topic) == 1)
+                app.take_registry(object_in(message.payload) or {}, first=len(topic) == 1)
             case ["introspect", "response"]:
-                if app.take_answer(_object(message.payload) or {}, now):
+                if app.take_answer(object_in(message.payload) or {}, now):
                     self.answers[prefix] = self.answers.get(prefix, 0) + 1
             case [device, "state"]:
                 at = when(message.taken_at)
                 arrived = None if message.retain else now
-                app.values[device] = Value(
-                    message.payload.decode(errors="replace"),
-                    arrived if at is None else at.timestamp() - app.ahead,
-                    message.taken_at,
-                )
+                taken = arrived if at is None else at.timestamp() - app.ahead
+                _keep(app.values, device, Value(_text_of(message), taken, message.taken_at))
             case [device, "availability"]:
-                app.availability[device] = message.payload.decode(errors="replace")
+                _keep(app.availability, device, _text_of(message))
 
     def _section(self, app: _App, device: str, now: float) -> dict[str, Json] | None:
         """The newest answer about a device, unless it is old."""
@@ -258,7 +265,7 @@ class Fleet:
             return "silent"
         if app.status.get("state") != "online":
             return "offline"
-        return "silent" if app.heard_at is not None and now - app.heard_at > OVERDUE else "online"
+        return "silent" if app.sign_at is not None and now - app.sign_at > OVERDUE else "online"
 
     def _report(self, app: _App, device: str, now: float) -> Mapping[str, Json]:
         """What is known of a device: from its last answer, unless that is old or the heartbeat has another status
@@ -317,9 +324,9 @@ def described(payload: str) -> str:
     """A reading in one line: ``co2 412, t 21.5``."""
     try:
         found = json.loads(payload)
-    except ValueError:
+        return clean(", ".join(_fields(found, ""))) if isinstance(found, dict) else clean(payload)
+    except (ValueError, RecursionError):
         return clean(payload)
-    return clean(", ".join(_fields(found, ""))) if isinstance(found, dict) else clean(payload)
 
 
 def _fields(found: Mapping[str, Json], path: str) -> Iterator[str]:
@@ -354,10 +361,12 @@ def _count(number: Json) -> int:
     return number if isinstance(number, int) and not isinstance(number, bool) else 0
 
 
-def _object(payload: bytes) -> dict[str, Json] | None:
-    """The JSON object in a payload; None if it is none."""
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
+def _text_of(message: Received) -> str:
+    """The beginning of a payload."""
+    return message.payload[:LONGEST_PAYLOAD].decode(errors="replace")
+
+
+def _keep(kept: dict[str, _T], device: str, value: _T) -> None:
+    """Keep what is known of a device, unless there are too many: then somebody makes names up."""
+    if device in kept or len(kept) < MOST_DEVICES:
+        kept[device] = value

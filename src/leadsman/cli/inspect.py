@@ -12,7 +12,7 @@ from leadsman.cli.tables import table
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.sections import About, app_section
-from leadsman.text import clean, counted, suggestion
+from leadsman.text import clean, counted, escaped, suggestion
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def show_settings(app: App) -> None:
 def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
     versions = f"leadsman {app['leadsman']}, Python {app['python']}"
-    print(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})")
+    print(escaped(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})"))
     for file, error in app.get("state_files", {}).items():
         print(f"state file {clean(file)} cannot be written: {clean(error)}")
 
@@ -98,7 +98,7 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
     oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
     counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
     waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
-    print(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
+    print(escaped(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}"))
     if outbox["dropped"]:
         print(f"dropped: {counted(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:
@@ -111,7 +111,7 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
     health = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
-    print(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}")
+    print(escaped(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}"))
 
 
 def _registration_table(title: str, devices: dict[str, "DeviceSection"]) -> str:

@@ -11,7 +11,7 @@ WHY = Command(
     "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
     "Without --prefix and --app, asks the app at the broker whose registry has the device.",
     "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
-    "Exits with 3 if a device is silent and should not be, else with 0.",
+    "Exits with 3 if a device is silent and should not be, 1 if the app refuses to answer, else with 0.",
     (
         argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE"),
         argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),

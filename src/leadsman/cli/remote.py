@@ -6,16 +6,18 @@ import contextlib
 import json
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.cli.payloads import object_in
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
+from leadsman.text import clean
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
@@ -95,6 +97,24 @@ def retained(broker: Broker, filters: Sequence[str]) -> dict[str, Received]:
     """
     exchange = _Exchange("", {}, quiet=True, filters=filters)
     return asyncio.run(exchange.listen(broker))
+
+
+@contextlib.contextmanager
+def any_version() -> Iterator[None]:
+    """A block that reads the answer of an app, which may have another version of leadsman.
+
+    Raises:
+        LeadsmanError: something is missing in the answer.
+    """
+    try:
+        yield
+    except (LeadsmanError, UnicodeError):
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        from leadsman.introspection.why import odd  # only an odd answer needs it
+
+        text = "the app answers in a form that this version of leadsman does not know"
+        raise LeadsmanError(f"{text}: {odd(error)}; use the version of the app here, or update the app") from error
 
 
 class _NoAnswerError(BrokerError):
@@ -178,22 +198,20 @@ class _Exchange:
             raise BrokerError(self._lost)
 
     def _data(self) -> Any:
-        """What the pages contain. Raises `BrokerError` if the answer is an error."""
+        """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
         first = self._pages[min(self._pages)]
         if first.get("status") != "ok":
-            raise _RefusedError(str(first.get("error")))
-        if self._expected == 1:
-            return first.get("data")
-        return merged(self._pages[number]["data"] for number in sorted(self._pages))
+            raise _RefusedError(clean(str(first.get("error"))))
+        documents = [self._pages[number].get("data") for number in sorted(self._pages)]
+        if not all(isinstance(each, dict) for each in documents):
+            raise _NoAnswerError(f"what answers at {self._topic!r} is no app of leadsman, or one of another version")
+        return documents[0] if len(documents) == 1 else merged(documents)
 
     def _is_offline(self) -> bool:
         """Whether the status says that nobody answers."""
         message = None if self.status is None else self._seen.get(self.status)
-        try:
-            status = None if message is None else json.loads(message.payload)
-        except ValueError:
-            return False
-        return isinstance(status, dict) and status.get("state") == "offline"
+        status = None if message is None else object_in(message.payload)
+        return status is not None and status.get("state") == "offline"
 
     async def _show_progress(self, broker: Broker) -> None:
         await asyncio.sleep(_PATIENCE)
@@ -213,13 +231,13 @@ class _Exchange:
         if message.topic != f"{self._topic}/response":
             self._seen[message.topic] = message
             return
-        try:
-            answer = json.loads(message.payload)
-        except ValueError:
+        answer = object_in(message.payload)
+        if answer is None or answer.get("transaction") != self._transaction:
             return  # another sender's
-        if isinstance(answer, dict) and answer.get("transaction") == self._transaction:
-            self._pages.setdefault(answer.get("page", 1), cast("Answer", answer))
-            self._expected = answer.get("pages", 1)
+        number, pages = answer.get("page", 1), answer.get("pages", 1)
+        if isinstance(number, int) and isinstance(pages, int):
+            self._pages.setdefault(number, cast("Answer", answer))
+            self._expected = pages
             self._came.set()
 
     def lost(self, reason: str, code: int = 0) -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from leadsman.monitoring.log_format import wants_colour
+from leadsman.text import escaped
 
 _COLOURS = {"ok": "32", "starting": "36", "error": "31", "stale": "33", "circuit_open": "31", "held": "31"}
 _COLOURS |= {"isolated": "36", "deferred": "36"}
@@ -12,7 +13,8 @@ _COLOURS |= {"isolated": "36", "deferred": "36"}
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The lines of a table: left-aligned columns under their heads."""
+    """The lines of a table: left-aligned columns under their heads. Control characters in cells are escaped."""
+    rows = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(len(heads))]
     colour = wants_colour(sys.stdout, os.environ)
     lines = [_line(heads, widths, colour=False), _line(["-" * width for width in widths], widths, colour=False)]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
+from leadsman.cli.payloads import object_in
 from leadsman.cli.remote import look, retained
 from leadsman.cli.tables import table
 from leadsman.cli.target import UsageError
@@ -14,7 +15,7 @@ from leadsman.introspection.why import refused, silent, unanswered, why
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, counted, suggestion
+from leadsman.text import clean, counted, escaped, suggestion
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection
@@ -31,7 +32,7 @@ def prefix_of(broker: Broker, device: str | None) -> str:
     found: dict[str, set[str]] = {}
     for topic, message in retained(broker, ("+/registry", "+/registry/+", "+/status")).items():
         prefix, level, *_ = topic.split("/")
-        document = _object(message.payload) if level == "registry" else None
+        document = object_in(message.payload) if level == "registry" else None
         if document is not None and isinstance(document.get("devices"), dict):
             found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
     having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
@@ -49,7 +50,11 @@ def prefix_of(broker: Broker, device: str | None) -> str:
 
 def verdicts(broker: Broker, prefix: str, device: str | None, timeout: float) -> "list[Verdict]":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, there is
-    one verdict, from what the broker retains."""
+    one verdict, from what the broker retains.
+
+    Raises:
+        BrokerError: the app refuses to answer, and not because it does not know the device.
+    """
     topics = Topics(prefix)
     request = {} if device is None else {"devices": [device]}
     of = device or "+"
@@ -62,12 +67,14 @@ def verdicts(broker: Broker, prefix: str, device: str | None, timeout: float) ->
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:
+            if device is None or not reason.startswith("there is no device"):
+                raise BrokerError(reason)
             return [refused(name, prefix, reason)]
         return [unanswered(name, prefix, _retained(topics, name, found.seen), reason, datetime.now(UTC))]
     document = cast("Introspection", found.data)
     if device is not None:
         return [why(device, document, _retained(topics, device, found.seen))]
-    return silent(document, {name: _retained(topics, name, found.seen) for name in document["devices"]})
+    return silent(document, {name: _retained(topics, name, found.seen) for name in document.get("devices", {})})
 
 
 def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> None:
@@ -89,7 +96,7 @@ def lines(verdict: "Verdict") -> list[str]:
     since = f", since {_time(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
     head = f"{name}{verdict['summary']}{since}"
     advice = [] if verdict["state"] == "ok" else [f"To do: {verdict['advice']}"]
-    return [head, *(f"  {line}" for line in verdict["evidence"]), *advice]
+    return [escaped(line) for line in (head, *(f"  {each}" for each in verdict["evidence"]), *advice)]
 
 
 def _row(verdict: "Verdict") -> tuple[str, ...]:
@@ -105,17 +112,8 @@ def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Reta
     state, availability = seen.get(topics.state(device)), seen.get(topics.availability(device))
     status = seen.get(topics.status)
     return Retained(
-        None if status is None else _object(status.payload),
+        None if status is None else object_in(status.payload),
         None if state is None else state.payload.decode(errors="replace"),
         None if availability is None else availability.payload.decode(errors="replace"),
         None if state is None else state.taken_at,
     )
-
-
-def _object(payload: bytes) -> dict[str, object] | None:
-    """The JSON object in a payload; None if it is none."""
-    try:
-        found = json.loads(payload)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

@@ -117,7 +117,7 @@ class Situation:
             "link": link,
             "state": state,
             "summary": summary,
-            "since": since,
+            "since": since if isinstance(since, str) else None,  # another version may write something else
             "evidence": list(evidence),
             "advice": advice,
         }

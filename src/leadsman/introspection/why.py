@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from leadsman._version import __version__
 from leadsman.introspection import delivery_links, reading_links
 from leadsman.introspection.situation import Retained, Situation, span
 from leadsman.mqtt.answers import Json
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 CHAIN = (*reading_links.LINKS, *delivery_links.LINKS)
 OVERDUE = 120.0
-"""Seconds without a heartbeat after which an app that says that it is online probably is not: two of its default
-intervals."""
+"""Seconds without a heartbeat after which an app that says that it is online probably is not: four of its
+default intervals."""
 
 
 def why(device: str, document: "Introspection", retained: Retained | None = None) -> "Verdict":
@@ -30,15 +31,20 @@ def why(device: str, document: "Introspection", retained: Retained | None = None
         retained: what the broker retains; None if nobody looked.
 
     Returns:
-        One verdict, also for a name that the document does not contain.
+        One verdict, also for a name that the document does not contain, and for a document in which something is
+        missing, since the app has another version.
     """
-    situation = Situation(device, document, retained)
-    return next(verdict for link in CHAIN if (verdict := link(situation)) is not None)
+    try:
+        situation = Situation(device, document, retained)
+        return next(verdict for link in CHAIN if (verdict := link(situation)) is not None)
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+        return _not_understood(device, document, error)
 
 
 def silent(document: "Introspection", retained: Mapping[str, Retained]) -> "list[Verdict]":
     """The verdicts about the devices and side jobs that are silent; those of broken links come first."""
-    names = [*document.get("devices", {}), *document.get("jobs", {})]
+    sections = document.get("devices"), document.get("jobs")
+    names = [name for section in sections if isinstance(section, dict) for name in section]
     verdicts = [why(name, document, retained.get(name)) for name in names]
     return sorted((each for each in verdicts if each["state"] != "ok"), key=lambda each: each["state"] != "broken")
 
@@ -74,6 +80,23 @@ def unanswered(device: str, prefix: str, retained: Retained | None, error: str, 
         advice = "check the prefix and the broker; no app with this prefix has ever run there, or it is a dry run"
         return asked.verdict("app", "there is no app with this prefix", lines, advice)
     return _of_status(asked, retained.status, lines)
+
+
+def odd(error: Exception) -> str:
+    """What is odd about a document, from the error of reading it."""
+    if isinstance(error, KeyError):
+        return f"the field {clean(str(error))} is missing"
+    return clean(f"a field has a value of another kind: {error}")
+
+
+def _not_understood(device: str, document: "Introspection", error: Exception) -> "Verdict":
+    """The verdict from a document that this version does not understand."""
+    app = document.get("app")
+    theirs = clean(str(app.get("leadsman", "unknown"))) if isinstance(app, dict) else "unknown"
+    evidence = [odd(error), f"the version of leadsman there is {theirs}, and here it is {__version__}"]
+    summary = "its app answers in a form that this version of leadsman does not know"
+    advice = "use the version of the app here, or update the app"
+    return Situation(device, {}, None).verdict("app", summary, evidence, advice)
 
 
 def _of_status(asked: Situation, status: Mapping[str, Json], lines: list[str]) -> "Verdict":
