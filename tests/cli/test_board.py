@@ -144,6 +144,8 @@ def test_the_plain_board_has_all_devices():
         ("温度計", 5, "温度…"),
         ("e\u0301a", 2, "e\u0301a"),
         ("ab", 0, ""),
+        ("a\x1b[2Jb", 20, "a\\x1b[2Jb"),
+        ("a\nb\x9bc", 20, "a\\nb\\x9bc"),
     ],
 )
 def test_text_is_cut_by_the_columns_that_it_takes(text, width, found):
@@ -157,18 +159,19 @@ def test_text_is_cut_by_the_columns_that_it_takes(text, width, found):
         ("\x1b[A\x1bOBj", ["up", "down", "j"]),
         ("\x1b", ["esc"]),
         ("\x1b[5~\r\x7f\x03", ["page-up", "enter", "backspace", "ctrl-c"]),
+        ("\x1b[15~q\x1b[1;5At\x1bOP", ["q", "t"]),
     ],
 )
 def test_what_a_terminal_sends_becomes_keys(sent, keys):
     assert keys_of(sent) == keys
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=120)
+TEXT = st.text(max_size=120)
 ROWS = st.builds(
     Row,
-    st.sampled_from(["house", "garden"]),
+    st.sampled_from(["house", "garden", "\x1b]0;title\x07"]),
     TEXT,
-    st.sampled_from(["ok", "error", "held", "odd"]),
+    st.sampled_from(["ok", "error", "held", "odd", "\x1b[2J"]),
     TEXT,
     st.none() | st.floats(0, 1e12),
     st.none() | st.floats(0, 1e12),
@@ -192,3 +195,11 @@ def test_it_fits_every_terminal_whatever_is_typed(rows, keys, width, height, los
 
     assert len(lines) <= height
     assert [line for line in lines if clip(line, width) != line] == []
+    assert all(line.isprintable() for line in lines)
+
+
+@given(st.lists(ROWS, max_size=5), TEXT)
+def test_nothing_on_the_plain_board_drives_the_terminal(rows, prefix):
+    lines = [text_of(line, colour=False) for line in plain([HOUSE._replace(prefix=prefix)] * 2, rows, 100)]
+
+    assert all(line.isprintable() for line in lines)

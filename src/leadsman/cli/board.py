@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.cli.fleet import SEVERITY, AppRow, Row
 from leadsman.introspection.situation import span
-from leadsman.text import counted
+from leadsman.text import counted, escaped
 
 if TYPE_CHECKING:
     from leadsman.introspection.explanations import Verdict
@@ -30,7 +30,6 @@ STYLES: Mapping[str, str] = {
     "bold": "1",
     "dim": "2",
     "lost": "41;97",
-    "chosen": "7",
 }
 """SGR parameters."""
 SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
@@ -167,7 +166,9 @@ def text_of(line: Line, *, colour: bool) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """The text in at most `width` columns of a terminal."""
+    """The text in at most `width` columns of a terminal, with its control characters escaped: names and words on the
+    board come from others."""
+    text = escaped(text)
     if _columns(text) <= width:
         return text
     kept, used = "", 0

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 import termios
 import tty
@@ -22,23 +23,23 @@ NAMES = {
     "\x03": "ctrl-c",
 }
 """What terminals send (ECMA-48, xterm) for the keys that have names."""
+_KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
+"""What one key sends: a control sequence (ECMA-48 §5.4), a function key of xterm, or one character."""
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[2J", "\x1b[?25h\x1b[?1049l"
 """The alternate screen, without a cursor."""
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys in what a terminal sent: names of `NAMES`, or single characters."""
-    found = []
-    while text:
-        size = next((size for size in (4, 3, 1) if text[:size] in NAMES), 1)
-        found.append(NAMES.get(text[:size], text[:size]))
-        text = text[size:]
-    return found
+    """The keys in what a terminal sent: names of `NAMES`, or single characters. Keys without a meaning here, such as
+    F5, are left out."""
+    found = _KEY.findall(text)
+    return [NAMES.get(key, key) for key in found if key in NAMES or len(key) == 1]
 
 
 @contextlib.contextmanager
 def full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
-    """Take the terminal, and give it back at the end, whatever happens. Yields a function that draws lines."""
+    """Take the terminal, and give it back at the end, whatever happens. Yields a function that draws lines, which must
+    leave the last column free: there, a terminal clears the last character with the rest of the line."""
     handle = sys.stdin.fileno()
     before = termios.tcgetattr(handle)
 
@@ -55,5 +56,6 @@ def full_screen() -> Iterator[Callable[[Sequence[str]], None]]:
         write(_ENTER)
         yield draw
     finally:
-        termios.tcsetattr(handle, termios.TCSADRAIN, before)
-        write(_LEAVE)
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
+            termios.tcsetattr(handle, termios.TCSADRAIN, before)
+            write(_LEAVE)

@@ -30,6 +30,8 @@ RECONNECT = 0.5
 """Seconds between two attempts to connect."""
 PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
+_UNSIZED = (80, 24)
+"""Columns and lines of a terminal that does not know its size, such as a serial console."""
 
 
 def watch(broker: Broker, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool) -> None:
@@ -62,6 +64,7 @@ class Watcher:
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
         self._reason = "connecting"
+        self._refused: str | None = None
         self._lost = False
         self._asked = 0
         self._news = asyncio.Event()
@@ -125,7 +128,7 @@ class Watcher:
             print(json.dumps(document, ensure_ascii=False), flush=True)
             return
         colour = wants_colour(sys.stdout, os.environ)
-        width = os.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
+        width = _size()[0] if sys.stdout.isatty() else PLAIN_WIDTH
         print("\n".join(text_of(line, colour=colour) for line in plain(apps, rows, width)), flush=True)
 
     # The connection
@@ -142,7 +145,7 @@ class Watcher:
 
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
-        self._lost, subscribed = False, set[str]()
+        self._lost, self._refused, subscribed = False, None, set[str]()
         connection = await connected(self._broker, self._client_id, self)
         try:
             await self._subscribe(connection, self._fleet.filters)
@@ -166,7 +169,7 @@ class Watcher:
             try:
                 await connection.subscribe(each)
             except SubscriptionRefused as error:
-                self._reason = clean(str(error))
+                self._refused = clean(str(error))
 
     async def _ask(self) -> None:
         """Ask the apps about the devices that are visible."""
@@ -195,7 +198,7 @@ class Watcher:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
         if code >= 0x80:
-            self._reason = f"the broker refused a request for introspection (0x{code:02x})"
+            self._refused = f"the broker refused a request for introspection (0x{code:02x})"
 
     def lost(self, reason: str, code: int = 0) -> None:
         """See `ConnectionListener`."""
@@ -207,7 +210,10 @@ class Watcher:
     async def _draw(self, draw: Callable[[Sequence[str]], None]) -> None:
         while True:
             began = time.monotonic()
-            draw(self._frame(time.time()))
+            try:
+                draw(self._frame(time.time()))
+            except OSError:  # the terminal is gone
+                return
             pause = max(FRAME, 4 * (time.monotonic() - began))
             self._keyed.clear()
             with contextlib.suppress(TimeoutError):
@@ -220,22 +226,24 @@ class Watcher:
         clock = datetime.fromtimestamp(now, UTC).strftime("%H:%M:%SZ")
         head = Head(str(self._broker), clock, self._trouble(now))
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
-        size = os.get_terminal_size(sys.stdout.fileno())
-        lines = screen(head, self._fleet.apps(now), rows, view, (size.columns, size.lines), why)
+        columns, height = _size()
+        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, columns - 1), height), why)
         colour = wants_colour(sys.stdout, os.environ)
         return [text_of(line, colour=colour) for line in lines]
 
     def _trouble(self, now: float) -> str | None:
         """What is wrong with our own connection; None if nothing is."""
         if self._away_since is None:
-            return None
+            return self._refused
         return f"no connection to the broker for {span(now - self._away_since)}: {self._reason}; what is shown is old"
 
     def _type(self) -> None:
         """Take what was typed."""
         from leadsman.cli.keys import keys_of
 
-        typed = os.read(sys.stdin.fileno(), 1024)
+        typed = b""
+        with contextlib.suppress(OSError):
+            typed = os.read(sys.stdin.fileno(), 1024)
         rows = self._fleet.rows(time.time())
         if not typed:  # the terminal is gone
             self._done.set()
@@ -243,6 +251,12 @@ class Watcher:
             if self._view.press(key, rows):
                 self._done.set()
         self._keyed.set()
+
+
+def _size() -> tuple[int, int]:
+    """The columns and lines of the terminal."""
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return size.columns or _UNSIZED[0], size.lines or _UNSIZED[1]
 
 
 @contextlib.asynccontextmanager
