@@ -10,8 +10,8 @@ from leadsman import App
 from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MOST_WAITING, PATIENCE, PAUSE, MqttDoor
 from leadsman.introspection.registrations import Registrations
-from leadsman.introspection.sections import About, Parts
-from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, Polled, Service
+from leadsman.introspection.sections import About, Parts, Sections
+from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
@@ -47,7 +47,18 @@ class Asked:
         service = Service(
             About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
             Registrations(app.telemetries, {}, {}),
-            Parts(SimpleNamespace(entities={}), (), self.link, None, None, (), [], {}, None, None),
+            Parts(
+                records=SimpleNamespace(entities={}),
+                ledgers=(),
+                link=self.link,
+                runners=SimpleNamespace(readers={}),
+                poll=None,
+                adapters=(),
+                traces=[],
+                state_files={},
+                statuses=None,
+                ready=None,
+            ),
             SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
         )
         self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices)
@@ -162,6 +173,57 @@ def test_an_answer_that_is_given_up_makes_room_for_the_next_one():
     assert next(asked.ask()) == 0
 
 
+def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait():
+    asked, waiting = Asked(devices=1), []
+
+    def begin(where, work):
+        if next(work, None) is not None:
+            waiting.append(work)
+
+    asked.slices.begin = begin
+    asked.outbox.bytes = MOST_WAITING + 1  # the broker takes nothing for the moment
+    for number in range(10_000):
+        asked.send(transaction=number)
+    assert len(waiting) == MOST_UNDER_WAY
+    asked.outbox.bytes = 0
+    for work in waiting:
+        list(work)
+
+    answers = asked.answers
+    assert sorted(answer["transaction"] for answer in answers) == list(range(10_000))
+    refused = [answer["error"] for answer in answers if answer["status"] == "error"]
+    assert len(refused) == 10_000 - MOST_UNDER_WAY
+    assert all("ask again" in error for error in refused)
+
+
+def test_a_retained_request_for_a_document_is_ignored_and_logged_once(caplog):
+    asked = Asked(devices=1)
+    for _ in range(3):
+        asked.door.on_introspect(Received("house/introspect", b"", True))
+
+    assert (asked.sent, asked.slices.works) == ([], [])
+    assert [record.getMessage()[:40] for record in caplog.records] == ["introspect: a retained request is ignored"[:40]]
+
+
+def test_an_answer_that_the_app_fails_to_make_is_an_error_and_a_fault(monkeypatch):
+    asked = Asked(devices=1)
+    monkeypatch.setattr(Sections, "device", lambda self, name: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        list(asked.ask(transaction=7))
+    (answer,) = asked.answers
+    assert (answer["status"], answer["data"], answer["transaction"]) == ("error", None, 7)
+    assert answer["error"] == "a fault of the app; its log says more"
+
+
+@pytest.mark.parametrize("name", ["x" * 500, "a\tb", "a\x1b[2J"])
+def test_a_request_at_a_topic_where_no_answer_may_go_is_answered_where_introspection_answers(name):
+    for topic in (f"house/{name}/hold/set", f"house/{name}/get"):
+        for response in (None, "#", "garden/x"):
+            ((sent_to, _),) = ask(Scripted(Polled(None, "no")), topic, response_topic=response)
+            assert sent_to == "house/introspect/response"
+
+
 class Scripted:
     """A service that keeps what it is asked, and answers as the test says."""
 
@@ -250,8 +312,11 @@ def test_an_unknown_action_is_answered_with_what_is_known(payload):
     assert "is unknown" in answer["error"]
 
 
-def test_other_topics_and_retained_requests_are_ignored():
+def test_other_topics_and_retained_requests_are_ignored_and_only_these_are_logged(caplog):
     service = Scripted()
 
-    assert ask(service, "house/d/other/set") == ask(service, "house/d/hold/set", retain=True) == []
+    assert ask(service, "house/d/other/set") == ask(service, "house/d/other/set", retain=True) == []
+    assert caplog.records == []
+    assert ask(service, "house/d/hold/set", retain=True) == []
     assert service.asked == []
+    assert "clear the topic, and send without retain" in caplog.text

@@ -58,7 +58,18 @@ class House:
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
         self.runners = Runners({})
-        parts = Parts(SimpleNamespace(entities={}), (), None, self.runners, self.poll, (), [], {}, None, None)
+        parts = Parts(
+            records=SimpleNamespace(entities={}),
+            ledgers=(),
+            link=None,
+            runners=self.runners,
+            poll=self.poll,
+            adapters=(),
+            traces=[],
+            state_files={},
+            statuses=None,
+            ready=None,
+        )
         about = About("house", "1", "1", Topics("house"), "mqtt://broker", "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.service = Service(about, Registrations(app.telemetries, {}, {}), parts, environment)
@@ -113,6 +124,8 @@ def test_a_large_document_is_refused_while_too_many_are_under_way():
         block.__enter__()
     with pytest.raises(Busy, match="ask again"):
         service.understood("")
+    with pytest.raises(Busy, match="ask again"):
+        service.understood({"sections": ["trace"], "devices": ["d1"]})
     assert service.understood({"devices": ["d1"]}).names == ["d1"]
 
     blocks[0].__exit__(None, None, None)

@@ -9,7 +9,7 @@
 | `{prefix}/{device}/circuit/set` | isolate, close or disable its circuit                 |
 
 A request is answered at its response topic, or at its own topic with ``/response`` appended. A retained request is
-ignored. The registry is published at ``{prefix}/registry``.
+ignored, and logged. The registry is published at ``{prefix}/registry``.
 
 A document of many devices is sent in pages: the first page of the registry is at ``{prefix}/registry``, page 2 at
 ``{prefix}/registry/2``, and so on; the pages of an answer go to one topic. Each page has its number and the number of
@@ -28,7 +28,7 @@ from leadsman.mqtt.answers import Json, RetainedRequests
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, encode
 from leadsman.slices import Slices, Work
 from leadsman.text import clean, explained, log_fields
 from leadsman.timing.clock import Clock
@@ -41,6 +41,8 @@ PATIENCE = 60.0
 """Seconds after which a page of the registry no longer waits."""
 PAUSE = 0.02
 """Seconds between two looks at the outbox."""
+FAULT = "a fault of the app; its log says more"
+"""The error of an answer that the app failed to make, as over HTTP."""
 
 logger = logging.getLogger("leadsman")
 
@@ -69,6 +71,7 @@ class MqttDoor:
     def on_introspect(self, received: Received) -> None:
         """Answer a request for a document."""
         if received.retain:
+            self._retained.warn("introspect")
             return
         request, transaction, error = None, None, None
         try:
@@ -88,7 +91,12 @@ class MqttDoor:
         """Make the document that a request asks for, and send it: in one message, or in pages."""
         with self._service.under_way():
             pages = Pages(page_size(self._link.maximum_packet_size, len(message.payload)))
-            yield from self._service.describe(request, pages)
+            try:
+                yield from self._service.describe(request, pages)
+            except Exception:  # the log says more
+                fault = encode({**envelope, "status": "error", "data": None, "error": FAULT})
+                self._link.put(message._replace(payload=fault, expires=self._clock.monotonic() + EXPIRY))
+                raise
             documents = pages.end()
             for number, document in enumerate(documents, 1):
                 if not (yield from self._room(EXPIRY)):
@@ -130,7 +138,10 @@ class MqttDoor:
     def on_set(self, received: Received) -> None:
         """Handle a request at ``hold/set``, ``release/set`` or ``circuit/set``. Others are ignored."""
         device, kind = self._topics.device_of(received.topic), received.topic.split("/")[-2]
-        if received.retain or kind not in ("hold", "release", "circuit"):
+        if kind not in ("hold", "release", "circuit"):
+            return
+        if received.retain:
+            self._retained.warn(device)
             return
 
         def handle(request: Json) -> Json:

@@ -38,7 +38,9 @@ SLICE = 10
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""
 MOST_AT_ONCE = 4
-"""Answers of more than one slice that are made at the same time."""
+"""Large answers that are made and sent at the same time: those about more devices than a slice has, and the trace."""
+MOST_UNDER_WAY = 64
+"""Answers of any size that are made and sent at the same time."""
 
 
 class Polled(NamedTuple):
@@ -73,13 +75,14 @@ class Service:
 
         Raises:
             PayloadError: the request is wrong. The error says how to write it.
-            Busy: it asks for a large document, and too many of those are under way.
+            Busy: too many answers are under way, or it asks for a large one, and too many for that are.
         """
         request = understood(value, self._sections.registrations)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
-        if len(request.names) > SLICE and self._under_way >= MOST_AT_ONCE:
-            raise Busy(f"{self._under_way} large answers are under way; ask again in a few seconds")
+        is_large = len(request.names) > SLICE or "trace" in request.sections
+        if self._under_way >= (MOST_AT_ONCE if is_large else MOST_UNDER_WAY):
+            raise Busy(f"{self._under_way} answers are under way; ask again in a few seconds")
         return request
 
     @contextmanager

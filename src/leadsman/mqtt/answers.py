@@ -91,8 +91,10 @@ def answer_to(received: Received, topics: Topics, answer: dict[str, Json]) -> Me
 
 def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json]) -> Message:
     """The message with an answer, also if the request names no topic, or one that an answer may not go to. It then goes
-    to the topic of the request with ``/response`` appended."""
-    own = received._replace(response_topic=f"{received.topic}/response")
+    to the topic of the request with ``/response`` appended; or to that of introspection, if the request came at a topic
+    that is too long or has control characters."""
+    beside = f"{received.topic}/response"
+    own = received._replace(response_topic=beside if topics.may_answer(beside) else f"{topics.introspect}/response")
     try:
         return answer_to(received if received.response_topic else own, topics, answer)
     except PayloadError as refused:
@@ -131,7 +133,7 @@ class RetainedRequests:
             return
         self._warned.add(device)
         logger.warning(
-            "%s: a retained message at 'set' or 'get' is ignored, because it would arrive again at every reconnect; "
+            "%s: a retained request is ignored, because it would arrive again at every reconnect; "
             "clear the topic, and send without retain",
             clean(device),
             extra=log_fields("retained request", device),

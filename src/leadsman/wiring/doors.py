@@ -117,19 +117,26 @@ class Doors:
         from leadsman.introspection.service import Service
 
         core, plan, optional = self._core, self._core.plan, self._optional
-        about = About(plan.name, plan.version, plan.leadsman, plan.topics, str(plan.broker), plan.client_id)
+        about = About(
+            name=plan.name,
+            version=plan.version,
+            leadsman=plan.leadsman,
+            topics=plan.topics,
+            broker=str(plan.broker),
+            client_id=plan.client_id,
+        )
         parts = Parts(
-            core.records,
-            core.ledgers,
-            core.link,
-            optional.runners,
-            core.poller.ask,
-            plan.adapters,
-            optional.traces,
-            self._state_files,
-            self._statuses,
-            lambda: self.polling,
-            core.watching,
+            records=core.records,
+            ledgers=core.ledgers,
+            link=core.link,
+            runners=optional.runners,
+            poll=core.poller.ask,
+            adapters=plan.adapters,
+            traces=optional.traces,
+            state_files=self._state_files,
+            statuses=self._statuses,
+            ready=lambda: self.polling,
+            watching=core.watching,
         )
         registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
         return Service(about, registrations, parts, core.environment)
