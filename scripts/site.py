@@ -17,6 +17,8 @@ PATTERNS = (
     "*.md",
     "docs/**/*.md",
     "docs/**/*.svg",
+    "docs/**/*.webp",
+    "docs/grafana/*.json",
     "benchmarks/*.md",
     "apps/*/README.md",
     "src/leadsman/cli/templates/*",

@@ -219,6 +219,21 @@ def test_every_page_but_single_decisions_is_in_the_navigation_of_the_site():
     assert [app for app in Path("apps").glob("*/README.md") if app not in listed] == []
 
 
+def test_the_site_has_everything_that_its_pages_link_to(tmp_path, monkeypatch):
+    site = script("site")
+    monkeypatch.setattr(site, "PAGES", tmp_path)
+
+    site.gather()
+
+    links = [
+        page.parent / target
+        for page in tmp_path.rglob("*.md")
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
+        if "://" not in target
+    ]
+    assert [link for link in links if not link.exists()] == []
+
+
 def test_a_complaint_of_the_builder_of_the_site_is_found():
     written = "Build started\ngriffe: app.py:3: No type for parameter 'a, b'\nNo issues found\nBuild finished in 5.2s\n"
 
