@@ -21,7 +21,7 @@ test: deps ## run all tests, those against real brokers and ports included (take
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
-test-fast: ## run the tests that need no broker, bus, port, root or network (less than a minute)
+test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@$(BIN)/python -m pytest $(FAST) $(ARGS)
 
