@@ -2,6 +2,6 @@
 
 The core decides and computes: which faults a day has (`faults`, `days`), what a day of records comes to (`record`,
 `figures`), what follows from that (`advice`, `assertion`), and how it looks (`columns`, `picture`, `strips`). The shell
-runs the app: `seam` stands between the app and its handlers, `guard` keeps them off the real world, and `day` advances
-the time.
+runs the app: `seam` stands between the app and its handlers, `guard` keeps them off the real world, and `simulator`
+advances the time; `recorder` listens to the app.
 """
