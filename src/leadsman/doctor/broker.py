@@ -50,7 +50,7 @@ class BrokerExamination:
 
     Args:
         subject: the app.
-        say: told what is examined at the moment.
+        say: takes the name of what is examined at the moment.
     """
 
     def __init__(self, subject: Subject, say: Say) -> None:
