@@ -314,7 +314,7 @@ COMMANDS = (
         "Publishes the sensors of this machine and a simulated serial meter to a broker, "
         "and shows what the broker has.\n"
         "On purpose, the meter sends garbage and disappears, and the broker is killed: watch the circuit, the outbox\n"
-        "and the heartbeat. Ctrl-C ends the demo.",
+        "and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo.",
         "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7",
         (
             argument(
