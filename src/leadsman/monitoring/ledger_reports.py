@@ -91,9 +91,10 @@ class LedgerReports:
 
     def start(self) -> None:
         """Begin to publish."""
+        notice = self._notice  # one bound method for all devices
         for name, entry in self._entries.items():
             if name not in self._disabled:
-                entry.ledger.on_news = self._notice
+                entry.ledger.on_news = notice
         self._arm()
 
     def ring(self, now: float) -> None:
