@@ -19,9 +19,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.event_bus import Phase
-from leadsman.events import Event
 from leadsman.introspection.registrations import policy_text
-from leadsman.monitoring.trace import Trace
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
@@ -48,7 +46,7 @@ from leadsman.simulation.seam import (
 )
 from leadsman.simulation.variant import Variant
 from leadsman.tasks import in_the_next_turn
-from leadsman.testing.broker import MemoryBroker
+from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import suggestion
 from leadsman.timing.schedule import zone_of
@@ -57,9 +55,7 @@ from leadsman.wiring.plan import plan_of as wiring_plan_of
 from leadsman.wiring.run import run, stop
 
 STEPS = 288
-"""Parts of a day, between which progress is shown and the messages at the broker are forgotten."""
-HEARTBEAT = 86_400.0
-"""Seconds between two heartbeats when nothing changes: nobody reads them here."""
+"""Parts of a day, between which progress is shown."""
 ALL = "all"
 """For `Wish.stand_ins`: every device."""
 
@@ -148,7 +144,7 @@ class _Run:
         self._problem: str | None = None
         self._interrupted = False
         self._serving: asyncio.Task[None] | None = None
-        self._broker = MemoryBroker()
+        self._broker = ForgetfulBroker()
         scene = Scene(stage.plan, wish.seed, loop, self._fail)
         devices: dict[str, tuple[Telemetry, Calls]] = {}
         for name, telemetry in setup.registry.telemetries.items():
@@ -185,7 +181,6 @@ class _Run:
         with self._interruptible():
             for part in range(1, STEPS + 1):
                 self._until(length * part / STEPS)
-                self._broker.log.clear()
                 progress(part / STEPS)
 
     def _until(self, moment: float) -> None:
@@ -206,10 +201,10 @@ class _Run:
             self._serving.result()
 
     async def _serve(self, directory: Path) -> None:
-        plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)}, heartbeat=HEARTBEAT)
+        plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
+        plan = plan._replace(endpoint=None)  # nobody can ask about a simulated day over HTTP
         with contextlib.ExitStack() as resources:
-            parts = await build(plan, self._broker.connect, self._stopping, resources)
-            parts.optional.traces.append(_NoTrace(lambda _: None))
+            parts = await build(plan, self._broker.connect, self._stopping, resources, reports=False)
             parts.core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(parts, await run(parts))
 
@@ -239,13 +234,6 @@ class _Run:
             yield
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-class _NoTrace(Trace):
-    """Keeps nothing. Nobody reads the trace of a simulation, and its tracebacks take longer than all else."""
-
-    def observe(self, event: Event) -> None:
-        """Take one event."""
 
 
 def _loaded(wish: Wish) -> Setup:

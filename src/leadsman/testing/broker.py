@@ -202,6 +202,15 @@ class MemoryBroker:
             self.retained[delivered.topic] = delivered
 
 
+class ForgetfulBroker(MemoryBroker):
+    """A broker that acknowledges every message, and keeps none: for days with very many of them."""
+
+    def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
+        """See `MemoryBroker`."""
+        if connection.open:
+            connection.listener.acknowledged(packet_id, 0)
+
+
 class _MemoryConnection:
     client = "memory"
 

@@ -61,11 +61,12 @@ class _JumpingSelector(selectors.DefaultSelector):
         self._hanging = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        busy = (
-            workers.busy()
-        )  # asked before the look: a call that ends in between has woken the loop when the look comes
+        if timeout == 0:
+            self._waiting_since = None
+            return super().select(0)
+        busy = workers.busy()  # before the look: a call that ends in between has woken the loop when the look comes
         ready = super().select(0)
-        if ready or timeout == 0:
+        if ready:
             self._waiting_since = None
             return ready
         if self._a_thread_works(busy):

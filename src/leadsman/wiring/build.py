@@ -50,9 +50,18 @@ class Parts(NamedTuple):
     """Seconds until the next attempt of devices whose retry was waited for when the app ended."""
     fatal: list[str]
     """Why the app must end, if a device failed that must work."""
+    reports: bool
+    """Whether the app reports about itself; see `build`."""
 
 
-async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resources: contextlib.ExitStack) -> Parts:
+async def build(
+    plan: Plan,
+    connect: Connector,
+    stopping: asyncio.Event,
+    resources: contextlib.ExitStack,
+    *,
+    reports: bool = True,
+) -> Parts:
     """Make the parts, restore what they knew before a restart, and let them observe each other.
 
     Args:
@@ -60,6 +69,8 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
         connect: makes the connection to the broker.
         stopping: is set when the app shall end.
         resources: releases what must be released in any case, also if the app is cancelled.
+        reports: whether the app reports about itself: the heartbeat, the registry, the ledgers, the error topics, the
+            log and the trace. A simulation reports nothing, since nobody would read it.
     """
     fatal: list[str] = []
     core = _core(plan, connect, stopping, fatal)
@@ -83,16 +94,18 @@ async def build(plan: Plan, connect: Connector, stopping: asyncio.Event, resourc
     doors = Doors(core, optional, statuses, heartbeat.state_files)
     doors.listen()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
-    events.subscribe(core.records, Phase.HEALTH)
-    events.subscribe(heartbeat.observe)
-    events.subscribe(outages.observe)
-    events.subscribe(log.observe, readings=False)
-    events.subscribe(doors.observe, readings=False)
-    events.subscribe(core.ledgers.observe, readings=False)
-    if logger.isEnabledFor(logging.DEBUG):
+    if reports:
+        events.subscribe(core.records, Phase.HEALTH)
+        events.subscribe(heartbeat.observe)
+        events.subscribe(outages.observe)
+        events.subscribe(log.observe, readings=False)
+        events.subscribe(doors.observe, readings=False)
+        events.subscribe(core.ledgers.observe, readings=False)
+        events.subscribe(optional.trace, Phase.TRACE)
+    if reports and logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)
-    return Parts(core, optional, statuses, heartbeat, doors, pending, fatal)
+    return Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
 
 
 def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:
@@ -194,7 +207,6 @@ def _opening(plan: Plan) -> str:
 
 
 def _subscribe_optional(events: EventBus, optional: OptionalParts) -> None:
-    events.subscribe(optional.trace, Phase.TRACE)
     if optional.store is not None:
         events.subscribe(optional.store.observe, Phase.SAVE)
     if optional.keeps_state:

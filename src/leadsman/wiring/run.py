@@ -57,10 +57,9 @@ async def run(parts: Parts) -> Running:
     core, optional = parts.core, parts.optional
     environment, stopping = core.environment, core.environment.stopping
     loop = asyncio.get_running_loop()
-    tasks = [
-        loop.create_task(keep_running("the link", core.link.run, environment)),
-        loop.create_task(keep_running("the heartbeat", parts.heartbeat.run, environment)),
-    ]
+    tasks = [loop.create_task(keep_running("the link", core.link.run, environment))]
+    if parts.reports:
+        tasks.append(loop.create_task(keep_running("the heartbeat", parts.heartbeat.run, environment)))
     if (http := parts.doors.http) is not None:
         tasks.append(loop.create_task(keep_running("the HTTP endpoint", http.run, environment)))
     running = Running(tasks, [], Lifespan(core.plan.lifespan, environment))
@@ -78,7 +77,8 @@ async def run(parts: Parts) -> Running:
         running.sources.append(loop.create_task(keep_running(f"the source {name}", source.run, environment)))
     await asyncio.sleep(0)  # the connection and the adapters begin before the first poll, which may be done at once
     core.poller.start(parts.pending)
-    core.ledgers.start()
+    if parts.reports:
+        core.ledgers.start()
     parts.doors.polling = True
     watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
@@ -108,7 +108,8 @@ async def stop(parts: Parts, running: Running) -> int:
     environment.timers.stop()
     core.slices.stop()
     await cancel(running.tasks, _CLOSE)
-    _say_goodbye(parts)
+    if parts.reports:
+        _say_goodbye(parts)
     closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
