@@ -103,6 +103,7 @@ def test_an_assertion_that_does_not_hold_is_said_with_the_figures_and_a_code(run
         (("--svg", "."), 1, "leadsman: --svg .: it is a directory"),
         (("--for", "1s"), 2, "leadsman: --for is 1 s; simulate between a minute and 31 days"),
         (("--for", "99d"), 2, "31 days"),
+        (("--begins", "0001-01-01"), 2, "leadsman: --begins is in the year 1; write one from 1971 to 2999"),
         (("--begins", "tomorrow"), 2, "'tomorrow' is no date; write 2026-10-25"),
         (("--day", "sunny"), 2, "invalid choice: 'sunny'"),
     ],

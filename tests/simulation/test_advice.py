@@ -43,6 +43,18 @@ def test_an_app_that_no_policy_beats_is_kept():
     assert only.startswith("Keep the app as it is written: it lost 5 readings of 1,000")
 
 
+def test_a_policy_that_loses_as_much_with_fewer_calls_is_named():
+    (only,) = advice([compared("as written", 5, 2000, 60.0), compared("never", 5, 1000, 60.4)])
+
+    assert only == "never would have lost as little as the app as it is written, with 1,000 calls fewer (-50 %)."
+
+
+def test_a_part_of_a_second_is_no_gain_that_calls_may_cost():
+    (only,) = advice([compared("as written", 5, 1000, 60.0), compared("retry=9", 5, 9000, 59.5)])
+
+    assert only.startswith("Keep the app as it is written")
+
+
 def test_a_day_without_gaps_teaches_nothing():
     (only,) = advice([Compared(name, NONE._replace(slots=10, readings=10)) for name in ("as written", "retry=3")])
 
@@ -61,5 +73,6 @@ def test_no_policy_is_better_than_the_one_that_is_advised(found):
     best = min(each.figures.lost for each in found)
     advised = [each for each in found if sentences[0].startswith(f"{each.policy} would")]
 
+    assert not [sentence for sentence in sentences if ": ," in sentence or ": ;" in sentence]
     assert not advised or best in [each.figures.lost for each in advised]
     assert len(found) == 1 or advised or found[0].figures.lost == best

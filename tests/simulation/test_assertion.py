@@ -87,6 +87,7 @@ def test_and_binds_closer_than_or_and_not_closer_than_both(text, holds):
         ("(lost < 1", "the end is not ')'"),
         ("lost < 1)", "')' at character 9"),
         ("lost = 1", "'=' at character 6"),
+        ("1 < 2", "1 < 2 compares no figure"),
         ("__import__('os').system('x')", "'__import__' is no figure"),
         ("lost < 1; lost", "';' at character 9"),
         ("not", "the end"),

@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypedDict
+from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import BaseModel
@@ -20,12 +25,14 @@ from leadsman.errors import ConfigurationError, InvalidValue
 from leadsman.settings.sources import Where
 from leadsman.simulation import guard, seam
 from leadsman.simulation.days import FLAKY, OUTAGES, QUIET
+from leadsman.simulation.faults import BROKER
 from leadsman.simulation.figures import figures_of
 from leadsman.simulation.record import HELD, MISSED, SKIPPED
 from leadsman.simulation.seam import SimulationError
 from leadsman.simulation.simulator import Wish, simulate, stage_of
 from leadsman.simulation.variant import AS_WRITTEN, variant_of
 from leadsman.testing import SerialTwin
+from leadsman.testing.broker import ForgetfulBroker
 
 HOUR = 3600.0
 NOWHERE = Where.nowhere({})
@@ -121,6 +128,42 @@ def test_cron_schedules_meet_the_change_to_daylight_saving():
     assert written.figures.slots == 6
 
 
+def test_schedules_without_a_zone_are_in_utc_on_every_machine(monkeypatch):
+    monkeypatch.setattr("tzlocal.get_localzone", lambda: ZoneInfo("Asia/Kolkata"))
+    app = App("house", mqtt="mqtt://nowhere.invalid")
+    app.add_telemetry("nightly", read, schedule="30 0 * * *")
+    app.add_telemetry("zoned", read, schedule=Cron("30 0 * * *", zone="UTC"))
+
+    stage, (written,) = day(app, weather=QUIET, length=24 * HOUR)
+
+    assert stage.zoneless == ("nightly",)
+    assert [int(record.calls[0]) for record in written.records] == [1800, 1800]
+
+
+def test_a_device_may_be_called_broker():
+    stage, _ = day(app_of("broker"), length=24 * HOUR)
+
+    assert stage.plan.of(["broker"])
+    assert stage.plan.of([BROKER])
+    assert not {*stage.plan.of(["broker"])} & {*stage.plan.of([BROKER])}
+
+
+def test_nothing_is_published_but_readings_and_no_endpoint_is_opened(monkeypatch):
+    topics, receive = set(), ForgetfulBroker.receive
+
+    def seen(self, connection, packet_id, message):
+        topics.add(message.topic)
+        receive(self, connection, packet_id, message)
+
+    monkeypatch.setattr(ForgetfulBroker, "receive", seen)
+    wish = Wish(app_of("a"), Where.nowhere({}, {"HTTP__BIND": "127.0.0.1:0"}), FLAKY, 3 * HOUR, 1)
+
+    outcome = simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None)
+
+    assert topics == {"house/a/state"}
+    assert outcome.figures.failed > 0
+
+
 def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_readings():
     called = []
 
@@ -196,6 +239,12 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
         (lambda: socket.getaddrinfo("example.invalid", 80), "looks up example.invalid"),
         (lambda: subprocess.run(["true"]), "starts the program"),
         (lambda: open("/var/lib/leadsman-was-here", "w"), "writes /var/lib/leadsman-was-here"),  # noqa: SIM115
+        (lambda: os.open("/var/lib/leadsman-was-here", os.O_CREAT | os.O_WRONLY), "writes /var/lib/leadsman-was-here"),
+        (lambda: os.replace(f"{tempfile.gettempdir()}/a", "/var/lib/b"), "calls os.rename on /var/lib/b"),
+        (lambda: os.symlink("/a", "/var/lib/b"), "calls os.symlink on /var/lib/b"),
+        (lambda: os.chmod("/var/lib/leadsman-was-here", 0o600), "calls os.chmod on /var/lib/leadsman-was-here"),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), "sends a signal to the process"),
+        (lambda: sqlite3.connect("/var/lib/leadsman.db"), "opens the database /var/lib/leadsman.db"),
         (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115
         (lambda: time.sleep(0.06), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
         (lambda: {}["key"], r"fails although nothing is wrong: KeyError: 'key' \(test_simulator.py:\d+\)"),
@@ -309,7 +358,7 @@ def test_ctrl_c_ends_it_also_while_a_handler_swallows_everything():
 def test_a_broker_that_is_away_loses_no_reading_of_the_day():
     stage, (written,) = day(app_of("a"), length=24 * HOUR)
 
-    assert stage.plan.of(["broker"])
+    assert stage.plan.of([BROKER])
     assert written.figures.dropped == 0
     assert figures_of(written.days) == written.figures
 
@@ -322,6 +371,11 @@ def test_the_guard_lets_pass_what_is_harmless(tmp_path):
             assert file.read(3) == '"""'
         with open("/dev/null", "w") as null:
             null.write("x")
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "inner").mkdir()
+            (Path(directory) / "inner" / "a").write_text("x")
+        os.kill(os.getpid(), 0)
+        sqlite3.connect(":memory:").close()
         asyncio.new_event_loop().close()
     assert guard.touched() is None
     socket.getaddrinfo("localhost", 80)

@@ -13,7 +13,7 @@ from leadsman.resilience.from_options import UNTIL_NEXT_POLL, from_options
 from leadsman.resilience.policy import exponential, never
 from leadsman.resilience.render import rendered
 from leadsman.simulation.flow import tree_of
-from leadsman.simulation.variant import AS_WRITTEN, USUAL, variant_of
+from leadsman.simulation.variant import ALONE, AS_WRITTEN, USUAL, WORDS, variant_of
 
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -91,6 +91,7 @@ def test_the_usual_policies_can_be_read():
         ("", "it is empty"),
         ("retri=3", "'retri' is unknown here; did you mean 'retry'?"),
         ("retry=many", "write a number of retries, or UNTIL_NEXT_POLL"),
+        ("retry=" + "9" * 5000, "write a number of retries, or UNTIL_NEXT_POLL"),
         ("retry=1, retry=2", "retry is given twice"),
         ("recovery=5m", "recovery belongs to a circuit breaker"),
         ("circuit_breaker=0", "threshold"),
@@ -127,6 +128,15 @@ def test_what_no_device_can_take_is_refused_too(text, said, telemetry):
 def test_no_text_does_anything_but_be_read_or_refused(text):
     with contextlib.suppress(InvalidValue):
         assert tree_of(text) is not ...
+
+
+PIECES = [*WORDS, *ALONE, *'={}[],:" 3\\', "9" * 5000, "10m", "nan", "1e999", "countBox", "UNTIL_NEXT_POLL", "\ud800"]
+
+
+@given(st.lists(st.sampled_from(PIECES)).map("".join) | st.text())
+def test_no_text_of_the_command_line_is_anything_but_a_policy_or_refused(text):
+    with contextlib.suppress(ConfigurationError):
+        assert variant_of(text).name.isprintable()
 
 
 def test_a_tree_that_is_nested_too_deep_is_refused():

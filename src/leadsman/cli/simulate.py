@@ -29,6 +29,8 @@ ASSERTION_FAILED = 4
 """Exit code if an assertion does not hold; 1 means that the app could not be simulated."""
 PATIENCE = 1.0
 """Seconds before progress is shown."""
+YEARS = range(1971, 3000)
+"""Years in which a simulation may begin."""
 LONGEST = 31 * 86_400.0
 """Seconds of a simulation."""
 
@@ -38,6 +40,8 @@ def run(app: App, where: Where, options: argparse.Namespace) -> int:
     conditions, variants = _read(options)
     if not 60 <= options.length <= LONGEST:
         raise UsageError(f"--for is {options.length:g} s; simulate between a minute and 31 days")
+    if options.begins is not None and options.begins.year not in YEARS:
+        raise UsageError(f"--begins is in the year {options.begins.year}; write one from 1971 to 2999")
     weather = WEATHERS[options.day]
     wish = Wish(
         app,
@@ -94,6 +98,11 @@ def _remarks(stage: Stage) -> list[str]:
             f"A failure of {_list(stage.stopping)} would have ended the app (on_failure='stop'); "
             "the simulation went on."
         )
+    if stage.zoneless:
+        remarks.append(
+            "Schedules without a zone are in UTC here, and in the zone of the host in the app: "
+            f"{_list(stage.zoneless)}. Cron(…, zone='Europe/Berlin') makes them the same everywhere."
+        )
     return remarks
 
 
@@ -125,6 +134,7 @@ def _document(
         "seed": stage.seed,
         "devices": list(stage.devices),
         "stand_ins": list(stage.stand_ins),
+        "schedules_in_utc": list(stage.zoneless),
         "faults": [
             {
                 "of": "broker" if each.wire == BROKER else each.wire,

@@ -193,6 +193,11 @@ class _Reader:
                 f"the assertion {clean(self._text)!r}: {left.text} is {left.kind}, and {right.text} is {right.kind}; "
                 "compare two of one kind"
             )
+        if left.value is not None and right.value is not None:
+            raise InvalidValue(
+                f"the assertion {clean(self._text)!r}: {left.text} {sign} {right.text} compares no figure; "
+                f"the figures are {', '.join(Figures._fields)}"
+            )
         return Comparison(left, sign, right)
 
     def _operand(self) -> Operand:

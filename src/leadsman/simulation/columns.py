@@ -75,7 +75,7 @@ def lanes_of(stage: Stage, count: int) -> list[Lane]:
     wires: list[tuple[str, tuple[str, ...]]] = [(label, (label,)) for label in stage.adapters]
     if len(wires) > MOST_ADAPTERS:
         wires = [("adapters", stage.adapters)]
-    wires += [("devices", stage.devices), (BROKER, (BROKER,))]
+    wires += [("devices", stage.devices), ("broker", (BROKER,))]
     lanes = []
     for name, own in wires:
         spans = [[(fault.begin, fault.end) for fault in plan.of([wire])] for wire in own]

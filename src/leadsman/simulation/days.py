@@ -116,7 +116,7 @@ def plan_of(weather: Weather, adapters: Sequence[str], devices: Sequence[str], l
 
 
 def _outages(weather: Weather, outages: Outages, wire: str, length: float, seed: int) -> Iterator[Fault]:
-    about = (seed, weather.name, wire)
+    about = (seed, weather.name, wire.removeprefix("\0"))
     spread = outages.most - outages.fewest + 1
     count = round((outages.fewest + int(spread * chance(*about, "count"))) * length / DAY)
     for number in range(count):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-BROKER = "broker"
-"""The `wire` of a fault of the broker."""
+BROKER = "\0broker"
+"""The `wire` of a fault of the broker. A device may be called ``broker``, and none has a name with a zero byte."""
 
 
 def chance(*about: object) -> float:

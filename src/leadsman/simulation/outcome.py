@@ -26,6 +26,8 @@ class Stage(NamedTuple):
     """Devices whose handlers are not called."""
     stopping: tuple[str, ...]
     """Devices that would end the app when they fail; in the simulation it goes on."""
+    zoneless: tuple[str, ...]
+    """Devices whose cron schedules name no zone: they are in UTC here, and in the zone of the host in the app."""
     plan: FaultPlan
     begins: datetime
     length: float

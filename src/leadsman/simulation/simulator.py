@@ -49,7 +49,7 @@ from leadsman.tasks import in_the_next_turn
 from leadsman.testing.broker import ForgetfulBroker
 from leadsman.testing.loop import VirtualLoop
 from leadsman.text import suggestion
-from leadsman.timing.schedule import zone_of
+from leadsman.timing.schedule import Cron, zone_of
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of as wiring_plan_of
 from leadsman.wiring.run import run, stop
@@ -88,7 +88,7 @@ def stage_of(wish: Wish) -> Stage:
         ConfigurationError: its settings are wrong, or it has no device that is polled.
     """
     with wish.app.unloaded():
-        setup = _loaded(wish)
+        setup, zoneless = _loaded(wish)
         polled = setup.registry.telemetries
         adapters = tuple(sorted({wire for each in polled.values() for wire in wires_of(each)[1:]}))
         begins = wish.begins or wish.weather.begins
@@ -100,6 +100,7 @@ def stage_of(wish: Wish) -> Stage:
             adapters,
             tuple(name for name, each in polled.items() if _is_played(wish, setup, each)),
             tuple(name for name, each in polled.items() if each.on_failure == "stop"),
+            zoneless,
             plan_of(wish.weather, adapters, tuple(polled), wish.length, wish.seed),
             begins,
             wish.length,
@@ -122,7 +123,7 @@ def simulate(wish: Wish, stage: Stage, variant: Variant, progress: Progress) -> 
         loop = VirtualLoop(stage.begins.timestamp())
         stack.callback(loop.close)
         stack.enter_context(wish.app.unloaded())
-        setup = _loaded(wish)
+        setup, _ = _loaded(wish)
         run_ = _Run(wish, stage, variant, setup, loop)
         stack.callback(run_.end)
         directory = stack.enter_context(TemporaryDirectory(prefix="leadsman-simulation-", ignore_cleanup_errors=True))
@@ -236,8 +237,9 @@ class _Run:
             signal.signal(signal.SIGINT, before)
 
 
-def _loaded(wish: Wish) -> Setup:
-    """The setup of the app, with nothing but the devices that are polled and asked for."""
+def _loaded(wish: Wish) -> tuple[Setup, tuple[str, ...]]:
+    """The setup of the app, with nothing but the devices that are polled and asked for; and those of them whose cron
+    schedules name no zone, and are in UTC here."""
     app = wish.app
     app.load(wish.where)
     setup, registry = app.setup, app.setup.registry
@@ -248,9 +250,19 @@ def _loaded(wish: Wish) -> Setup:
     for name in (*wish.devices, *(name for name in wish.stand_ins if name != ALL)):
         if name not in polled:
             raise InvalidValue(f"no device {name!r} is polled; {suggestion(name, polled)}")
-    registry.telemetries = {name: each for name, each in polled.items() if name in (wish.devices or polled)}
+    chosen = {name: each for name, each in polled.items() if name in (wish.devices or polled)}
+    registry.telemetries = {name: _in_utc(each) for name, each in chosen.items()}
     registry.sources, registry.commands = {}, {}
-    return setup
+    return setup, tuple(name for name, each in chosen.items() if each.cron is not None and each.cron.zone is None)
+
+
+def _in_utc(telemetry: Telemetry) -> Telemetry:
+    """The registration with a zone for its cron schedule, if it has one without. The zone of the host would make another
+    day on another machine."""
+    cron = telemetry.cron
+    if cron is None or cron.zone is not None:
+        return telemetry
+    return telemetry._replace(cron=Cron(cron.expression, zone="UTC", at_start=cron.at_start))
 
 
 def _is_played(wish: Wish, setup: Setup, telemetry: Telemetry) -> bool:

@@ -17,6 +17,8 @@ from leadsman.simulation.outcome import WRITTEN
 from leadsman.text import clean, suggestion
 
 WORDS = ("retry", "budget", "within", "overrun", "circuit_breaker", "recovery", "policy")
+LONGEST = 9
+"""Digits of a number of retries or of failed polls."""
 ALONE = ("never", "immediate")
 """Policies of the notation that take nothing. They are no names of settings."""
 USUAL = ("retry=3", "UNTIL_NEXT_POLL", "UNTIL_NEXT_POLL, circuit_breaker=5")
@@ -60,7 +62,7 @@ def variant_of(text: str) -> Variant:
             if word in words:
                 raise InvalidValue(f"{word} is given twice")
             words[word] = value
-        return Variant(text.strip(), _options(words))
+        return Variant(clean(text.strip()), _options(words))
     except ConfigurationError as error:
         raise type(error)(f"--policy {clean(text)!r}: {error}") from None
 
@@ -109,7 +111,7 @@ def _value(word: str, value: str) -> object:
     if word == "circuit_breaker" and value.lower() == "none":
         return None
     if word in ("retry", "circuit_breaker"):
-        if not value.isdecimal():
+        if not value.isdecimal() or len(value) > LONGEST:
             instead = (
                 "a number of retries, or UNTIL_NEXT_POLL" if word == "retry" else "a number of failed polls, or none"
             )
