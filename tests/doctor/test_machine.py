@@ -85,3 +85,8 @@ def test_a_gateway_without_an_address_is_named(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
 
     assert serial.look("socket://gateway.lan:1").fault == "Name or service not known"
+
+
+@pytest.mark.parametrize("url", ["socket://gateway.lan:modbus", "socket://gateway.lan:99999", "socket://[::1"])
+def test_an_address_that_cannot_be_one_is_a_finding(url):
+    assert serial.look(url).fault

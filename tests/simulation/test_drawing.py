@@ -24,7 +24,9 @@ ADAPTERS = ("SerialPort", "BleRadio 'a name that is much too long for its place'
 def stage(length=DAY, devices=DEVICES, adapters=ADAPTERS):
     begins = datetime(2026, 3, 29, tzinfo=UTC)
     plan = plan_of(OUTAGES, adapters, devices, length, 1)
-    return Stage("house", "a day", devices, adapters, (), (), (), plan, begins, length, 1, (3600.0,), "retry=3 <&> more")
+    return Stage(
+        "house", "a day", devices, adapters, (), (), (), plan, begins, length, 1, (3600.0,), "retry=3 <&> more"
+    )
 
 
 def outcome(policy, length=DAY, open_from=3000.0):

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -22,12 +23,14 @@ from leadsman import App
 from leadsman.adapters.caldav import CalDav
 from leadsman.adapters.serial import SerialPort
 from leadsman.cli.app_cli import command_line
+from leadsman.cli.doctor import lines
 from leadsman.doctor import bluetooth
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
-from leadsman.doctor.findings import worst
+from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import of_plan, of_prefix
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.bluez import Air
@@ -36,10 +39,13 @@ HOUSE = "house"
 ALL = "topic readwrite house/#\ntopic read homeassistant/#\n"
 PLANTED = {
     "nothing": ("", "", {}),
-    "a state topic that may not be written": (
+    "a state topic that may not be written, and one of a device that is gone": (
         "",
         f"{ALL}topic deny house/boiler/state\n",
-        {("publish", "fail"): "house/boiler/state may not be published to: not authorized"},
+        {
+            ("publish", "fail"): "house/boiler/state may not be published to: not authorized",
+            ("orphans", "warn"): "house/attic/state is kept, and no device of the app publishes there",
+        },
     ),
     "commands that may not be read": (
         "",
@@ -64,11 +70,6 @@ PLANTED = {
     "one message in flight": ("max_inflight_messages 1\n", "", {("limits", "warn"): "1 in flight at a time"}),
     "nothing retained": ("retain_available false\n", "", {("retained", "warn"): "the broker keeps no messages"}),
     "no acknowledgements": ("max_qos 0\n", "", {("limits", "warn"): "quality 0 only"}),
-    "a topic of a device that is gone": (
-        "",
-        "",
-        {("orphans", "warn"): "house/attic/state is kept, and no device of the app publishes there"},
-    ),
     "a wrong password": ("", None, {("authentication", "fail"): "the broker refuses the user 'house'"}),
     "no password": ("", None, {("authentication", "fail"): "the broker takes no anonymous clients"}),
     "one client id for all": (
@@ -82,6 +83,23 @@ PLANTED = {
     "a plain port": ("", "", {("address", "fail"): "is this a TLS port"}),
 }
 """What is planted: lines of mosquitto.conf, its access list (None: it has passwords), and what must be found."""
+OF_THE_PAGE = "a state topic that may not be written, and one of a device that is gone"
+"""Its findings are shown in docs/how-to/doctor.md."""
+LIVE = """
+app = App("house", mqtt=os.environ["URL"])
+n = 0
+@app.telemetry("boiler", interval=0.2)
+async def boiler():
+    global n
+    n += 1
+    return {"n": n}
+@app.command("boiler")
+async def adjust(degrees: float) -> None:
+    pass
+"""
+PREFIX_ALONE, LIVE_APP, CONTENDER = "a prefix alone", "a live app", "an app with a rival"
+MOSQUITTO_SUB = ("mosquitto_sub", "-p")
+DISCONNECTED, ROUND = "$SYS/broker/clients/disconnected", "$SYS/broker/bytes/sent"
 CREDENTIALS = {"a wrong password": "house:guess@", "one client id for all": "house:house-secret@"}
 
 
@@ -146,7 +164,7 @@ def broker_with(places, name):
 def url_of(places, name, broker):
     here = f"127.0.0.1:{broker.port}"
     if name == "another port":
-        return f"mqtt://127.0.0.1:{free_port()}"
+        return nobody()
     if name == "a plain port":
         return f"mqtts://{here}"
     if name.startswith("another "):
@@ -155,17 +173,80 @@ def url_of(places, name, broker):
 
 
 @pytest.fixture(scope="module")
-def reports(places):
-    """What the doctor finds at each broker. All are examined at once."""
-
-    async def all_at_once(urls):
-        found = await asyncio.gather(*(examined(url) for url in urls.values()))
-        return dict(zip(urls, found, strict=True))
-
+def reports(places, start_app_for_all, listen_all_along):
+    """What the doctor finds: at each broker with a planted mistake, for a prefix alone, beside a live app, and beside
+    an app whose client id another client has, too. All of that is examined at once, since most of the time passes in
+    waiting."""
     with contextlib.ExitStack() as stack:
         brokers = {name: stack.enter_context(broker_with(places, name)) for name in PLANTED}
-        publish(brokers["a topic of a device that is gone"], "house/attic/state", "1", "-r")
-        return asyncio.run(all_at_once({name: url_of(places, name, each) for name, each in brokers.items()}))
+        publish(brokers[OF_THE_PAGE], "house/attic/state", "1", "-r")
+        counting, contested = (stack.enter_context(Mosquitto("sys_interval 1\n")) for _ in range(2))
+        live, contender = (start_app_for_all(LIVE, each.url) for each in (counting, contested))
+        rival = [*MOSQUITTO_SUB, str(contested.port), "-i", "house", "-t", "x"]
+        stack.callback(ended, subprocess.Popen(rival, stdout=subprocess.DEVNULL))
+        examinations = {name: examined(url_of(places, name, each)) for name, each in brokers.items()} | {
+            PREFIX_ALONE: examined_prefix(brokers["nothing"], "attic"),
+            LIVE_APP: beside(counting, listen_all_along(counting.port), live),
+            CONTENDER: contended(contested, contender),
+        }
+        return asyncio.run(all_at_once(examinations))
+
+
+async def all_at_once(examinations):
+    found = await asyncio.gather(*examinations.values())
+    return dict(zip(examinations, found, strict=True))
+
+
+async def examined_prefix(broker, prefix):
+    return findings(await Examination(of_prefix(Broker.from_url(broker.url), prefix), lambda text: None).run())
+
+
+async def passes(condition, seconds=20.0):
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+class Beside(NamedTuple):
+    """An examination beside a live app."""
+
+    found: list[Finding]
+    log: str
+    heard: list[Received]
+    """What was published meanwhile."""
+    all_along: list[Received]
+    """What was published since the app started."""
+    kept: list[str]
+    """The retained topics of the examination that were there afterwards."""
+    sessions: int
+
+
+async def beside(broker, listener, app):
+    """Examine beside a live app, which goes on before and after it."""
+
+    def readings():
+        return len(listener.on("house/boiler/state"))
+
+    await passes(lambda: readings() >= 2)
+    before = len(listener.messages)
+    found = await examined(broker.url)
+    enough = readings() + 2
+    await passes(lambda: readings() >= enough)
+    heard = [message for _, message in listener.messages]
+    return Beside(found, app.log, heard[before:], heard, *await asyncio.to_thread(left_at, broker))
+
+
+async def contended(broker, app):
+    """Examine beside an app and a rival that end each other's connections."""
+    await passes(lambda: app.log.count("connected to the broker") >= 3)
+    return await examined(broker.url)
+
+
+def ended(process):
+    process.kill()
+    process.wait()
 
 
 def publish(broker, topic, payload, *options):
@@ -209,27 +290,11 @@ def test_an_old_broker_is_examined_as_far_as_it_goes(old_broker, monkeypatch):
     ]
 
 
-def test_a_prefix_alone_will_do(mosquitto):
-    subject = of_prefix(Broker.from_url(mosquitto.url), "house")
-
-    found = findings(asyncio.run(Examination(subject, lambda text: None).run()))
+def test_a_prefix_alone_will_do(reports):
+    found = reports[PREFIX_ALONE]
 
     assert ("ok", "all 4 topics of the app") in of(found, "publish")
     assert of(found, "orphans") == []
-
-
-LIVE = """
-app = App("house", mqtt=os.environ["URL"])
-n = 0
-@app.telemetry("boiler", interval=0.2)
-async def boiler():
-    global n
-    n += 1
-    return {"n": n}
-@app.command("boiler")
-async def adjust(degrees: float) -> None:
-    pass
-"""
 
 
 @pytest.fixture
@@ -238,59 +303,51 @@ def counting():
         yield broker
 
 
-def test_the_live_app_goes_on_and_nothing_is_left(counting, listen, start_app):
-    listener = listen(counting.port)
-    app = start_app(LIVE, counting.url)
-    listener.wait_for("house/boiler/state", 2)
-    before = len(listener.messages)
+def test_the_live_app_goes_on_and_nothing_is_left(reports):
+    beside = reports[LIVE_APP]
+    found, heard = beside.found, beside.heard
 
-    found = asyncio.run(examined(counting.url))
+    def documents(topic):
+        return [json.loads(message.payload) for message in beside.all_along if message.topic == topic]
 
     assert [verdict for verdict, text in of(found, "running app") if "answers as 'house', after 1 connection" in text]
     assert of(found, "clock")[0] == ("ok", "the clock of the running app agrees with this one")
-    listener.wait_for("house/boiler/state", len(listener.on("house/boiler/state")) + 2)
-    heard = [message for _, message in listener.messages[before:]]
     ours = {message.topic for message in heard if message.topic.startswith("house/doctor/")}
     assert ours == {f"house/doctor/{word}" for word in ("probe", "set", "get", "doctor/set", "retained", "will")}
     rest = [message for message in heard if message.topic not in ours]
     assert not [message for message in rest if not message.payload], "an empty message reached a topic of the app"
     assert {message.topic.split("/")[1] for message in rest} <= {"boiler", "status", "introspect", "registry"}
     assert [message for message in rest if message.topic == "house/introspect"][1:] == []
-    numbers = [json.loads(message.payload)["n"] for message in listener.on("house/boiler/state")]
+    numbers = [document["n"] for document in documents("house/boiler/state")]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    statuses = [json.loads(message.payload) for message in listener.on("house/status")]
-    assert {status["session"] for status in statuses} == {statuses[0]["session"]}
-    assert "doctor" not in app.log
-    left = [message.topic for message in kept(counting) if "doctor" in message]
-    assert left == []
-    assert sessions(counting) == 0
+    assert len({document["session"] for document in documents("house/status")}) == 1
+    assert "doctor" not in beside.log
+    assert (beside.kept, beside.sessions) == ([], 0)
 
 
-def kept(broker):
-    """The retained topics below the prefix."""
-    command = ["mosquitto_sub", "-p", str(broker.port), "-t", "house/#", "--retained-only", "-W", "1", "-F", "%t"]
-    return subprocess.run(command, capture_output=True, text=True).stdout.split()
+def left_at(broker):
+    """The retained topics of the examination, and the sessions without a connection once the broker has counted
+    again: it publishes the number of bytes in each round, and after the sessions."""
+    subscribe = [*MOSQUITTO_SUB, str(broker.port)]
+    retained = [*subscribe, "-t", "house/#", "--retained-only", "-W", "1", "-F", "%t"]
+    counts = [*subscribe, "-F", "%t %p", "-W", "6", "-t", DISCONNECTED, "-t", ROUND]
+    sessions, rounds = None, 0
+    with (
+        subprocess.Popen(retained, stdout=subprocess.PIPE, text=True) as keeping,
+        subprocess.Popen(counts, stdout=subprocess.PIPE, text=True) as counting,
+    ):
+        for line in counting.stdout:
+            topic, number = line.split()
+            rounds += topic == ROUND
+            sessions = int(number) if topic == DISCONNECTED else sessions
+            if rounds == 2:  # the first one is that of an earlier round, which was retained
+                break
+        counting.kill()
+        return [topic for topic in keeping.communicate()[0].split() if "doctor" in topic], sessions
 
 
-def sessions(broker):
-    """The sessions without a connection, once the broker has counted again."""
-    command = ["mosquitto_sub", "-p", str(broker.port), "-t", "$SYS/broker/clients/disconnected", "-C", "2", "-W", "4"]
-    return int(subprocess.run(command, capture_output=True, text=True).stdout.split()[-1])
-
-
-def test_another_client_with_the_id_of_the_app_is_named(mosquitto, start_app):
-    app = start_app(LIVE, mosquitto.url)
-    rival = subprocess.Popen(
-        ["mosquitto_sub", "-p", str(mosquitto.port), "-i", "house", "-t", "x"], stdout=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + 20
-        while app.log.count("connected to the broker") < 3 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        found = asyncio.run(examined(mosquitto.url))
-    finally:
-        rival.kill()
-        rival.wait()
+def test_another_client_with_the_id_of_the_app_is_named(reports):
+    found = reports[CONTENDER]
 
     (verdict, text) = of(found, "running app")[0]
     assert verdict == "fail"
@@ -299,7 +356,8 @@ def test_another_client_with_the_id_of_the_app_is_named(mosquitto, start_app):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """The time for a connection is short."""
+    """The times for a connection and for an answer are short."""
+    monkeypatch.setattr("leadsman.doctor.visit.ANSWER", 1.0)
     for module in ("leadsman.mqtt.codec_client", "leadsman.mqtt.aiomqtt_client"):
         monkeypatch.setattr(f"{module}.CONNECT_TIMEOUT", 0.3)
 
@@ -339,6 +397,11 @@ def test_a_silent_name_server_is_a_verdict(monkeypatch, impatient):
         released.set()
 
     assert [verdict for verdict, text in of(found, "address") if "did not answer within" in text] == ["fail"]
+
+
+def nobody():
+    """The URL of a broker that is not there: what is examined besides does not wait for one."""
+    return f"mqtt://127.0.0.1:{free_port()}"
 
 
 APP = """
@@ -385,15 +448,14 @@ class Terminal:
 def test_progress_is_shown_and_ctrl_c_leaves_nothing(tmp_path, counting):
     terminal = Terminal(tmp_path, "house:app", "--mqtt", counting.url)
     terminal.reads_until("examining broker: ")
-    terminal.reads_until("takeover of the client id")
+    terminal.reads_until("broker: subscriptions")  # by now there are a retained message and a will
 
     terminal.process.send_signal(signal.SIGINT)
 
     assert terminal.process.wait(5) == 130
     terminal.reads_until("\r\x1b[K")
     assert "Traceback" not in terminal.said
-    assert [topic for topic in kept(counting) if "doctor" in topic] == []
-    assert sessions(counting) == 0
+    assert left_at(counting) == ([], 0)
 
 
 def command(directory, *arguments, **variables):
@@ -409,7 +471,7 @@ def command(directory, *arguments, **variables):
 
 
 def test_the_json_form_has_all_findings_and_the_exit_code_says_whether_one_fails(tmp_path):
-    done = command(tmp_path, "house:app", "--json", "--mqtt", f"mqtt://127.0.0.1:{free_port()}")
+    done = command(tmp_path, "house:app", "--json", "--mqtt", nobody())
 
     document = json.loads(done.stdout)
     assert (done.returncode, done.stderr) == (4, "")
@@ -419,35 +481,30 @@ def test_the_json_form_has_all_findings_and_the_exit_code_says_whether_one_fails
 
 
 def test_an_app_that_is_a_program_has_a_doctor(capsys):
-    code = command_line(app_of(f"mqtt://127.0.0.1:{free_port()}"))(["--doctor", "--prefix", "attic"])
+    code = command_line(app_of(nobody()))(["--doctor", "--prefix", "attic"])
 
     shown = capsys.readouterr().out
     assert code == 4
     assert "fail    address" in shown
 
 
-def test_the_page_shows_what_comes(tmp_path, places):
-    access = places / "page.acl"
-    access.write_text(f"{ALL}topic deny house/boiler/state\n")
-    with Mosquitto(f"acl_file {access}\n") as broker:
-        publish_by = ["mosquitto_pub", "-p", str(broker.port), "-r", "-m", "1", "-t", "house/attic/state"]
-        subprocess.run(publish_by, check=True)
-        done = command(tmp_path, "house:app", "--mqtt", broker.url)
+def test_the_page_shows_what_comes(reports, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    shown_here = "\n".join(lines(reports[OF_THE_PAGE], 2.0))
 
-    assert done.returncode == 4, done.stderr
     page = Path("docs/how-to/doctor.md").read_text()
     (shown,) = re.findall(r"```text\n(broker\n.*?)```", page, re.DOTALL)
     for line in shown.splitlines():
         pattern = re.sub(r"\d+(\\\.\d+)*", r"[\\d.]+", re.escape(line))
-        assert re.search(f"^{pattern}$", done.stdout, re.MULTILINE), f"{line!r} is not in:\n{done.stdout}"
+        assert re.search(f"^{pattern}$", shown_here, re.MULTILINE), f"{line!r} is not in:\n{shown_here}"
 
 
-def test_a_serial_port_that_others_use_is_seen_without_opening_it(mosquitto, pty_device):
+def test_a_serial_port_that_others_use_is_seen_without_opening_it(pty_device):
     with open(pty_device.path, "rb", buffering=0) as opened:
         other = subprocess.Popen(["sleep", "30"], stdin=opened)
         try:
             subject = subject_of(
-                mosquitto.url, adapters={"a": SerialPort(str(pty_device.path)), "b": SerialPort("/dev/gone")}
+                nobody(), adapters={"a": SerialPort(str(pty_device.path)), "b": SerialPort("/dev/gone")}
             )
             facts = asyncio.run(Examination(subject, lambda text: None).run())
         finally:
@@ -460,11 +517,11 @@ def test_a_serial_port_that_others_use_is_seen_without_opening_it(mosquitto, pty
     assert not gone.exists
 
 
-def test_a_calendar_server_says_whether_it_takes_the_password(mosquitto, radicale):
+def test_a_calendar_server_says_whether_it_takes_the_password(radicale):
     url = f"http://127.0.0.1:{radicale.port}/ann/"
     adapters = {"right": CalDav(url, "ann", "secret"), "wrong": CalDav(url, "ann", "guess")}
 
-    found = asyncio.run(examined(mosquitto.url, adapters=adapters))
+    found = asyncio.run(examined(nobody(), adapters=adapters))
 
     right, wrong = of(found, "calendars")
     assert right == ("ok", f"{url} accepts the user")
@@ -491,4 +548,4 @@ def test_a_machine_without_d_bus_is_a_verdict(monkeypatch, tmp_path):
 
 
 def test_the_whole_is_as_bad_as_its_worst_part(reports):
-    assert worst(reports["a state topic that may not be written"]) == "fail"
+    assert worst(reports[OF_THE_PAGE]) == "fail"

@@ -26,6 +26,8 @@ from leadsman.timing.clock import system_clock
 
 STEP = 6.0
 """Seconds for one step."""
+LONG_STEP = 10.0
+"""Seconds for a step that waits for the broker's clock."""
 
 NEIGHBOUR = 0.3
 """Seconds in which a broker that takes two clients for one closes the older connection."""
@@ -63,7 +65,7 @@ class BrokerExamination:
         visitor = await self._connect()
         if visitor is None or self.facts.mixed_up:  # each connection would end that of the running app
             return
-        slow = [asyncio.create_task(self._step(name, step, visitor)) for name, step in _SLOW]
+        slow = [asyncio.create_task(self._step(name, step, visitor, LONG_STEP)) for name, step in _SLOW]
         try:
             for name, step in _QUICK:
                 await self._step(name, step, visitor)
@@ -75,16 +77,16 @@ class BrokerExamination:
                 task.cancel()
             await asyncio.gather(*slow, return_exceptions=True)
 
-    async def _step(self, name: str, step: Step, visitor: Visitor) -> None:
+    async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float = STEP) -> None:
         """One step: what it returns is added to the facts."""
         self._say(f"broker: {name}")
         found: dict[str, Any] = {}
         fault = None
         try:
-            async with asyncio.timeout(STEP):
+            async with asyncio.timeout(seconds):
                 found = await step(visitor, self._subject, self.facts)
         except (TimeoutError, ConnackMissing, NoAnswer) as error:
-            fault = describe(error) if str(error) else f"no answer within {STEP:g} s"
+            fault = describe(error) if str(error) else f"no answer within {seconds:g} s"
             found = {"hung": name}
         except BrokerError as error:
             fault = describe(error)

@@ -66,9 +66,11 @@ def _group(number: int) -> str:
 
 
 def _gateway(url: str) -> SerialFacts:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+    except ValueError as error:  # a port or a name that cannot be one
+        return SerialFacts(url, fault=describe(error))
     except OSError as error:
         return SerialFacts(url, fault=error.strerror or describe(error))
     return SerialFacts(url)

@@ -23,8 +23,10 @@ OVERHEAD = 200
 OFFERING = 5.0
 """Seconds for all topics together."""
 WILL_DELAY = 1.0
-EXPIRY = 1.0
 """Seconds: the shortest that MQTT can express."""
+EXPIRIES = (1.0, 3.0)
+"""Seconds. The second one is tried if the first one was over before a new subscriber could look: the road to the broker
+is long, or a machine is busy."""
 PATIENCE = 2.5
 """Seconds to wait for a will or an expiry beyond its time: brokers look at their clocks about once a second."""
 BIRTH = "homeassistant/status"
@@ -181,23 +183,36 @@ async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> F
 
 async def retained(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
     """Let the broker keep a message for a second. It is removed in any case."""
-    topic, payload = subject.topics.of(DOCTOR, "retained"), new_marker()
+    topic = subject.topics.of(DOCTOR, "retained")
     async with visit_of(visitor, "keep") as visit:
-        deadline = visitor.clock.monotonic() + EXPIRY
         try:
-            code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
-            if code is None or code >= 0x80 or not (kept := await _keeps(visitor, topic, payload)):
-                return {"retained": Retained(code, False if code is None or code >= 0x80 else kept)}
-            if not expires(visitor):
-                return {"retained": Retained(code, kept=True)}
-            await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
-            for _ in range(2):
-                if not await _keeps(visitor, topic, payload):
-                    return {"retained": Retained(code, kept=True, expired=True)}
-                await asyncio.sleep(EXPIRY)
-            return {"retained": Retained(code, kept=True, expired=False)}
+            for expiry in EXPIRIES:
+                found = await _retained(visitor, visit, topic, expiry)
+                if found is not None:
+                    return {"retained": found}
+            return {}
         finally:
             await _forget(visitor, visit, topic)
+
+
+async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -> Retained | None:
+    """Let the broker keep a message, and look when it is gone; None if it may have expired before the first look."""
+    payload, deadline = new_marker(), visitor.clock.monotonic() + expiry
+    code = await visit.publish(Message(topic, payload, retain=True, expires=deadline))
+    if code is None or code >= 0x80:
+        return Retained(code, False)
+    kept = await _keeps(visitor, topic, payload)
+    if not kept:
+        late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline
+        return None if late else Retained(code, kept)
+    if not expires(visitor):
+        return Retained(code, kept=True)
+    await asyncio.sleep(deadline + 0.15 - visitor.clock.monotonic())
+    for _ in range(2):
+        if not await _keeps(visitor, topic, payload):
+            return Retained(code, kept=True, expired=True)
+        await asyncio.sleep(1.0)
+    return Retained(code, kept=True, expired=False)
 
 
 async def _forget(visitor: Visitor, visit: Visit, topic: str) -> None:
@@ -229,17 +244,15 @@ async def will(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
         _, readable = await heir.echo(topic)
         if not readable:
             return {"will": Will(None, 0.0, readable=False)}
-        dying = await open_visit(
-            visitor,
-            greeting._replace(
-                will_topic=topic,
-                will_payload=payload,
-                will_retained=False,
-                will_delay=int(WILL_DELAY),
-                session_expiry=SESSION_EXPIRY,
-            ),
+        greeting = greeting._replace(
+            will_topic=topic,
+            will_payload=payload,
+            will_retained=False,
+            will_delay=int(WILL_DELAY),
+            session_expiry=SESSION_EXPIRY,
         )
-        try:
+        try:  # from here on there may be a session, also if this is cancelled before CONNACK comes
+            dying = await open_visit(visitor, greeting)
             cut = time.monotonic()
             dying.connection.abort()
             came = await heir.until(

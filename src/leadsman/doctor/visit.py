@@ -68,10 +68,11 @@ class Visit:
         self.messages.append(message)
         self._news.set()
 
-    async def until(self, done: Callable[[], bool], seconds: float = ANSWER) -> bool:
-        """Wait until something is done, at most `seconds`, or until the connection is lost. Returns whether it is."""
+    async def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until something is done, at most `seconds` or `ANSWER`, or until the connection is lost. Returns whether
+        it is."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(ANSWER if seconds is None else seconds):
                 while not done() and self.broken is None:
                     self._news.clear()
                     await self._news.wait()

@@ -257,8 +257,8 @@ def _loaded(wish: Wish) -> tuple[Setup, tuple[str, ...]]:
 
 
 def _in_utc(telemetry: Telemetry) -> Telemetry:
-    """The registration with a zone for its cron schedule, if it has one without. The zone of the host would make another
-    day on another machine."""
+    """The registration with UTC in a cron schedule without a zone. The zone of the host would make another day on
+    another machine."""
     cron = telemetry.cron
     if cron is None or cron.zone is not None:
         return telemetry
