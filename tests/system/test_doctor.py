@@ -272,7 +272,7 @@ def test_a_sound_broker_is_seen_in_full(reports):
     found = [each for each in reports["nothing"] if each.group in ("broker", "topics")]
 
     assert {each.check for each in found if each.verdict == "unknown"} == {"Home Assistant"}
-    assert ("ok", "all 8 topics of the app") in of(found, "publish")
+    assert ("ok", "all 9 topics of the app") in of(found, "publish")
     assert ("ok", "requests arrive at 4 filters") in of(found, "subscribe")
     assert ("ok", "a message that expires is gone in time") in of(found, "expiry")
     assert ("ok", "the will comes, after its delay of 1 s") in of(found, "will")
@@ -378,7 +378,7 @@ def test_a_broker_that_freezes_meanwhile_is_a_verdict(mosquitto, impatient):
     found = asyncio.run(examined(mosquitto.url, freeze))
 
     assert [verdict for verdict, text in of(found, "address") if "stopped answering" in text] == ["fail"]
-    assert of(found, "publish") == [("ok", "all 8 topics of the app")]
+    assert of(found, "publish") == [("ok", "all 9 topics of the app")]
 
 
 def test_a_silent_name_server_is_a_verdict(monkeypatch, impatient):
