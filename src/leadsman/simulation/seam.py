@@ -2,6 +2,7 @@
 fail, hang or take longer as the plan of faults says."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from types import UnionType
@@ -66,6 +67,7 @@ class Seam:
         self._call = call
         self._scene = scene
         self._faults = scene.plan.of(wires)
+        self._well_until = 0.0  # no fault is under way before that moment
         self._weakness = scene.plan.weakness(telemetry.name)
         self._luck = Luck(scene.seed, "call", telemetry.name)
         self._worked = False
@@ -77,9 +79,11 @@ class Seam:
         now = loop.time()
         self.calls.began.append(now)
         self.calls.under_way = now
-        for fault in self._faults:
-            if fault.begin <= now < fault.end:
-                await self._refuse(fault, now)
+        if now >= self._well_until:
+            for fault in self._faults:
+                if fault.begin <= now < fault.end:
+                    await self._refuse(fault, now)
+            self._well_until = min((fault.begin for fault in self._faults if fault.begin > now), default=math.inf)
         weakness = self._weakness
         if weakness.failing or weakness.slow:
             luck = self._luck.at(round(now * 10))
