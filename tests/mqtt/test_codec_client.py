@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import ssl
 from itertools import pairwise
 
 import mqtt5
 import pytest
+import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -470,13 +472,58 @@ def test_bytes_may_come_in_slices_of_the_buffer(session):
 
 def test_an_alert_of_tls_is_named():
     session = Session(Broker(scheme="mqtts"))
-    import ssl
 
     session.connection.connection_lost(ssl.SSLError(1, "certificate required"))
 
     with pytest.raises(TlsRefused, match="certificate required.*cert="):
         session.loop.run_until_complete(session.connection.accepted())
     session.end()
+
+
+class Heard:
+    """A listener that keeps the acknowledgements."""
+
+    def __init__(self):
+        self.acknowledgements = []
+
+    def acknowledged(self, packet_id, code):
+        self.acknowledgements.append((packet_id, code))
+
+    def lost(self, reason, code=0):
+        self.acknowledgements.append(reason)
+
+
+def test_packets_in_several_records_of_tls_that_come_at_once_are_all_read(tmp_path):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    packets = [b"\x40\x03\x00" + bytes((number, 0x10)) for number in range(1, 6)]
+
+    async def broker(reader, writer):
+        await reader.read(1000)
+        writer.write(mqtt5.ConnAckPacket().write())
+        await reader.readexactly(sum(len(codec_client.codec.publish(Message("a", b""), 1, 0.0)) for _ in packets))
+        for packet in packets:
+            writer.write(packet)  # a record each
+        await reader.read()
+        writer.close()
+
+    async def scenario():
+        async with await asyncio.start_server(broker, "127.0.0.1", 0, ssl=context) as server:
+            port, heard = server.sockets[0].getsockname()[1], Heard()
+            address = Broker.from_url(f"mqtts://127.0.0.1:{port}?ca={tmp_path}/ca.pem")
+            clock = system_clock(asyncio.get_running_loop())
+            connection = await codec_client.connect(address, clock, Connect("me", "5.0", None, b""), heard)
+            for _ in packets:
+                connection.publish(Message("a", b""))
+            async with asyncio.timeout(20):
+                while len(heard.acknowledgements) < len(packets):
+                    await asyncio.sleep(0.01)
+            await connection.close()
+            return heard.acknowledgements
+
+    assert asyncio.run(scenario()) == [(number, 0x10) for number in range(1, 6)]
 
 
 def test_a_refusal_that_nobody_waits_for_leaves_no_warning(session, caplog):

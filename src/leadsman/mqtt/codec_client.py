@@ -58,7 +58,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._clock = clock
         self._listener = listener
         self._reader = codec.Reader(self, packet.largest)
-        self._buffer = memoryview(bytearray(READ))  # asyncio reads each record of TLS into a slice of it
+        self._buffer = memoryview(bytearray(READ))
         self._accepted: asyncio.Future[None] = self._loop.create_future()
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
@@ -158,7 +158,8 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=1, low=0)  # what does not fit waits here
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See `asyncio.BufferedProtocol`."""
+        """See `asyncio.BufferedProtocol`. TLS fills slices of it, record by record: those of a `bytearray` would be
+        copies, in which all records but the first of a read are lost."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
