@@ -377,12 +377,32 @@ history = st.lists(
 )
 
 
+class Receipt:
+    """What became of one message."""
+
+    def __init__(self):
+        self.settled = []
+
+    def delivered(self, late):
+        self.settled.append("delivered")
+
+    def dropped(self, at):
+        self.settled.append("dropped")
+
+
 class Life:
     """An outbox with a broker that receives what is handed out, in this order."""
 
     def __init__(self, bound, expiry=None):
         self.outbox, self.now, self.put, self.expiry = Outbox(most_messages=bound), 0.0, 0, expiry
         self.flying, self.received, self.arrived, self.spoilt = [], {}, set(), set()
+        self.receipts = {}
+
+    def message(self, topic, number):
+        self.receipts[number] = receipt = Receipt()
+        expires = None if self.expiry is None else self.now + self.expiry
+        times = {"taken_at": self.now, "clock_offset": 0.0, "expires": expires}
+        return message(topic, number, retain=True, receipt=receipt, **times)
 
     def step(self, action, topic, which):
         self.now += 1.0
@@ -392,8 +412,7 @@ class Life:
         match action:
             case "put":
                 self.put += 1
-                expires = None if self.expiry is None else self.now + self.expiry
-                outbox.put(message(topic, self.put, taken_at=self.now, retain=True, expires=expires))
+                outbox.put(self.message(topic, self.put))
             case "hand over":
                 self.hand_over(topic)
             case "take":
@@ -437,9 +456,7 @@ class Life:
         return item
 
     def hand_over(self, topic):
-        expires = None if self.expiry is None else self.now + self.expiry
-        given = message(topic, self.put + 1, taken_at=self.now, retain=True, expires=expires)
-        item = self.outbox.hand_over(given)
+        item = self.outbox.hand_over(self.message(topic, self.put + 1))
         if item is not None:
             self.put += 1
             self.flying.append(item)
@@ -485,6 +502,19 @@ def test_whatever_happens_every_message_is_accounted_for_and_memory_is_bounded(h
     assert (outbox.messages, outbox.bytes, outbox.in_flight, outbox._queues) == (0, 0, 0, {})
     assert not outbox._ready
     assert not outbox._fresh
+
+
+@given(history, st.integers(3, 20), st.none() | st.floats(1, 20))
+def test_whatever_happens_the_receipt_of_each_message_is_settled_once(history, bound, expiry):
+    life = Life(bound, expiry)
+    for step in history:
+        life.step(*step)
+        assert all(len(receipt.settled) <= 1 for receipt in life.receipts.values())
+    life.drain()
+
+    receipts = {number: receipt.settled for number, receipt in life.receipts.items() if number <= life.put}
+    assert {len(settled) for settled in receipts.values()} <= {1}
+    assert {number for number, settled in receipts.items() if settled == ["delivered"]} <= life.arrived
 
 
 @given(history, st.integers(3, 20))

@@ -1,6 +1,8 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
@@ -148,6 +150,19 @@ def test_a_message_that_the_broker_may_take_later_pauses_its_topic_for_longer_ea
     assert all(isinstance(each, MessageRefused) for each in here.events)
     assert pauses == [1, 2, 4, 8, 16, 32, PAUSE[1], PAUSE[1]]
     assert here.window.fault == "the broker refused a message of 'a' (0x87)"
+
+
+def test_a_topic_goes_on_after_its_pause_though_a_later_message_of_it_was_taken_meanwhile(here):
+    here.connect()
+    here.put("a", "a")
+    here.window.acknowledged(1, NOT_AUTHORIZED)
+    here.window.acknowledged(2, 0)
+    here.turn(PAUSE[0] + 0.1)
+
+    assert here.sent == ["a"] * 4, "both, the refused one again, and the newest again so that it comes last"
+    for packet_id in (3, 4):
+        here.window.acknowledged(packet_id, 0)
+    assert here.outbox.messages == 0
 
 
 def test_a_message_larger_than_the_broker_takes_costs_no_other_one(here):
@@ -388,3 +403,126 @@ class TestManyMessages:
 
         assert here.outbox.in_flight == FEW
         assert here.window.limited_by is None
+
+
+class Receipt:
+    """What became of one message."""
+
+    def __init__(self):
+        self.settled = []
+
+    def delivered(self, late):
+        self.settled.append("late" if late else "delivered")
+
+    def dropped(self, at):
+        self.settled.append("dropped")
+
+
+class Broker(Connection):
+    """A connection of which messages are acknowledged in any order, and once; with its own packet identifiers."""
+
+    first = 0
+
+    def __init__(self, connack=ConnAck()):
+        super().__init__(connack)
+        self.unanswered = {}
+
+    def publish(self, message):
+        Broker.first += 1
+        self.unanswered[Broker.first] = message
+        self.published.append(message)
+        return Broker.first
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "answer", "answer", "refuse", "poison", "break", "move", "wait", "turn"]),
+        st.sampled_from("abc"),
+        st.integers(0, 9),
+    ),
+    max_size=60,
+)
+
+
+class History:
+    """A window with a broker that breaks connections and refuses messages."""
+
+    def __init__(self, loop):
+        self.here, self.receipts = Apparatus(loop), []
+        self.connect()
+
+    def connect(self):
+        self.here.connect(Broker(ConnAck(receive_maximum=7)))
+
+    def step(self, action, topic, number):
+        here, window = self.here, self.here.window
+        unanswered = here.connection.unanswered
+        match action:
+            case "put":
+                receipt, now = Receipt(), here.loop.time()
+                self.receipts.append(receipt)
+                expires = now + 5.0 if number == 9 else None
+                times = {"taken_at": now, "clock_offset": 0.0, "expires": expires, "receipt": receipt}
+                payload = b"%d" % len(self.receipts)
+                window.put(Message(topic, payload, qos=int(number != 8), retain=number % 2 == 0, **times))
+            case "answer" | "refuse" | "poison" if unanswered:
+                packet_id = sorted(unanswered)[number % len(unanswered)]
+                del unanswered[packet_id]
+                code = {"answer": 0, "refuse": NOT_AUTHORIZED, "poison": TOPIC_INVALID}[action]
+                window.acknowledged(packet_id, code)
+            case "break" | "move":
+                window.stop(SESSION_TAKEN_OVER if action == "move" else 0)
+                here.turn(float(number))
+                self.connect()
+            case "wait":
+                here.turn(float(number))
+            case "turn":
+                here.turn()
+
+    def drain(self):
+        """The broker takes everything from now on."""
+        here = self.here
+        for _ in range(1000):
+            for packet_id in sorted(here.connection.unanswered):
+                del here.connection.unanswered[packet_id]
+                here.window.acknowledged(packet_id, 0)
+            here.turn(0.5)
+            if not here.outbox.messages:
+                return
+
+
+@given(STEPS)
+def test_whatever_the_broker_does_each_receipt_is_settled_once_and_nothing_stays(steps):
+    loop = VirtualLoop()
+    try:
+        history = History(loop)
+        for step in steps:
+            history.step(*step)
+            assert all(len(receipt.settled) <= 1 for receipt in history.receipts)
+            assert len(history.here.connection.unanswered) <= 7
+        history.drain()
+
+        assert [len(receipt.settled) for receipt in history.receipts] == [1] * len(history.receipts)
+        assert (history.here.outbox.messages, history.here.outbox.bytes, history.here.outbox.in_flight) == (0, 0, 0)
+    finally:
+        history.here.window.close()
+        loop.close()
+
+
+@given(STEPS)
+def test_readings_of_a_topic_are_sent_in_order_on_each_connection_where_nothing_is_refused(steps):
+    loop = VirtualLoop()
+    try:
+        history = History(loop)
+        for action, topic, number in steps:
+            if action in ("refuse", "poison"):
+                continue
+            before = history.here.connection
+            history.step(action, topic, number)
+            for connection in {before, history.here.connection}:
+                for each in "abc":
+                    sent = [int(message.payload) for message in connection.published if message.topic == each]
+                    assert sent == sorted(set(sent))
+    finally:
+        history.here.window.close()
+        loop.close()

@@ -61,10 +61,11 @@ class Outbox:
         self._newest_first = False
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
-        self._paused: dict[str, float] = {}
         self._number = 0
         self._late = 0
         self._one_at_a_time: set[str] = set()
+        self.paused: dict[str, float] = {}
+        """Topics of which nothing is offered, and until when, monotonic seconds."""
         self.bytes = 0
         """Bytes held, see `Message.size`."""
         self.messages = 0
@@ -98,7 +99,7 @@ class Outbox:
 
     def standing(self, topic: str) -> Standing:
         """Where the messages of a topic are."""
-        queue, until = self._queues.get(topic), self._paused.get(topic)
+        queue, until = self._queues.get(topic), self.paused.get(topic)
         if queue is None:
             return Standing(0, 0, None, None, until)
         order = self._fresh if topic in self._fresh else self._ready
@@ -138,7 +139,7 @@ class Outbox:
         queue = self._queues.get(topic)
         if (
             self._ready
-            or self._paused
+            or self.paused
             or self._one_at_a_time
             or (queue is not None and (queue.waiting or queue.ahead is not None))
             or self.messages >= self._most_messages
@@ -226,27 +227,27 @@ class Outbox:
         """Offer nothing of `topic` before `until`, monotonic seconds."""
         self._ready.pop(topic, None)
         self._fresh.pop(topic, None)
-        self._paused[topic] = until
+        self.paused[topic] = until
 
     @property
     def only_paused(self) -> bool:
         """Whether all messages that are left belong to topics that pause."""
-        return len(self._queues) <= len(self._paused) and all(topic in self._paused for topic in self._queues)
+        return len(self._queues) <= len(self.paused) and all(topic in self.paused for topic in self._queues)
 
     def is_paused(self, topic: str) -> bool:
         """Whether nothing of `topic` is offered now."""
-        return topic in self._paused
+        return topic in self.paused
 
     def resume(self, now: float) -> float | None:
         """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
-        for topic in [topic for topic, until in self._paused.items() if until <= now]:
+        for topic in [topic for topic, until in self.paused.items() if until <= now]:
             self._end_pause(topic)
-        return min(self._paused.values(), default=None)
+        return min(self.paused.values(), default=None)
 
     def resume_next(self) -> None:
         """Let the topic go on whose pause ends first."""
-        if self._paused:
-            self._end_pause(min(self._paused, key=self._paused.__getitem__))
+        if self.paused:
+            self._end_pause(min(self.paused, key=self.paused.__getitem__))
 
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
@@ -292,7 +293,7 @@ class Outbox:
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
         """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
-        if queue.waiting and topic not in self._paused and not (queue.in_flight and topic in self._one_at_a_time):
+        if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
             self._ready.setdefault(topic)
             return
         self._ready.pop(topic, None)
@@ -325,7 +326,7 @@ class Outbox:
         self._offer(topic, queue)
 
     def _end_pause(self, topic: str) -> None:
-        del self._paused[topic]
+        del self.paused[topic]
         queue = self._queues.get(topic)
         if queue is not None:
             self._offer(topic, queue)

@@ -205,7 +205,7 @@ class SendWindow:
         if connection is None or self._must_wait():
             return
         now, offset = self._clock.monotonic(), self._clock.offset()
-        if self._pauses:
+        if outbox.paused:
             self._resume_paused(now)
         window = suspects.window(self._size.size)
         most = outbox.in_flight + BATCH
@@ -260,7 +260,7 @@ class SendWindow:
             self._end_flush(self._empty)
         if topic == self._suspects.solo:
             self._quiet = self._loop.call_later(QUIET, self._survived, topic)
-        elif self.outbox.ready or self._pauses or self._suspects.searching:
+        elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
             self._soon()
         else:
             self._caught_up()
