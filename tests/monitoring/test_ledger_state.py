@@ -110,6 +110,20 @@ def test_a_clock_that_was_set_back_makes_the_stop_no_time():
     assert after.gaps() == []
 
 
+@pytest.mark.parametrize(
+    "by", [{"dropped": 2**32 - 1, "buffered": 1}, {"missed": 2**32 - 1}, {"odd": 1}], ids=["sum", "slots", "word"]
+)
+def test_counts_that_no_period_can_have_are_damage_and_change_nothing(by):
+    head = Row(0, {"at": WALL, "stopped": True, "gaps": []})
+    gap = Row(0, head.document | {"gaps": [[WALL - 60, WALL, "why", by]]})
+    period = Row(7, {"start": WALL - 60, "slots": 2**32 - 1, "by": by})
+    for found in ([head, period], [gap]):
+        after = Ledger(5.0)
+        with pytest.raises(ValueError, match=r"disposition|no number"):
+            restore(after, found, Now(5.0, WALL), every(60))
+        assert (total(after.periods()), after.gaps()) == ({}, [])
+
+
 DAMAGE = st.recursive(
     st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),

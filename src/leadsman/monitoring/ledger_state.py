@@ -132,16 +132,21 @@ def _ended(counts: Counts) -> Counts:
 
 
 def _counts(document: Json, offset: float) -> Counts:
-    by = {str(word): _number(count) for word, count in document["by"].items()}
-    if not by.keys() <= set(DISPOSITIONS):
-        raise ValueError("it contains an unknown disposition")
-    return Counts(_time(document["start"]) - offset, _number(document["slots"]), by)
+    return Counts(_time(document["start"]) - offset, _number(document["slots"]), _by(document["by"]))
 
 
 def _gap(document: Any, offset: float) -> Gap:
     since, until, cause, slots = document
     ended = None if until is None else _time(until) - offset
-    return Gap(_time(since) - offset, ended, str(cause), {str(word): _number(count) for word, count in slots.items()})
+    return Gap(_time(since) - offset, ended, str(cause), _by(slots))
+
+
+def _by(document: Any) -> dict[str, int]:
+    """Slots by disposition."""
+    by = {str(word): _number(count) for word, count in document.items()}
+    if not by.keys() <= set(DISPOSITIONS):
+        raise ValueError("it contains an unknown disposition")
+    return by
 
 
 def _time(value: object) -> float:
@@ -152,7 +157,8 @@ def _time(value: object) -> float:
 
 
 def _number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+    """Slots of a period, so few that the sum of two such numbers fits into 32 bits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError(f"{value!r:.40} is no number of slots")
     return value
 
