@@ -5,6 +5,7 @@ import pytest
 
 from leadsman import OnChange
 from leadsman.events import AppFault, FieldsLeftOut
+from leadsman.monitoring.ledger import DROPPED, Ledger
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.reading import Reading
 from leadsman.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of
@@ -84,6 +85,18 @@ def test_a_reading_that_cannot_be_encoded_is_reported_and_the_next_one_is_publis
 
     assert bench.sent("app/d/state") == [{"t": 1}]
     assert [event.where for event in bench.of(AppFault)] == ["publishing d"]
+
+
+@pytest.mark.parametrize("fields", [{"t": object()}, {"t": 1}], ids=["that cannot be encoded", "that cannot be sent"])
+def test_a_reading_that_is_lost_by_a_fault_is_counted_once(bench, fields):
+    def send(message):
+        raise ZeroDivisionError
+
+    ledger = Ledger(0.0)
+    to = StatePublisher("d", None, STANDARD, bench.context._replace(send=send))
+    to.try_publish(reading(fields), ledger.period)
+
+    assert ledger.period.counts().by == {DROPPED: 1}
 
 
 def test_readings_in_a_queue_are_published_after_what_the_loop_has_still_to_call(bench):

@@ -77,10 +77,9 @@ class StatePublisher:
             self._last = LastPublished(reading.fields, reading.at)
             self._refused = None
         self._published_wall = reading.wall
-        message = self._message(reading, period)
+        self._context.send(self._message(reading, period))
         if period is not None:
-            period.sent += 1
-        self._context.send(message)
+            period.sent += 1  # not before: who catches an error counts the reading then
 
     @property
     def publication(self) -> Publication:
