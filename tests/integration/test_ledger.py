@@ -20,6 +20,11 @@ DAY = 86_400.0
 HOUR = 3600.0
 
 
+async def one():
+    """A handler without a thread, which would take real time."""
+    return {"n": 1}
+
+
 def asked(running, *devices):
     """The ledgers of devices, by introspection."""
     request = {"sections": ["ledger"]} | ({"devices": list(devices)} if devices else {})
@@ -180,7 +185,11 @@ def test_the_ledger_agrees_with_a_subscriber_over_a_week(harness):
 def test_readings_that_the_outbox_dropped_are_no_longer_counted_as_read(harness, monkeypatch):
     monkeypatch.setattr("leadsman.wiring.build.Outbox", lambda: Outbox(most_messages=100))
     app, numbers = App("app"), iter(range(10**6))
-    app.add_telemetry("d", lambda: {"n": next(numbers)}, interval=10)
+
+    async def count():
+        return {"n": next(numbers)}
+
+    app.add_telemetry("d", count, interval=10)
     running = harness(app)
     running.run(HOUR)
     running.broker.stop()
@@ -211,7 +220,7 @@ def test_a_restart_loses_no_slot(seed, tmp_path):
             (running.stop if dice.random() < 0.7 else running.kill)()
             now += running.now + dice.choice([5.0, 100.0, 2 * HOUR])
     app = App("app", keep_state=True)
-    app.add_telemetry("d", lambda: {"n": 1}, interval=60)
+    app.add_telemetry("d", one, interval=60)
     with Harness(app, wall=START + now, state_directory=tmp_path) as running:
         running.run(1)
         ledger = asked(running, "d")["d"]
@@ -224,7 +233,7 @@ def test_a_restart_loses_no_slot(seed, tmp_path):
 def test_a_stop_is_a_gap_that_the_next_reading_ends(tmp_path):
     for at in (0.0, HOUR):
         app = App("app", keep_state=True)
-        app.add_telemetry("d", lambda: {"n": 1}, interval=60)
+        app.add_telemetry("d", one, interval=60)
         with Harness(app, wall=START + at, state_directory=tmp_path) as running:
             running.run(600)
             ledger = asked(running, "d")["d"]
@@ -240,8 +249,8 @@ def test_a_cron_schedule_is_counted_right_when_summer_time_begins_and_ends(day, 
     midnight = datetime.fromisoformat(day).replace(tzinfo=zone)
     end = midnight + timedelta(days=1)
     app = App("app")
-    app.add_telemetry("hourly", lambda: {"n": 1}, schedule=Cron("0 * * * *", zone="Europe/Berlin"))
-    app.add_telemetry("daily", lambda: {"n": 1}, schedule=Cron("30 2 * * *", zone="Europe/Berlin"))
+    app.add_telemetry("hourly", one, schedule=Cron("0 * * * *", zone="Europe/Berlin"))
+    app.add_telemetry("daily", one, schedule=Cron("30 2 * * *", zone="Europe/Berlin"))
     running = harness(app, wall=midnight.timestamp() - 1)
     length = end.timestamp() - midnight.timestamp()
     running.run(length - 10)
@@ -252,9 +261,9 @@ def test_a_cron_schedule_is_counted_right_when_summer_time_begins_and_ends(day, 
 
 def test_a_device_that_is_not_enabled_has_slots_that_are_disabled(harness):
     app = App("app")
-    app.add_telemetry("on", lambda: {"n": 1}, interval=60)
-    app.add_telemetry("off", lambda: {"n": 1}, interval=60, enabled=False)
-    app.add_telemetry("cron", lambda: {"n": 1}, schedule="*/10 * * * *", enabled=False)
+    app.add_telemetry("on", one, interval=60)
+    app.add_telemetry("off", one, interval=60, enabled=False)
+    app.add_telemetry("cron", one, schedule="*/10 * * * *", enabled=False)
     running = harness(app)
     running.run(2 * HOUR)
     found = asked(running)
@@ -271,7 +280,7 @@ def test_slots_that_came_due_before_the_app_polled_are_starting(harness):
         yield
 
     app = App("app", lifespan=slow)
-    app.add_telemetry("d", lambda: {"n": 1}, interval=60)
+    app.add_telemetry("d", one, interval=60)
     running = harness(app)
     running.run(600)
     ledger = asked(running, "d")["d"]
@@ -303,7 +312,7 @@ def test_a_source_has_readings_and_gaps_and_no_slots(harness):
 
 def test_the_message_is_retained_each_hour_and_after_a_gap_has_ended(harness):
     app = App("app")
-    app.add_telemetry("d", Outages(lambda: {"n": 1}, [(600, 900)]), interval=60)
+    app.add_telemetry("d", Outages({"n": 1}, [(600, 900)]), interval=60)
     running = harness(app)
     running.run(2.5 * HOUR)
 
@@ -317,7 +326,7 @@ def test_the_message_is_retained_each_hour_and_after_a_gap_has_ended(harness):
 
 def test_nothing_is_said_while_the_broker_is_away(harness):
     app = App("app")
-    app.add_telemetry("d", lambda: {"n": 1}, interval=60)
+    app.add_telemetry("d", one, interval=60)
     running = harness(app)
     running.run(600)
     running.broker.stop()
