@@ -32,6 +32,15 @@ def test_a_reading_becomes_a_message_at_the_state_topic_timed_by_the_reading(ben
     assert (message.taken_at, message.qos, message.retain) == (1_767_225_603.0, 1, True)
 
 
+def test_a_reading_that_waits_for_the_loop_keeps_its_time_and_is_not_taken_for_one_before_the_clock_was_set(bench):
+    clock = bench.context.environment.clock
+    taken = Reading("d", {"t": 1}, (), clock.monotonic(), clock.wall())
+    bench.loop.block(5.0)
+    publisher(bench).publish(taken)
+
+    assert bench.messages[0].clock_offset == pytest.approx(clock.offset(), abs=1e-3)
+
+
 def test_a_delivery_with_an_expiry_counts_from_the_time_of_the_reading(bench):
     publisher(bench, delivery=Delivery(expiry=60)).publish(reading({"t": 1}, at=3.0))
 

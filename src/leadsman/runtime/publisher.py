@@ -104,7 +104,8 @@ class StatePublisher:
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else reading.at + delivery.expiry
-        offset = wall - self._context.environment.clock.uptime()
+        clock = self._context.environment.clock
+        offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
         payload, qos, retain = encode_fields(fields), delivery.qos, delivery.retain
         return Message(self._topic, payload, qos, retain, wall, expires, clock_offset=offset, receipt=period)
 
