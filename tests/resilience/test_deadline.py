@@ -5,6 +5,7 @@ from tests.resilience.callers import Answers, Recorder, hang, raised, stubborn
 
 from leadsman.errors import Abandoned, DeviceTimeout
 from leadsman.resilience.deadline import GRACE, Deadline, Silence
+from leadsman.tasks import begun
 
 
 @pytest.fixture
@@ -159,6 +160,57 @@ class TestAbandoned:
         limited = deadline(lambda: next(calls)())
 
         assert type(loop.run_until_complete(twice())) is DeviceTimeout
+
+
+class Alarm:
+    """Begins a call while alarms ring, as a poll does."""
+
+    def __init__(self, loop, call):
+        self.loop, self.call, self.task = loop, call, None
+
+    def ring(self, now):
+        self.task = begun(raised(self.call), self.loop)
+
+
+class TestBegunByAnAlarm:
+    @pytest.mark.parametrize(("blocked", "ends"), [(0.0, 11.0), (4.0, 11.0), (100.0, 101.0)])
+    def test_the_deadline_counts_from_the_call_also_if_it_blocks_the_loop_first(
+        self, loop, deadline, environment, blocked, ends
+    ):
+        async def blocks():
+            loop.block(blocked)
+            await hang()
+
+        async def work():
+            start = loop.time()
+            environment.timers.add(start + 1.0, alarm)
+            await asyncio.sleep(1.5)
+            error = await alarm.task
+            return error, loop.time() - start
+
+        alarm = Alarm(loop, deadline(blocks).call)
+        error, after = loop.run_until_complete(work())
+
+        assert type(error) is DeviceTimeout
+        assert after == pytest.approx(ends, abs=0.6)
+
+    def test_a_second_call_in_the_same_turn_has_a_deadline_of_its_own(self, loop, deadline, environment):
+        async def work():
+            environment.timers.add(loop.time() + 1.0, alarm)
+            await asyncio.sleep(1.1)
+            return await alarm.task
+
+        async def twice():
+            await limited.call()
+            calls.append(hang)
+            await limited.call()
+
+        calls = [Answers(1)]
+        limited = deadline(lambda: calls[-1]())
+        alarm = Alarm(loop, twice)
+
+        assert type(loop.run_until_complete(work())) is DeviceTimeout
+        assert loop.time() == pytest.approx(environment.timers.origin + 11, abs=0.2)
 
 
 class TestSilence:
