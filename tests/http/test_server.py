@@ -127,6 +127,40 @@ def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
     assert gone == 200
 
 
+def test_connections_that_come_at_once_each_make_room_for_one(run, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+
+    async def crowd(house):
+        slow = await asyncio.gather(*(house.raw() for _ in range(30)))
+        gone = sum(await asyncio.gather(*(ended(reader, 1) for reader, _ in slow)))
+        for _, writer in slow:
+            writer.close()
+        return gone
+
+    assert run(crowd) >= 30 - 8
+
+
+def test_a_new_connection_is_served_although_others_were_served_before(run, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 4)
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    async def crowd(house):
+        kept = []
+        for _ in range(4):
+            reader, writer = await house.raw(request)
+            await reader.readuntil(b'{"status":"pass"}')
+            kept.append(writer)
+        reader, writer = await house.raw()
+        await asyncio.sleep(0.1)
+        writer.write(request)
+        answer = await reader.readline()
+        for each in (*kept, writer):
+            each.close()
+        return answer
+
+    assert run(crowd).startswith(b"HTTP/1.1 200")
+
+
 def flooding_app():
     """An app in which more happens than a client that does not read can be sent."""
     app = house_app()
@@ -194,6 +228,34 @@ def test_the_stop_waits_neither_for_streams_nor_for_connections():
 
     assert took < 2.0
     assert left == 0
+
+
+def test_the_stop_ends_requests_that_are_being_answered(monkeypatch):
+    monkeypatch.setattr("leadsman.introspection.service.Service.poll", lambda self, device, answer: None)
+
+    async def stop():
+        app, port = house_app(), free_port()
+        app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}"}))
+        running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
+        while True:
+            with contextlib.suppress(ConnectionError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            await asyncio.sleep(0.01)
+        writer.write(b"POST /devices/boiler/poll HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        while not requests():
+            await asyncio.sleep(0.01)
+        app.stop()
+        await running
+        writer.close()
+        return requests()
+
+    assert asyncio.run(stop()) == 0
+
+
+def requests():
+    """How many requests are being answered: each has a task."""
+    return sum("run_asgi" in str(task.get_coro()) for task in asyncio.all_tasks())
 
 
 def test_a_port_in_use_is_reported_once_and_the_app_runs_and_takes_it_later(monkeypatch, caplog):

@@ -72,11 +72,13 @@ class Server(UvicornServer):
         yield
 
     def end(self) -> None:
-        """Accept no more connections, and end those that there are, whatever they do."""
+        """Accept no more connections, and end those that there are, with their requests, whatever they do."""
         for server in getattr(self, "servers", ()):  # none before the start
             server.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
+        for request in list(self.server_state.tasks):
+            request.cancel()
 
 
 class Connection(H11Protocol):
@@ -89,6 +91,8 @@ class Connection(H11Protocol):
         self._writing: asyncio.TimerHandle | None = None
         self.reading = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
         """Ends the connection unless a request arrives in time."""
+        self.waiting_since = self.loop.time()
+        """Since when the next request may come."""
         if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
 
@@ -103,6 +107,7 @@ class Connection(H11Protocol):
         """See `H11Protocol`: a response is complete, so the next request may come."""
         self.reading.cancel()
         self.reading = self.loop.call_later(IDLE_TIMEOUT + HEAD_TIMEOUT, self._too_slow)
+        self.waiting_since = self.loop.time()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -129,13 +134,19 @@ class Connection(H11Protocol):
         cycle: object = self.cycle  # uvicorn declares that it is never None
         return cycle is None or self.cycle.response_complete
 
+    @property
+    def may_make_room(self) -> bool:
+        """Whether nothing is lost but a connection if this one ends."""
+        return self.is_waiting and not self.transport.is_closing()
+
     def _too_slow(self) -> None:
         """The next request should have arrived by now."""
         if self.is_waiting:
             self.transport.abort()
 
     def _make_room(self) -> None:
-        """There are too many connections: end the one that has waited longest for its request; or else this one."""
-        waiting = [each for each in self.connections if isinstance(each, Connection) and each.is_waiting]
-        oldest = min(waiting, key=lambda each: each.reading.when(), default=self)
+        """There are too many connections: end the one that has waited longest for its request; or else this one. One
+        that is ending already makes no room a second time: many connections may come in one turn of the loop."""
+        waiting = [each for each in self.connections if isinstance(each, Connection) and each.may_make_room]
+        oldest = min(waiting, key=lambda each: each.waiting_since, default=self)
         oldest.transport.abort()
