@@ -208,6 +208,27 @@ def test_health_says_what_is_in_trouble(run):
     assert "boiler:status" not in health["checks"]
 
 
+def test_neither_the_host_nor_the_name_of_a_device_is_taken_for_the_path(run):
+    app = house_app()
+
+    @app.telemetry("what?now", interval=60)
+    async def odd():
+        return {"t": 1}
+
+    async def ask(house):
+        return [
+            await house.get("/page.js", headers={"host": "[::1]/introspect"}),
+            await house.get("/page.js", headers={"host": "[::1]:8080"}),
+            await house.post("/devices/what%3Fnow/hold"),
+        ]
+
+    strange, page, held = run(ask, app)
+
+    assert strange.status_code == 421
+    assert page.headers["content-type"].startswith("text/javascript")
+    assert held.json() == {"device": "what?now", "held": True}
+
+
 def test_the_page_is_sent_once_and_then_only_confirmed(run):
     async def ask(house):
         first = await house.get("/")
@@ -260,6 +281,15 @@ class TestEvents:
 
         assert first == {"type": "reset"}
         assert second["type"] == "beat"
+
+    def test_the_head_of_one_ends(self, run):
+        async def ask(house):
+            return await house.client.head("/events", timeout=5), await house.client.head("/introspect")
+
+        stream, document = run(ask)
+
+        assert (stream.status_code, stream.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        assert (document.status_code, document.content) == (200, b"")
 
     def test_there_is_a_limit_to_them(self, run, monkeypatch):
         monkeypatch.setattr("leadsman.http.routes.MOST_WATCHERS", 1)

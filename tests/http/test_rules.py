@@ -27,7 +27,10 @@ def test_addresses_names_of_this_machine_and_configured_names_are_served(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil", "evil:8080", "localhost.evil", "127.0.0.1.evil", "evil#127.0.0.1", "", "localhost:80:80", "[", None],
+    [
+        *("evil", "evil:8080", "localhost.evil", "127.0.0.1.evil", "evil#127.0.0.1", "", "localhost:80:80", "[", None),
+        *("[::1]evil", "[::1]/x", "[::1]:", "[::1]:x"),
+    ],
 )
 def test_another_name_is_not_served(host):
     assert status(OPEN, host=host) == 421
@@ -52,6 +55,21 @@ def test_another_name_is_not_served(host):
 def test_a_page_of_another_origin_may_change_nothing(headers, expected):
     assert status(OPEN, "POST", "/devices/d/poll", **headers) == expected
     assert status(OPEN, "GET", "/introspect", **headers) is None
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "expected"),
+    [
+        ("same-origin", "cors", None),
+        ("none", "navigate", None),
+        ("cross-site", "navigate", None),  # a link
+        ("cross-site", "no-cors", 403),
+        ("same-site", "cors", 403),
+    ],
+)
+def test_a_page_of_another_origin_gets_no_data_in_the_background(site, mode, expected):
+    assert status(OPEN, path="/events", site=site, mode=mode) == expected
+    assert status(OPEN, path="/", site=site, mode=mode) is None
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ def _bind_path(path: str) -> socket.socket:
     try:
         listener.bind(path)
         os.chmod(path, SOCKET_MODE)  # nobody can connect before `listen`
+        listener.listen(1)  # an app that starts at the same time must not take it for one that was left behind
     except OSError:
         listener.close()
         raise

@@ -196,7 +196,7 @@ def _operation(each: Operation, schemas: dict[str, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {"200": answer} | (
         {"503": answer | {"description": "It is not."}} if each.failing else {}
     )
-    refusals = [*each.refusals, "421", *(() if each.public else ("401",)), *(("403",) if each.method == "post" else ())]
+    refusals = [*each.refusals, "421", *(() if each.public else ("401", "403"))]
     problem = {_PROBLEM: {"schema": schemas[repr(exchange.Problem)]}}
     for status in sorted(refusals):
         responses[status] = {"description": _WHY[status], "content": problem}

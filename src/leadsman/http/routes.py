@@ -131,7 +131,7 @@ class Application:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        names = ("host", "origin", "sec-fetch-site", "authorization")
+        names = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "authorization")
         refused = self._rules.refusal(Head(scope["method"], scope["path"], *map(headers.get, names)))
         scope["app"] = self  # Starlette then raises its errors, instead of answering with plain text
         try:
@@ -204,13 +204,15 @@ class Application:
         return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
 
     async def _file(self, request: Request) -> ASGIApp:
-        file = self._files[request.url.path]
+        file = self._files[request.scope["path"]]
         headers = {"cache-control": "no-cache", "etag": file.tag}
         if file.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     async def _events(self, request: Request) -> ASGIApp:
+        if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
+            return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
         if self._happenings.watchers >= MOST_WATCHERS:
             raise Busy(f"{MOST_WATCHERS} streams are open already")
         last = request.headers.get("last-event-id")
@@ -221,7 +223,7 @@ class Application:
 
     async def _device(self, request: Request) -> ASGIApp:
         body = await _body(request)
-        device, action = request.path_params["device"], request.url.path.rsplit("/", 1)[-1]
+        device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
         client = "HTTP" if request.client is None else request.client.host
         by = sender_of(body, f"somebody at {client}")
         if action == "poll":

@@ -3,6 +3,8 @@
 * A request must name this machine, an address, or a configured name in ``Host``. A page of another site that makes its
   own name point here (DNS rebinding) cannot.
 * A request that changes something must come from our own page, or from no page at all (``Origin``, ``Sec-Fetch-Site``).
+* A page of another site may link to us, but may ask for no data in the background. It could not read the answers, but
+  could open all the streams that there are.
 * Where a token is set, each request must carry it, except for the page itself, which has no data, and the probes.
 """
 
@@ -25,6 +27,8 @@ PROTECTION = (
 )
 """Headers of every response."""
 _SAFE = frozenset({"GET", "HEAD"})
+_OURS = frozenset({"same-origin", "none", None})
+"""What ``Sec-Fetch-Site`` says of our own page, of an address that a person typed, and of a program."""
 
 
 class Head(NamedTuple):
@@ -36,6 +40,8 @@ class Head(NamedTuple):
     origin: str | None = None
     site: str | None = None
     """``Sec-Fetch-Site``: what a browser says about where the request comes from."""
+    mode: str | None = None
+    """``Sec-Fetch-Mode``: ``navigate`` if a person follows a link."""
     authorization: str | None = None
 
 
@@ -66,7 +72,11 @@ class Rules:
             return Refusal(421, "this name is not one of this endpoint; use an address, or add the name to http.hosts")
         if head.method not in _SAFE and not _is_same_origin(head):
             return Refusal(403, "a page of another origin must not do this")
-        if self._token is not None and head.path not in self._public and not self._has_token(head.authorization):
+        if head.path in self._public:
+            return None
+        if head.site not in _OURS and head.mode not in (None, "navigate"):
+            return Refusal(403, "a page of another origin must not ask for this")
+        if self._token is not None and not self._has_token(head.authorization):
             return Refusal(401, "send the token as 'Authorization: Bearer …'")
         return None
 
@@ -88,15 +98,17 @@ class Rules:
 
 
 def host_name(host: str) -> str:
-    """The name or the address in a ``Host`` header, without its port and without the brackets of IPv6."""
+    """The name or the address in a ``Host`` header, without its port and without the brackets of IPv6. A header with
+    anything else in it is returned as it is."""
     if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
+        name, _, rest = host[1:].partition("]")
+        return host.lower() if rest and not (rest[0] == ":" and rest[1:].isdecimal()) else name.lower()
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()
 
 
 def _is_same_origin(head: Head) -> bool:
-    if head.site is not None and head.site not in ("same-origin", "none"):
+    if head.site not in _OURS:
         return False
     if head.origin is None:
         return True
