@@ -76,6 +76,17 @@ def test_every_event_is_covered():
     assert {type(event) for event in EVENTS} == set(events.Event.__args__)
 
 
+def test_a_watcher_that_is_lost_before_it_took_anything_goes_on_where_it_was():
+    happenings = Happenings(100)
+    for number in range(4):
+        happenings.on_reading(reading(number))
+
+    assert happenings.watch(101).last == 101
+    assert happenings.watch(103).last == 103
+    assert happenings.watch(7).last == 103
+    assert happenings.watch().last == 103
+
+
 def test_a_watcher_gets_what_came_after_the_last_number_it_saw():
     happenings = Happenings(100)
     for number in range(5):

@@ -78,7 +78,8 @@ class Happenings:
             oldest = self._entries[0].number if self._entries else self._next
             reset = not oldest - 1 <= after < self._next
             missed = [] if reset else [entry for entry in self._entries if entry.number > after]
-        watcher = Watcher(self, missed, self._next - 1, reset=reset)
+        first = missed[0].number if missed else self._next
+        watcher = Watcher(self, missed, first - 1, reset=reset)
         self._watchers.append(watcher)
         return watcher
 
@@ -112,7 +113,7 @@ class Watcher:
         self.reset = reset
         """Whether happenings were lost: the watcher must look at the whole state again."""
         self.last = last
-        """The number of the last happening before this watcher began."""
+        """The number before that of the first happening that this watcher gets."""
         self._happenings = happenings
         self._waiting = missed
         self._most = len(missed) + MOST_WAITING
