@@ -121,6 +121,15 @@ def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(p
     assert view.locator(".trace tbody tr").count() >= 2
 
 
+def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+    why = page.get_by_role("region", name="Why it is silent")
+
+    why.get_by_text("First broken link: circuit, since").wait_for()
+    assert f"last error: OSError: {HTML}" in why.inner_text()
+    assert re.search(r"What to do: \w+", why.inner_text())
+
+
 def test_an_action_is_done_after_a_person_confirmed_it(page):
     page.get_by_role("link", name="meter", exact=True).click()
     page.get_by_role("button", name="Hold").click()
@@ -132,10 +141,13 @@ def test_an_action_is_done_after_a_person_confirmed_it(page):
     page.get_by_role("dialog").get_by_role("button", name="Hold").click()
     page.locator("#view-device[data-status=held]").wait_for()
     page.locator(".story").get_by_text("put on hold by ann").wait_for()
+    page.locator("#said", has_text="meter: held").wait_for(state="attached")
+    page.get_by_role("region", name="Why it is silent").get_by_text("Silent on purpose: hold").wait_for()
 
     page.get_by_role("button", name="Release").click()
     page.get_by_role("dialog").get_by_role("button", name="Release").click()
     page.locator("#view-device[data-status=ok]").wait_for()
+    page.get_by_role("region", name="Why it is silent").wait_for(state="hidden")
 
 
 def test_it_can_be_used_with_the_keyboard_alone(page):

@@ -55,7 +55,7 @@ function confirm(device, action) {
 		} catch (error) {
 			toast(`${device.name}: ${error.name === "TypeError" ? "the app did not answer" : error.message}`, true);
 		}
-		dialog.close();
+		if (form.isConnected) dialog.close(); // else it asks something else by now
 	});
 	dialog.replaceChildren(form);
 	dialog.showModal();

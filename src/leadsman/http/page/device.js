@@ -23,7 +23,7 @@ export class DeviceView {
 	/** Show a device. */
 	show(name) {
 		this.name = name;
-		this.words = this.drawn = null;
+		this.words = this.drawn = this.said = null;
 		const every = this.model.devices.get(name)?.main?.interval ?? 10;
 		this.range = every > 600 ? 86400 : every > 30 ? 3600 : 300;
 		this.build();
@@ -59,8 +59,15 @@ export class DeviceView {
 		this.gaps = h("ol", { class: "story" });
 		this.ledger = part("Ledger", this.counts, h("h3", {}, "Gaps"), this.gaps);
 		this.cells = new Map();
+		this.reason = h("p");
+		this.link = h("p", { class: "dim" });
+		this.evidence = h("ul", { class: "policy" });
+		this.advice = h("span");
+		this.why = part("Why it is silent", this.reason, this.link, this.evidence, h("p", {}, h("b", {}, "What to do: "), this.advice));
+		this.why.classList.add("why");
 		this.body = h(
 			"div", { class: "device" },
+			this.why,
 			h("div", { class: "two-up" },
 				part("Now", this.facts),
 				part("Last values", this.values, h("p", { class: "strip" }, h("span", { class: "dim" }, "Last polls"), this.strip)),
@@ -87,6 +94,7 @@ export class DeviceView {
 		drawActions(this.buttons, device, model.frozen != null);
 		say(this.lead, leadOf(device, now));
 		put(this.lead, "class", device.error ? "lead bad" : "lead");
+		this.drawWhy(device, now);
 		this.drawFacts(device, now);
 		drawBars(this.strip, device.outcomes);
 		this.drawValues(device, now);
@@ -98,6 +106,18 @@ export class DeviceView {
 		this.drawPicture();
 		this.drawStory(device);
 		this.trace.draw(model.trace.filter((row) => row.handler === name));
+	}
+
+	/** The first link that passes no reading on. That of a device which works matters only if it is broken. */
+	drawWhy({ why, status }, now) {
+		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken");
+		if (this.why.hidden || this.said === why) return;
+		this.said = why;
+		say(this.reason, why.summary);
+		const since = why.since ? `, since ${clock(Date.parse(why.since), now)}` : "";
+		say(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
+		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, each)));
+		say(this.advice, why.advice);
 	}
 
 	drawFacts(device, now) {

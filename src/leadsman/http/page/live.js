@@ -61,8 +61,8 @@ export async function post(path, body) {
 	return (await ask(path, { method: "POST", headers, body: JSON.stringify(body), signal })).json();
 }
 
-/** The events of the app, without end. `load` fetches what the events build upon; `state` is told "live", "lost" with the
- * time of the next attempt, and "locked" if a token is needed. */
+/** The events of the app, without end. `load` fetches what the events build upon, and drops it if its argument returns true;
+ * `state` is told "live", "lost" with the time of the next attempt and what the app said, and "locked" without a token. */
 export class Live {
 	constructor(load, event, state) {
 		this.load = load;
@@ -76,13 +76,15 @@ export class Live {
 
 	async run() {
 		for (;;) {
+			let why = "";
 			try {
 				await this.listen();
 			} catch (error) {
 				if (error.status === 401) this.state("locked");
+				else if (error.status) why = error.message;
 			}
 			const wait = WAITS[Math.min(this.attempts++, WAITS.length - 1)];
-			this.state("lost", Date.now() + wait);
+			this.state("lost", Date.now() + wait, why);
 			await new Promise((resolve) => {
 				this.wake = resolve;
 				setTimeout(resolve, wait);
@@ -107,7 +109,7 @@ export class Live {
 		this.heard = Date.now();
 		const watch = setInterval(() => Date.now() - this.heard > SILENCE && abort.abort(), 1000);
 		const waiting = [];
-		let ready = false;
+		let ready = false, over = false;
 		const take = (id, data) => {
 			if (!ready) return void waiting.push([id, data]);
 			if (id != null) this.last = id;
@@ -115,7 +117,8 @@ export class Live {
 		};
 		try {
 			const reading = this.read(answer.body, take);
-			const loading = this.load().then(() => {
+			const loading = this.load(() => over).then(() => {
+				if (over) return; // the stream ended meanwhile
 				ready = true;
 				for (const each of waiting) take(...each);
 				this.attempts = 0;
@@ -123,6 +126,7 @@ export class Live {
 			});
 			await Promise.race([reading, loading.then(() => reading)]);
 		} finally {
+			over = true;
 			clearInterval(watch);
 			abort.abort();
 		}

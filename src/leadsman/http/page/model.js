@@ -25,6 +25,8 @@ class Device {
 		this.name = name;
 		this.job = false;
 		this.registrations = [];
+		this.heard = 0; // the number of its last event
+		this.why = null; // why it is silent
 		this.ledger = null; // what became of each slot of its schedule, and its gaps
 		this.words = []; // what its registrations do, in plain English
 		this.main = null; // the registration that is polled, or the first one
@@ -116,6 +118,7 @@ export class Model {
 		this.doubtful = false; // whether what is known of the app itself must be asked for
 		this.order = 0; // changes whenever the list of devices may be in another order
 		this.traced = false; // whether there may be new rows in the trace
+		this.events = 0; // events of devices so far
 	}
 
 	/** The time by the clock of the app. Without a connection it stands still, like all that is shown. */
@@ -123,8 +126,9 @@ export class Model {
 		return this.frozen ?? Date.now() + this.offset;
 	}
 
-	/** Take an introspection document, or some of its sections. `whole`: devices that are not in it are gone. */
-	take(document, whole) {
+	/** Take an introspection document, or some of its sections. `whole`: devices that are not in it are gone. `asked`: how
+	 * many events there were when it was asked for. What a later one said of a device stays. */
+	take(document, whole, asked = Infinity) {
 		const { app, mqtt, adapters, devices, jobs } = document;
 		if (app) {
 			this.app = { ...this.app, ...app };
@@ -145,7 +149,8 @@ export class Model {
 			this.order++;
 		}
 		for (const [section, job] of [[devices, false], [jobs, true]])
-			for (const [name, found] of Object.entries(section ?? {})) this.describe(name, found, job);
+			for (const [name, found] of Object.entries(section ?? {}))
+				if (!(this.devices.get(name)?.heard > asked) || this.doubted.has(name)) this.describe(name, found, job);
 		for (const [name, found] of Object.entries(document.recent ?? {})) this.remember(name, found);
 		for (const section of ["words", "ledger"])
 			for (const [name, found] of Object.entries(document[section] ?? {})) {
@@ -221,6 +226,7 @@ export class Model {
 		const device = this.devices.get(name);
 		if (!device?.runtime) return;
 		this.changed.add(name);
+		device.heard = ++this.events;
 		if (type === "reading") return device.values(at, data.fields);
 		if (type === "reading_taken") return this.reading(device, data, at);
 		this.doubted.add(name);

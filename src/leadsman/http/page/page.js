@@ -31,9 +31,22 @@ function draw() {
 	if (!loaded) return;
 	const changed = model.changed;
 	model.changed = new Set();
+	announceTurns(changed);
 	if (view === "devices") overview.draw(changed);
 	else if (view === "device" && changed.has(deviceView.name)) deviceView.draw();
 	else if (view === "trace" && changed.size) traceView.draw();
+}
+
+/** Announce which devices got into trouble, or out of it. */
+function announceTurns(changed) {
+	const turned = [];
+	for (const name of changed) {
+		const status = model.devices.get(name)?.status, before = statuses.get(name);
+		if (status) statuses.set(name, status);
+		else statuses.delete(name);
+		if (status && before && TROUBLE.has(status) !== TROUBLE.has(before)) turned.push(`${name}: ${WORDS[status]}`);
+	}
+	if (turned.length) announce(turned.length > 5 ? `${turned.length} devices have another status.` : turned.join(", "));
 }
 
 /** Once a second: countdowns and ages. */
@@ -51,16 +64,24 @@ document.addEventListener("visibilitychange", () => document.hidden || (drawSoon
 // The views, by the part of the address after #
 
 function route() {
-	const [, name, rest] = /^#\/(device\/|trace)?(.*)$/.exec(location.hash) ?? [null, undefined, ""];
+	const [, name, coded] = /^#\/(device\/|trace)?(.*)$/.exec(location.hash) ?? [null, undefined, ""], rest = decoded(coded);
 	view = name === "trace" ? "trace" : name ? "device" : "devices";
 	for (const each of ["devices", "device", "trace"]) by(`view-${each}`).hidden = !loaded || each !== view;
 	put(by("to-devices"), "aria-current", view === "trace" ? null : "page");
 	put(by("to-trace"), "aria-current", view === "trace" ? "page" : null);
 	if (!loaded) return;
-	if (view === "device") openDevice(decodeURIComponent(rest));
+	if (view === "device") openDevice(rest);
 	else if (view === "trace") traceView.draw();
 	else overview.arrange(), overview.head();
-	document.title = [view === "device" ? decodeURIComponent(rest) : view === "trace" ? "Trace" : null, model.app?.name, "leadsman"].filter(Boolean).join(" · ");
+	document.title = [view === "device" ? rest : view === "trace" ? "Trace" : null, model.app?.name, "leadsman"].filter(Boolean).join(" · ");
+}
+
+function decoded(text) {
+	try {
+		return decodeURIComponent(text);
+	} catch {
+		return text; // a person typed it
+	}
 }
 
 let place = 0, opened = null;
@@ -83,8 +104,9 @@ addEventListener("hashchange", () => {
 
 // The connection
 
-async function load() {
+async function load(stale) {
 	const [document, trace] = await Promise.all([get("introspect"), get("trace")]);
+	if (stale()) return;
 	const begun = model.app && document.app?.started_at !== model.app.started_at;
 	if (begun) model.forget();
 	model.frozen = null;
@@ -101,9 +123,9 @@ async function load() {
 	drawSoon();
 }
 
-let lostAt = null, nextTry = 0, statuses = new Map();
+let lostAt = null, nextTry = 0, refusal = "", statuses = new Map();
 
-function state(word, more) {
+function state(word, more, why) {
 	if (word === "locked") return void askToken((token) => (useToken(token), live.hurry()));
 	if (word === "live") {
 		if (lostAt != null) announce(`Connected again, after ${span((Date.now() - lostAt) / 1000)}.`);
@@ -116,6 +138,7 @@ function state(word, more) {
 		return;
 	}
 	nextTry = more;
+	refusal = why && `: ${why}`;
 	if (lostAt == null) {
 		lostAt = Date.now();
 		model.frozen = model.now();
@@ -130,19 +153,12 @@ function state(word, more) {
 function showLost() {
 	const wait = Math.ceil((nextTry - Date.now()) / 1000), when = wait > 0 ? `Trying again in ${wait} s.` : "Trying …";
 	const shown = loaded ? " What is shown is from then." : "";
-	say(by("banner-text"), `No connection to the app since ${clock(lostAt)} (${span((Date.now() - lostAt) / 1000)}).${shown} ${when}`);
+	say(by("banner-text"), `No connection to the app since ${clock(lostAt)} (${span((Date.now() - lostAt) / 1000)})${refusal}.${shown} ${when}`);
 	by("banner").hidden = false;
 }
 
 function event(data) {
 	model.event(data);
-	const name = data.device, device = name == null ? null : model.devices.get(name);
-	if (device && statuses.get(name) !== device.status) {
-		const before = statuses.get(name);
-		statuses.set(name, device.status);
-		const turned = TROUBLE.has(device.status) !== TROUBLE.has(before ?? "ok");
-		if (turned) announce(`${name}: ${WORDS[device.status]}`);
-	}
 	if (model.doubted.size || model.traced || model.doubtful) askSoon();
 	drawSoon();
 }
@@ -162,13 +178,14 @@ function askSoon(wait = SOON) {
 	if (asking) return;
 	asking = true;
 	setTimeout(async () => {
-		const names = [...model.doubted], { traced, doubtful } = model, whole = names.length > FEW || doubtful;
+		const names = [...model.doubted], { traced, doubtful, events } = model, whole = names.length > FEW || doubtful;
 		model.doubted.clear();
 		model.traced = model.doubtful = false;
 		const after = model.trace.at(-1)?.number ?? 0;
 		const describe = async (name) => model.take(await get(`introspect/${encodeURIComponent(name)}`), false);
 		await Promise.all([
-			...(whole ? [get("introspect").then((found) => model.take(found, true))] : names.map(describe)),
+			...(whole ? [get("introspect").then((found) => model.take(found, true, events))] : names.map(describe)),
+			view === "device" && (whole || names.includes(deviceView.name)) ? explain() : null,
 			traced ? get(`trace?after=${after}`).then((rows) => model.rows(rows.trace)) : null,
 		]).catch(() => null);
 		asking = false;
@@ -203,14 +220,27 @@ function openDevice(name) {
 
 /** What only the view of a device shows. */
 async function more(name) {
-	model.take(await sections("words,ledger", [name]).catch(() => ({})), false);
+	const [found] = await Promise.all([sections("words,ledger", [name]).catch(() => ({})), explain()]);
+	model.take(found, false);
 	drawSoon();
+}
+
+let asks = 0;
+
+/** Why the device that is shown is silent: the answer to the last question counts. */
+async function explain() {
+	const { name } = deviceView, ask = ++asks, why = await get(`why/${encodeURIComponent(name)}`).catch(() => null);
+	const device = model.devices.get(name);
+	if (!why || !device || ask !== asks) return;
+	device.why = why;
+	model.changed.add(name);
 }
 
 async function refresh() {
 	try {
 		if (lostAt == null && loaded && !document.hidden) {
-			model.take(await get("introspect"), true);
+			const { events } = model;
+			model.take(await get("introspect"), true, events);
 			if (view === "device") await more(deviceView.name);
 			drawSoon();
 		}
