@@ -312,10 +312,20 @@ def test_websockets_carry_mqtt():
         assert connected(f"ws://127.0.0.1:{port}", publish_one).acknowledgements[0] < 0x80
 
 
+def wait_until_it_listens(path, timeout=10):
+    """The broker opens its unix socket after its port."""
+    deadline = time.monotonic() + timeout
+    with socket.socket(socket.AF_UNIX) as sock:
+        while sock.connect_ex(str(path)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 @pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])
 def test_a_unix_socket_carries_mqtt(tmp_path, protocol):
     path = tmp_path / "mosquitto.sock"
     with Mosquitto(f"listener 0 {path}\n"):
+        wait_until_it_listens(path)
         assert connected(f"mqtt+unix://{path}", publish_one, protocol).acknowledgements[0] < 0x80
 
 
