@@ -52,11 +52,11 @@ def run(step):
     ("takes", "looks", "expected"),
     [
         (0.1, [True, False], Retained(0, kept=True, expired=True)),
-        (0.1, [False], Retained(0, kept=False)),
+        (0.1, [False, False], Retained(0, kept=False)),
         (1.5, [False, True, False], Retained(0, kept=True, expired=True)),
         (0.1, [None], Retained(0, kept=None)),
         (1.5, [None], Retained(0, kept=None)),
-        (4.0, [False, False], None),
+        (5.5, [False, False, False], None),
     ],
 )
 def test_a_message_that_may_have_expired_before_the_look_proves_nothing(visits, monkeypatch, takes, looks, expected):

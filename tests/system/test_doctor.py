@@ -416,6 +416,11 @@ async def adjust(degrees: float) -> None:
 """
 
 
+def heed_ctrl_c():
+    """A shell that starts the tests in the background has all their programs ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A command line on a terminal."""
 
@@ -430,6 +435,7 @@ class Terminal:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
+            preexec_fn=heed_ctrl_c,
         )
         os.close(slave)
         self.said = ""

@@ -24,9 +24,11 @@ OFFERING = 5.0
 """Seconds for all topics together."""
 WILL_DELAY = 1.0
 """Seconds: the shortest that MQTT can express."""
-EXPIRIES = (1.0, 3.0)
-"""Seconds. The second one is tried if the first one was over before a new subscriber could look: the road to the broker
+EXPIRIES = (1.0, 3.0, 6.0)
+"""Seconds. The next one is tried if one may have been over before a new subscriber could look: the road to the broker
 is long, or a machine is busy."""
+EARLY = 1.0
+"""Seconds that a message may expire early: brokers count whole seconds (mosquitto 2 does)."""
 PATIENCE = 2.5
 """Seconds to wait for a will or an expiry beyond its time: brokers look at their clocks about once a second."""
 BIRTH = "homeassistant/status"
@@ -203,7 +205,7 @@ async def _retained(visitor: Visitor, visit: Visit, topic: str, expiry: float) -
         return Retained(code, False)
     kept = await _keeps(visitor, topic, payload)
     if not kept:
-        late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline
+        late = kept is False and expires(visitor) and visitor.clock.monotonic() >= deadline - EARLY
         return None if late else Retained(code, kept)
     if not expires(visitor):
         return Retained(code, kept=True)
