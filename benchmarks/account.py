@@ -94,6 +94,7 @@ class Account:
                 self._acknowledged[message.topic].add(number)
             return message
 
+        # The outbox itself must be followed, without a hook that a real app would pay for: so its methods are replaced.
         Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]
         Outbox.put = followed_put  # type: ignore[method-assign,assignment]
         Outbox.hand_over = followed_hand_over  # type: ignore[method-assign,assignment]

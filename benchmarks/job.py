@@ -117,7 +117,9 @@ def bare(port: int, devices: int, interval: float, duration: float, kind: str) -
             await asyncio.sleep(interval)
 
     async def main() -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
+        task = asyncio.current_task()
+        assert task is not None  # a coroutine runs here
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         measuring = asyncio.create_task(meter.measure(duration, lambda: arrived))
         while True:
             try:
@@ -189,7 +191,7 @@ async def _measured(app: Any, meter: Meter, interval: float, duration: float) ->
             meter.lateness.append(asyncio.get_running_loop().time() - (poll.schedule.due - interval))
         await advance(poll, horizon)
 
-    def watch() -> None:
+    def watch() -> None:  # replaces the method, since an app has no hook there
         PollRunner.cycle = watched  # type: ignore[method-assign,assignment]
 
     if interval >= 0.1:  # at the highest rates even this would cost
@@ -202,7 +204,7 @@ def _sources(app: Any, devices: int, interval: float) -> None:
     full = 0
 
     def add(name: str) -> None:
-        @app.source(name)  # type: ignore[untyped-decorator]
+        @app.source(name)  # type: ignore[untyped-decorator]  # `app` is Any: each state of leadsman has its own
         async def source() -> AsyncIterator[dict[str, float]]:
             nonlocal full
             for number in range(BACKLOG):
@@ -246,6 +248,7 @@ def _watch_the_loop() -> None:
         print(json.dumps({"longest": longest[0], "where": longest[1]}), flush=True)
         longest = 0.0, "nothing"
 
+    # asyncio has no public hook around a callback.
     handle._run = timed  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, show)
     print("watched", flush=True)

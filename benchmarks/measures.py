@@ -25,6 +25,9 @@ RATES = (1000, 1500, 2000, 3000, 4000, 6000, 8000, 10_000, 12_000, 14_000, 16_00
 """Readings a second that are asked for, until much less is delivered."""
 MOST_PER_DEVICE = 100.0
 """Readings a second: leadsman polls a device every 10 ms at the most, so that higher rates need more devices."""
+WIDE = "max_inflight_messages 1000\n"
+"""For mosquitto, whose Receive Maximum is 20 unless it is configured: then a round trip of 20 messages is the limit at
+some ten thousand readings a second."""
 SIDES = ("bare", "ours")
 CLIENTS = (*SIDES, "aiomqtt")
 """With leadsman on its other client."""
@@ -82,24 +85,25 @@ def memory(side: str, devices: int) -> float:
     return resident
 
 
-def measured(side: str, devices: int, rate: float, duration: float) -> dict[str, float]:
-    """The job's own figures at so many readings a second, of so many devices or more; see `MOST_PER_DEVICE`."""
+def measured(side: str, devices: int, rate: float, duration: float, conf: str = "") -> dict[str, float]:
+    """The job's own figures at so many readings a second, of so many devices or more; see `MOST_PER_DEVICE`. `conf` is
+    for mosquitto."""
     devices = max(devices, math.ceil(rate / MOST_PER_DEVICE))
-    with Mosquitto() as broker:
+    with Mosquitto(conf) as broker:
         process = job(side, broker.port, devices, devices / rate, duration)
         out, _ = process.communicate(timeout=2 * duration + 60)
     figures: dict[str, float] = json.loads(out)
     return figures
 
 
-def highest_rates(side: str, duration: float, rates: Sequence[float] = RATES) -> tuple[float, float]:
+def highest_rates(side: str, duration: float, rates: Sequence[float] = RATES, conf: str = "") -> tuple[float, float]:
     """Readings per second delivered at the most, and the highest offered rate that was delivered within 5 %."""
     most = held = 0.0
     holding = True
     for rate in rates:
-        delivered = measured(side, 200, rate, duration)["delivered"]
+        delivered = measured(side, 200, rate, duration, conf)["delivered"]
         if delivered < 0.95 * rate:  # once more: a neighbour on a shared machine may have spoilt it
-            delivered = max(delivered, measured(side, 200, rate, duration)["delivered"])
+            delivered = max(delivered, measured(side, 200, rate, duration, conf)["delivered"])
         note(f"{side}: {rate:,} readings/s offered, {delivered:,.0f} delivered")
         most = max(most, delivered)
         holding = holding and delivered >= 0.95 * rate

@@ -21,7 +21,7 @@ import psutil
 
 from benchmarks.account import Numbers, spans
 from benchmarks.ear import Ear, Heard
-from benchmarks.measures import highest_rates, job
+from benchmarks.measures import WIDE, highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
 from leadsman.mqtt.outbox import MOST_MESSAGES
@@ -34,8 +34,6 @@ AWAY = 0.5
 HELD = 5.0
 """Seconds of readings that the outbox holds at least. After `AWAY` the link tries again each 0.1 to 0.8 s, and a busy
 machine needs a second more; then the backlog is sent while new readings come."""
-CONF = "max_inflight_messages 1000\n"
-"""Else the window of 20 messages would be the limit at some thousand readings a second, with a proxy in between."""
 KILL_EVERY = 60.0
 SAMPLE_EVERY = 5.0
 SETTLED = 30.0
@@ -120,7 +118,7 @@ class Soak:
 
     def run(self) -> str:
         """Do it. Returns what came of it, as lines of Markdown."""
-        with Mosquitto(CONF) as broker, Proxy(broker.port) as proxy:
+        with Mosquitto(WIDE) as broker, Proxy(broker.port) as proxy:
             ear = Ear(broker.port, hand_on=self.tally.heard)
             process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, "stamped", self.outbox)
             began = time.monotonic()

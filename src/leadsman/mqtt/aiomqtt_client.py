@@ -92,8 +92,9 @@ class _Client(aiomqtt.Client):
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
-        if broker.unix:  # paho leaves a socket that cannot be connected to the garbage collector
-            self._client._create_unix_socket_connection = functools.partial(transport.unix_socket, broker.path)  # type: ignore[method-assign]  # noqa: SLF001
+        if broker.unix:  # paho leaves a socket that cannot be connected to the garbage collector; it has no hook here
+            connect_to = functools.partial(transport.unix_socket, broker.path)
+            self._client._create_unix_socket_connection = connect_to  # type: ignore[method-assign]  # noqa: SLF001
         self._client.disable_logger()
         self._client.connect_timeout = CONNECT_TIMEOUT
 
@@ -260,6 +261,7 @@ class BrokerConnection:
         self._v5 = v5
         self._clock = clock
         self.connack = client.connack
+        self.urgent = False  # paho reads what there is, each time
 
     def publish(self, message: Message) -> int:
         message = permitted(message, self.connack)
