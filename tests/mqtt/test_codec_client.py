@@ -325,6 +325,17 @@ def test_acknowledgements_of_many_messages_gather_before_more_are_read(connected
     assert connected.pipe.reading
 
 
+def test_acknowledgements_that_messages_wait_for_are_read_as_they_come(connected):
+    connected.connection.urgent = True
+    ids = [connected.connection.publish(Message("a", b"")) for _ in range(20)]
+    connected.run()
+    for number in ids:
+        connected.send(mqtt5.PubAckPacket(number))
+        assert connected.pipe.reading
+
+    assert [number for number, _ in connected.acknowledgements] == ids
+
+
 def test_a_connection_that_gathers_acknowledgements_sees_that_the_broker_closes_it(connected):
     ids = [connected.connection.publish(Message("a", b"")) for _ in range(20)]
     connected.run()

@@ -23,6 +23,8 @@ NOT_AUTHORIZED, TOPIC_INVALID = 0x87, 0x90
 class Connection:
     """A connection that remembers what was published."""
 
+    urgent = False
+
     def __init__(self, connack=ConnAck(), error=None):
         self.connack, self.error, self.published, self.answered = connack, error, [], []
 
@@ -316,6 +318,18 @@ class TestManyMessages:
 
         assert here.window.size == 100
         assert here.outbox.in_flight == 100
+
+    def test_acknowledgements_are_urgent_while_messages_wait_for_them(self, here):
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        assert not here.connection.urgent
+        self.readings(here, 21)
+        here.turn()
+        assert here.connection.urgent
+
+        here.answer(0.5)
+
+        assert self.numbers(here) == list(range(21))
+        assert not here.connection.urgent
 
     def test_an_outage_that_is_made_up_for_within_a_second_is_sent_in_order(self, here):
         self.readings(here, 80)

@@ -22,6 +22,8 @@ def test_a_broker_keeps_neither_a_message_nor_the_will_of_a_dry_run():
 
     async def scenario():
         connection = await unretained(broker.connect)(Connect("app", "5.0", "app/status", b"{}"), Listener())
+        connection.urgent = True
+        assert connection.urgent
         connection.publish(Message("app/meter/state", b"{}", retain=True))
 
     asyncio.run(scenario())

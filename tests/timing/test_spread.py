@@ -39,14 +39,14 @@ def test_few_devices_of_each_of_many_intervals_stay_where_they_are():
 
 
 def test_more_devices_lie_in_batches_a_gap_apart():
-    found = shifts(devices(200, 60.0))
+    found = shifts(devices(8 * BATCH, 60.0))
 
     assert batches(found) == [BATCH] * 8
     assert sorted(set(found.values())) == [pytest.approx(GAP * place) for place in range(8)]
 
 
 def test_a_short_interval_is_filled_evenly():
-    found = shifts(devices(200, 0.2))
+    found = shifts(devices(8 * BATCH, 0.2))
 
     assert batches(found) == [BATCH] * 8
     assert sorted(set(found.values())) == [pytest.approx(0.025 * place) for place in range(8)]

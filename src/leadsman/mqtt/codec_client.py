@@ -31,7 +31,8 @@ from leadsman.timing.clock import Clock
 
 GATHER = 0.001
 """Seconds in which acknowledgements gather before more of them are read, while `SEVERAL` messages or more are
-unacknowledged. A broker that is near writes each by itself, and each would wake the process."""
+unacknowledged, and none waits for them. A broker that is near writes each by itself, and each would wake the
+process."""
 SEVERAL = 3
 BATCH = 500
 """Packets that one turn of the loop reads."""
@@ -53,6 +54,7 @@ class CodecConnection(asyncio.BufferedProtocol):
 
     def __init__(self, broker: Broker, packet: Connect, clock: Clock, listener: ConnectionListener) -> None:
         self.connack = ConnAck()
+        self.urgent = False
         self._loop = asyncio.get_running_loop()
         self._broker = broker
         self._clock = clock
@@ -269,7 +271,7 @@ class CodecConnection(asyncio.BufferedProtocol):
             if more:
                 self._stop_listening()
                 self._loop.call_soon(self._listen)
-            elif len(self._unanswered) >= SEVERAL:
+            elif len(self._unanswered) >= SEVERAL and not self.urgent:
                 self._stop_listening()
                 self._loop.call_later(GATHER, self._listen)
 

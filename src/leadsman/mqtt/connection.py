@@ -99,6 +99,8 @@ class Connection(Protocol):
     connack: ConnAck
     client: str
     """The library that speaks MQTT: ``"mqtt5"``, ``"aiomqtt"``, or ``"memory"`` in tests."""
+    urgent: bool
+    """Set while messages wait until others are acknowledged: then acknowledgements are read as soon as they come."""
 
     def publish(self, message: Message) -> int:
         """Hand a message over and return its packet identifier. Raises `BrokerError` when it cannot be written."""

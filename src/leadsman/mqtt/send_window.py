@@ -226,7 +226,7 @@ class SendWindow:
             if not self._publish(connection, item, message, now):
                 return
         if outbox.ready:
-            self._kept_waiting(now)
+            self._kept_waiting(connection, now)
             if outbox.in_flight == most < window:
                 self._soon()
         else:
@@ -256,8 +256,8 @@ class SendWindow:
             self._accepted(item, topic, now)
         else:
             self._refused(item, topic, code)
-        if self._empty is not None:
-            self._end_flush(self._empty)
+        if self._empty is not None and self.outbox.only_paused and not self._empty.done():
+            self._empty.set_result(None)  # `flush` does not wait for topics that pause
         if topic == self._suspects.solo:
             self._quiet = self._loop.call_later(QUIET, self._survived, topic)
         elif self.outbox.ready or self.outbox.paused or self._suspects.searching:
@@ -271,7 +271,7 @@ class SendWindow:
             self._pump_due = True
             self._loop.call_soon(self.pump)
 
-    def _kept_waiting(self, now: float) -> None:
+    def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
         if self._suspects.searching:  # the window is small on purpose
             self._waits_since = now
@@ -279,6 +279,7 @@ class SendWindow:
             self._size.full(now)
             if self._waits_since is None:
                 self._waits_since = now
+                connection.urgent = True
             waited = now - self._waits_since
             if not self._behind and waited >= BEHIND and self._size.settled:
                 self._behind = True
@@ -291,6 +292,8 @@ class SendWindow:
         """No message waits: all go in the order in which they are put."""
         if self._waits_since is not None:
             self._waits_since = None
+            if self.connection is not None:
+                self.connection.urgent = False
             self._size.caught_up()
         if self._behind:
             self._behind = self._reported = False
@@ -377,11 +380,6 @@ class SendWindow:
             if self._resume is not None:
                 self._resume.cancel()
             self._resume = self._loop.call_at(due, self.pump)
-
-    def _end_flush(self, empty: asyncio.Future[None]) -> None:
-        """End `flush`, which does not wait for topics that pause."""
-        if self.outbox.only_paused and not empty.done():
-            empty.set_result(None)
 
     def _check_acknowledgements(self) -> None:
         self._check = None

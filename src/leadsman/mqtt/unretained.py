@@ -22,5 +22,13 @@ class _Unretained:
         self.abort = connection.abort
         self._connection = connection
 
+    @property
+    def urgent(self) -> bool:
+        return self._connection.urgent
+
+    @urgent.setter
+    def urgent(self, urgent: bool) -> None:
+        self._connection.urgent = urgent
+
     def publish(self, message: Message) -> int:
         return self._connection.publish(message._replace(retain=False))

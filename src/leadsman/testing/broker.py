@@ -213,6 +213,7 @@ class ForgetfulBroker(MemoryBroker):
 
 class _MemoryConnection:
     client = "memory"
+    urgent = False
 
     def __init__(
         self, broker: MemoryBroker, packet: Connect, listener: ConnectionListener, loop: asyncio.AbstractEventLoop
