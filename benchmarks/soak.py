@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psutil
@@ -175,14 +175,20 @@ class Soak:
         return ", ".join(shown) + (f" and {len(named) - EXAMPLES:,} more spans" if len(named) > EXAMPLES else "")
 
     def _memory(self) -> str:
-        times, sizes = zip(
-            *((at, size) for at, size in self.memory if at > min(SETTLED, self.seconds / 3)), strict=True
-        )
-        slope = statistics.linear_regression(times, sizes).slope * 60 * 1024
+        settled = [(at, size) for at, size in self.memory if at > min(SETTLED, self.seconds / 3)]
+        half = [(at, size) for at, size in settled if at > self.seconds / 2]
+        (first, before), (_, at_half), (_, after) = settled[0], half[0], half[-1]
         return (
-            f"* Memory after {times[0]:.0f} s: {sizes[0]:.1f} MiB; at the end {sizes[-1]:.1f} MiB; at most"
-            f" {max(sizes):.1f} MiB; it grew by {slope:+.1f} KiB a minute (linear regression)."
+            f"* Memory after {first:.0f} s: {before:.1f} MiB; at half of the time {at_half:.1f} MiB; at the end"
+            f" {after:.1f} MiB; at most {max(size for _, size in settled):.1f} MiB. It grew by {_slope(settled):+.1f}"
+            f" KiB a minute, and in the second half by {_slope(half):+.1f} (linear regression)."
         )
+
+
+def _slope(samples: Sequence[tuple[float, float]]) -> float:
+    """KiB a minute, of samples in seconds and MiB."""
+    times, sizes = zip(*samples, strict=True)
+    return statistics.linear_regression(times, sizes).slope * 60 * 1024
 
 
 def _ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
