@@ -9,8 +9,20 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterator
 
 _ANONYMOUS = {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}}
+
+
+class Steady(dict[str, object]):
+    """A dict that may change while somebody iterates over it.
+
+    When a client connects, amqtt (0.11, 0.12) iterates over the subscriptions of all clients and waits in between. If
+    another client subscribes meanwhile, the iteration fails, and the new client is never served.
+    """
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self.keys()))
 
 
 def end_with_the_parent() -> None:
@@ -26,6 +38,7 @@ async def serve(port: int, plugins: dict[str, object]) -> None:
     listener = {"type": "tcp", "bind": f"127.0.0.1:{port}"}
     config = {"listeners": {"default": listener}, "plugins": {**_ANONYMOUS, **plugins}}
     broker = Broker(config, asyncio.get_running_loop())
+    broker._subscriptions = Steady()  # noqa: SLF001  # there is no other way
     await broker.start()
     sys.stdout.write("listening\n")
     sys.stdout.flush()
