@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.doctor import steps
-from leadsman.doctor.facts import BrokerFacts, Retained
+from leadsman.doctor.facts import Answered, BrokerFacts, Retained
 from leadsman.doctor.subject import Subject
-from leadsman.doctor.visit import Visitor
+from leadsman.doctor.visit import NoAnswer, Visitor
+from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.topics import Topics
@@ -39,11 +40,11 @@ def visits(monkeypatch):
     return made
 
 
-def run(step):
+def run(step, subject=SUBJECT):
     loop = VirtualLoop()
     try:
         visitor = Visitor(Broker(), "house-doctor-1", V5, system_clock(loop))
-        return loop.run_until_complete(step(visitor, SUBJECT, BrokerFacts()))
+        return loop.run_until_complete(step(visitor, subject, BrokerFacts()))
     finally:
         loop.close()
 
@@ -85,3 +86,32 @@ def test_the_session_of_a_will_is_ended_although_its_connection_was_not_made_yet
     with pytest.raises(TimeoutError):
         run(cancelled)
     assert visits == ["heir", "will"]
+
+
+def listening(monkeypatch, **faults):
+    """Subscribe to two filters. A visit raises the fault of its filter, if there is one."""
+
+    async def listened(visitor, subject, topic_filter, topic):
+        if topic_filter in faults:
+            raise faults[topic_filter]
+        return Answered(None, 0, True), None
+
+    monkeypatch.setattr(steps, "_listened", listened)
+    return run(steps.subscriptions, SUBJECT._replace(filters={"set": "doctor/set", "get": "doctor/get"}))["filters"]
+
+
+@pytest.mark.parametrize("fault", [NoAnswer("no answer"), BrokerError("lost")])
+def test_a_filter_that_cannot_be_examined_leaves_the_answers_of_the_others(monkeypatch, fault):
+    found = listening(monkeypatch, set=fault)
+
+    assert found == {"set": Answered(fault=str(fault)), "get": Answered(None, 0, True)}
+
+
+def test_if_no_filter_can_be_examined_the_step_has_failed(monkeypatch):
+    with pytest.raises(NoAnswer, match="first"):
+        listening(monkeypatch, set=NoAnswer("first"), get=BrokerError("second"))
+
+
+def test_a_fault_of_the_doctor_itself_is_not_taken_for_one_of_the_broker(monkeypatch):
+    with pytest.raises(ZeroDivisionError):
+        listening(monkeypatch, set=ZeroDivisionError())

@@ -68,7 +68,7 @@ class BrokerExamination:
         slow = [asyncio.create_task(self._step(name, step, visitor, LONG_STEP)) for name, step in _SLOW]
         try:
             for name, step in _QUICK:
-                await self._step(name, step, visitor)
+                await self._step(name, step, visitor, STEP)
                 if self.facts.hung is not None:
                     return
             await asyncio.gather(*slow)
@@ -77,7 +77,7 @@ class BrokerExamination:
                 task.cancel()
             await asyncio.gather(*slow, return_exceptions=True)
 
-    async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float = STEP) -> None:
+    async def _step(self, name: str, step: Step, visitor: Visitor, seconds: float) -> None:
         """One step: what it returns is added to the facts."""
         self._say(f"broker: {name}")
         found: dict[str, Any] = {}

@@ -14,6 +14,8 @@ _DEVICE, _TROUBLE, _LISTED, _REST = 60, 600, 128, 300
 `leadsman.monitoring.heartbeat`."""
 EARLY = 0.7
 """The part of a will delay that must have passed: brokers round."""
+AGAIN = "run the doctor again; if it stays, see the broker's log"
+"""The advice where something was not seen."""
 
 
 def reach(facts: Facts) -> Iterator[Result]:
@@ -238,4 +240,4 @@ def not_seen(broker: BrokerFacts, step: str) -> Result:
     if broker.mixed_up:
         return unknown("not examined: the connections of the doctor would end that of the app")
     why = broker.faults.get(step, f"not examined: the broker hangs at {broker.hung}" if broker.hung else "not examined")
-    return unknown(why, "run the doctor again; if it stays, see the broker's log")
+    return unknown(why, AGAIN)

@@ -28,6 +28,8 @@ class Answered(NamedTuple):
     """The reason code of the probe; None if none was sent, or no answer came."""
     heard: bool | None = None
     """Whether the probe came back; None if none was sent."""
+    fault: str | None = None
+    """Why this filter could not be examined; None if it could."""
 
 
 class Probe(NamedTuple):

@@ -80,10 +80,23 @@ async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Foun
 
 
 async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Subscribe as the app does, and see whether what is published there comes back. Ask the running app."""
-    found = await asyncio.gather(*(_listened(visitor, subject, *each) for each in subject.filters.items()))
-    answers = {topic_filter: answer for topic_filter, (answer, _) in zip(subject.filters, found, strict=True)}
-    return {"filters": answers, "live": next((live for _, live in found if live is not None), None)}
+    """Subscribe as the app does, and see whether what is published there comes back. Ask the running app.
+
+    Raises:
+        BrokerError: no filter could be examined.
+    """
+    visits = (_listened(visitor, subject, *each) for each in subject.filters.items())
+    found = await asyncio.gather(*visits, return_exceptions=True)
+    answers: dict[str, Answered] = {}
+    live: Live | None = None
+    for topic_filter, each in zip(subject.filters, found, strict=True):
+        if not isinstance(each, BaseException):
+            answers[topic_filter], live = each[0], live or each[1]
+        elif isinstance(each, BrokerError) and not all(isinstance(other, BaseException) for other in found):
+            answers[topic_filter] = Answered(fault=describe(each))
+        else:
+            raise each
+    return {"filters": answers, "live": live}
 
 
 async def _listened(

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from leadsman.doctor.broker_checks import allow_probes, not_seen
+from leadsman.doctor.broker_checks import AGAIN, allow_probes, not_seen
 from leadsman.doctor.facts import Answered, Facts, Live
 from leadsman.doctor.findings import Result, fail, ok, unknown, warn
 from leadsman.mqtt.connection_state import V5
@@ -71,7 +71,7 @@ def subscribing(facts: Facts) -> Iterator[Result]:
     if not broker.filters:
         yield not_seen(broker, "subscriptions")
         return
-    found = {topic_filter: _heard(answer) for topic_filter, answer in broker.filters.items()}
+    found = {each: _heard(answer) for each, answer in broker.filters.items() if answer.fault is None}
     for topic_filter, answer in broker.filters.items():
         if answer.refused is not None:
             yield fail(answer.refused, f"add to the access list: topic read {topic_filter}")
@@ -81,7 +81,9 @@ def subscribing(facts: Facts) -> Iterator[Result]:
     if unseen := [each for each, heard in found.items() if heard is None]:
         text = f"{_named(unseen)}: subscribed, but this user may not publish there, so nothing could come back"
         yield unknown(text, allow_probes(facts))
-    if all(found.values()):
+    if failed := [each for each in broker.filters if each not in found]:
+        yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", AGAIN)
+    elif all(found.values()):
         yield ok(f"requests arrive at {counted(len(found), 'filter')}")
 
 
