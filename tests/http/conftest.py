@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 
 import httpx
 import pytest
@@ -11,15 +10,23 @@ import pytest
 from leadsman import App, CircuitBreaker
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
+from leadsman.testing.mosquitto import free_port
 
 
 class House:
     """A running app, its client, and the address of its endpoint."""
 
-    def __init__(self, app, client, port):
+    def __init__(self, app, client, port, broker):
         self.app = app
         self.client = client
         self.port = port
+        self.broker = broker
+
+    async def polled(self):
+        """Wait until each device of `house_app` has been read."""
+        async with asyncio.timeout(60):
+            while not POLLED.issubset(message.topic for message in self.broker.log):
+                await asyncio.sleep(0.01)
 
     async def get(self, path, **options):
         return await self.client.get(path, **options)
@@ -33,6 +40,9 @@ class House:
         writer.write(text)
         await writer.drain()
         return reader, writer
+
+
+POLLED = {"house/boiler/state", "house/door/error", "house/meter/state"}
 
 
 def house_app(devices=0):
@@ -60,20 +70,15 @@ def house_app(devices=0):
     return app
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @contextlib.asynccontextmanager
 async def serving(app=None, **settings):
     """Run an app with an endpoint, and close everything at the end."""
     app = house_app() if app is None else app
     port = free_port()
     app.load(Where.nowhere({"http.bind": f"127.0.0.1:{port}", **settings}))
-    running = asyncio.create_task(app.serve(MemoryBroker().connect, environment={}))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as client:
+    broker = MemoryBroker()
+    running = asyncio.create_task(app.serve(broker.connect, environment={}))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
         try:
             while True:
                 with contextlib.suppress(httpx.TransportError):
@@ -81,14 +86,19 @@ async def serving(app=None, **settings):
                         break
                 assert not running.done(), running.result()
                 await asyncio.sleep(0.01)
-            yield House(app, client, port)
+            yield House(app, client, port, broker)
         finally:
             app.stop()
             await running
 
 
-async def events(house, count, headers=None):
-    """The first events of a stream: their ids and their data."""
+def streams():
+    """How many streams are open: each has a task that listens for its end."""
+    return sum("until_disconnected" in str(task.get_coro()) for task in asyncio.all_tasks())
+
+
+async def events(house, count, headers=None, begun=None):
+    """The first events of a stream: their ids and their data. `begun` is set with the first."""
     found = []
     async with house.client.stream("GET", "/events", headers=headers or {}) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -99,6 +109,8 @@ async def events(house, count, headers=None):
             elif line.startswith("data: "):
                 found.append((number, json.loads(line[6:])))
                 number = None
+                if begun is not None:
+                    begun.set()
                 if len(found) == count:
                     break
     return found

@@ -10,11 +10,12 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.http.conftest import free_port, house_app
+from tests.http.conftest import house_app
 
 from leadsman.http.openapi import FILE
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
+from leadsman.testing.mosquitto import free_port
 
 DOCUMENT = json.loads(FILE.read_text())
 OPERATIONS = [

@@ -1,6 +1,5 @@
 """What Prometheus gets: the names, the values, and the dashboard that is made for them."""
 
-import asyncio
 import json
 import re
 import sys
@@ -19,7 +18,7 @@ def scraped(run, app=None):
     """The samples of a scrape: their values by name and labels; and the text."""
 
     async def scrape(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         return await house.get("/metrics")
 
     response = run(scrape, app)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from pydantic import ConfigDict, TypeAdapter
-from tests.http.conftest import events, house_app
+from tests.http.conftest import events, house_app, streams
 from typing_extensions import is_typeddict
 
 from leadsman.http.rules import PROTECTION
@@ -30,7 +30,7 @@ def strictly(kind, value):
 
 def test_documents_keep_to_their_types_and_leave_secrets_out(run):
     async def ask(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         return [(await house.get(path)).json() for path in ("/introspect", "/introspect/door", "/trace", "/registry")]
 
     whole, one, trace, registry = run(ask)
@@ -45,7 +45,7 @@ def test_documents_keep_to_their_types_and_leave_secrets_out(run):
 
 def test_it_is_said_why_a_device_is_silent(run):
     async def ask(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         return [(await house.get(f"/why/{name}")) for name in ("door", "boiler", "bolier")]
 
     door, boiler, unknown = run(ask)
@@ -59,7 +59,7 @@ def test_it_is_said_why_a_device_is_silent(run):
 
 def test_the_ledger_says_what_became_of_the_slots(run):
     async def ask(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         return (await house.get("/ledger")).json(), (await house.get("/ledger?devices=door")).json()
 
     whole, one = run(ask)
@@ -176,7 +176,7 @@ def test_a_token_opens_everything_and_without_it_only_the_page_and_the_probes(ru
     token.write_text("0123456789abcdef\n")
 
     async def ask(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         right, wrong = ({"Authorization": f"Bearer {text}"} for text in ("0123456789abcdef", "0123456789abcdeg"))
         public = [(await house.get(path)).status_code for path in ("/", "/livez", "/readyz")]
         paths = ("/introspect", "/trace", "/healthz", "/registry", "/openapi.json", "/events")
@@ -195,7 +195,7 @@ def test_a_token_opens_everything_and_without_it_only_the_page_and_the_probes(ru
 
 def test_health_says_what_is_in_trouble(run):
     async def ask(house):
-        await asyncio.sleep(0.1)
+        await house.polled()
         return await house.get("/healthz")
 
     response = run(ask)
@@ -243,8 +243,10 @@ def test_the_page_is_sent_once_and_then_only_confirmed(run):
 class TestEvents:
     def test_a_stream_begins_with_a_beat_and_says_what_happens(self, run):
         async def ask(house):
-            stream = asyncio.create_task(events(house, 4))
-            await asyncio.sleep(0.2)
+            await house.polled()
+            begun = asyncio.Event()
+            stream = asyncio.create_task(events(house, 4, begun=begun))
+            await begun.wait()
             await house.post("/devices/boiler/hold", json={"by": "ann"})
             await house.post("/devices/boiler/release", json={"by": "ann"})
             return await stream
@@ -284,7 +286,7 @@ class TestEvents:
 
     def test_the_head_of_one_ends(self, run):
         async def ask(house):
-            return await house.client.head("/events", timeout=5), await house.client.head("/introspect")
+            return await house.client.head("/events", timeout=60), await house.client.head("/introspect")
 
         stream, document = run(ask)
 
@@ -298,7 +300,8 @@ class TestEvents:
             async with house.client.stream("GET", "/events") as response:
                 await anext(response.aiter_lines())
                 refused = await house.get("/events")
-            await asyncio.sleep(0.1)
+            while streams():
+                await asyncio.sleep(0.01)
             return refused, await events(house, 1)
 
         refused, again = run(ask)

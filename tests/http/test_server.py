@@ -8,11 +8,12 @@ import time
 
 import httpx
 import pytest
-from tests.http.conftest import free_port, house_app
+from tests.http.conftest import house_app, streams
 
 from leadsman.http import server
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
+from leadsman.testing.mosquitto import free_port
 
 
 async def ended(reader, within):
@@ -34,22 +35,23 @@ def test_a_request_that_does_not_arrive_ends_its_connection(run, monkeypatch, te
 
     async def wait(house):
         reader, writer = await house.raw(text)
-        gone = await ended(reader, 10)
+        gone = await ended(reader, 60)
         writer.close()
+        monkeypatch.undo()
         return gone, (await house.get("/livez")).status_code
 
     assert run(wait) == (True, 200)
 
 
 def test_a_second_request_has_a_deadline_too(run, monkeypatch):
-    monkeypatch.setattr(server, "HEAD_TIMEOUT", 0.2)
-    monkeypatch.setattr(server, "IDLE_TIMEOUT", 1)
+    monkeypatch.setattr(server, "HEAD_TIMEOUT", 1.0)
+    monkeypatch.setattr(server, "IDLE_TIMEOUT", 2)
 
     async def wait(house):
         reader, writer = await house.raw(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
         first = await reader.readuntil(b'{"status":"pass"}')
         writer.write(b"GET /")
-        gone = await ended(reader, 10)
+        gone = await ended(reader, 60)
         writer.close()
         return first.startswith(b"HTTP/1.1 200"), gone
 
@@ -83,7 +85,7 @@ def test_a_body_that_does_not_arrive_is_given_up(run, monkeypatch):
 def test_what_is_no_request_is_refused_and_nothing_is_logged(run, text, caplog):
     async def send(house):
         reader, writer = await house.raw(text)
-        gone = await ended(reader, 10)
+        gone = await ended(reader, 60)
         writer.close()
         return gone, (await house.get("/livez")).status_code
 
@@ -116,7 +118,7 @@ def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
         slow = [await house.raw(b"GET / HTTP/1.1\r\n") for _ in range(300)]
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{house.port}", trust_env=False) as fresh:
             answers = [(await fresh.get("/introspect")).status_code for _ in range(5)]
-        gone = sum([await ended(reader, 0.05) for reader, _ in slow[:200]])
+        gone = sum([await ended(reader, 30) for reader, _ in slow[:200]])
         for _, writer in slow:
             writer.close()
         return answers, gone
@@ -132,7 +134,7 @@ def test_connections_that_come_at_once_each_make_room_for_one(run, monkeypatch):
 
     async def crowd(house):
         slow = await asyncio.gather(*(house.raw() for _ in range(30)))
-        gone = sum(await asyncio.gather(*(ended(reader, 1) for reader, _ in slow)))
+        gone = sum(await asyncio.gather(*(ended(reader, 3) for reader, _ in slow)))
         for _, writer in slow:
             writer.close()
         return gone
@@ -173,11 +175,6 @@ def flooding_app():
         await asyncio.sleep(3600)
 
     return app
-
-
-def streams():
-    """How many streams are open: each has a task that listens for its end."""
-    return sum("until_disconnected" in str(task.get_coro()) for task in asyncio.all_tasks())
 
 
 def test_a_stream_that_nobody_reads_is_cut_off(run, monkeypatch):
@@ -226,7 +223,7 @@ def test_the_stop_waits_neither_for_streams_nor_for_connections():
 
     took, left = asyncio.run(stop())
 
-    assert took < 2.0
+    assert took < 10
     assert left == 0
 
 

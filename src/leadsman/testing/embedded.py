@@ -16,7 +16,7 @@ from pathlib import Path
 from leadsman.errors import LeadsmanError
 from leadsman.testing.mosquitto import free_port
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 60.0
 """Seconds."""
 _PROGRAM = Path(__file__).with_name("embedded_process.py")
 

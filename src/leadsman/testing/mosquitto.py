@@ -1,7 +1,9 @@
 """A real mosquitto broker for tests, on a port of its own. It can be killed, frozen and restarted."""
 
+import contextlib
 import getpass
 import os
+import random
 import shutil
 import signal
 import socket
@@ -13,8 +15,12 @@ from typing import Self
 
 from leadsman.errors import LeadsmanError
 
-START_TIMEOUT = 10.0
+START_TIMEOUT = 60.0
 """Seconds."""
+FIRST_PORT = 10_000
+"""The lowest port that `free_port` returns, unless the system chooses one. Well-known ones are below it."""
+_OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""The first and the last port of outgoing connections; ip(7)."""
 _CONF = """\
 user {user}
 listener {port} 127.0.0.1
@@ -34,11 +40,23 @@ def executable() -> str | None:
 
 
 def free_port() -> int:
-    """A free TCP port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A free TCP port of the loopback interface. If there is one, it is none that the system gives to an outgoing
+    connection, which could take it before it is used."""
+    dice = random.SystemRandom()  # tests set the seed of the other one
+    below = _first_outgoing_port()
+    candidates = [dice.randrange(FIRST_PORT, below) for _ in range(100)] if below > FIRST_PORT else []
+    for candidate in (*candidates, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", candidate))
+            port: int = probe.getsockname()[1]
+            return port
+    raise LeadsmanError("no TCP port is free")
+
+
+def _first_outgoing_port() -> int:
+    with contextlib.suppress(OSError):
+        return int(_OUTGOING_PORTS.read_text().split()[0])
+    return FIRST_PORT
 
 
 class Mosquitto:
@@ -128,7 +146,7 @@ class Mosquitto:
         if process is not None and process.poll() is None:
             os.kill(process.pid, signal.SIGCONT)
             os.kill(process.pid, number)
-            process.wait(10)
+            process.wait(60)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

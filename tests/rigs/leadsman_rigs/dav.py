@@ -11,6 +11,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from leadsman.testing.mosquitto import free_port
+
 CONFIGURATION = """\
 [server]
 hosts = 127.0.0.1:{port}
@@ -59,8 +61,7 @@ class Radicale:
     def __enter__(self):
         self.directory = tempfile.TemporaryDirectory(prefix="leadsman-dav-")
         base = Path(self.directory.name)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         (base / "users").write_text("ann:secret\n")
         (base / "configuration").write_text(
             CONFIGURATION.format(port=self.port, users=base / "users", folder=base / "collections")
@@ -68,7 +69,7 @@ class Radicale:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "radicale", "--config", str(base / "configuration")], stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
