@@ -13,7 +13,7 @@ from leadsman.threads import DaemonExecutor, Worker
 def test_calls_are_made_one_after_another_on_one_thread():
     worker = Worker("bus")
 
-    threads = [worker.submit(threading.get_ident).result(5) for _ in range(5)]
+    threads = [worker.submit(threading.get_ident).result(60) for _ in range(5)]
 
     assert len(set(threads)) == 1
     assert threads[0] != threading.get_ident()
@@ -32,27 +32,27 @@ def test_context_variables_go_along():
     variable = contextvars.ContextVar("variable", default="outside")
     variable.set("inside")
 
-    assert Worker("bus").submit(variable.get).result(5) == "inside"
+    assert Worker("bus").submit(variable.get).result(60) == "inside"
 
 
 def test_a_blocked_call_that_was_given_up_holds_up_nobody():
     worker, release = Worker("handlers"), threading.Event()
     blocked = worker.submit(release.wait)
-    time.sleep(0.05)
+    until(lambda: worker._current is blocked)
     waiting = worker.submit(lambda: "served")
 
     worker.give_up(blocked)
 
-    assert waiting.result(5) == "served"
+    assert waiting.result(60) == "served"
     release.set()
-    assert blocked.result(5)
-    assert worker.submit(lambda: "still served").result(5) == "still served"
+    assert blocked.result(60)
+    assert worker.submit(lambda: "still served").result(60) == "still served"
 
 
 def test_giving_up_a_call_that_waits_or_has_ended_changes_nothing():
     worker = Worker("handlers")
     ended = worker.submit(int)
-    ended.result(5)
+    ended.result(60)
 
     worker.give_up(ended)
 
@@ -78,14 +78,14 @@ def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
     blocked = [executor.submit(release.wait) for _ in range(20)]
     served = executor.submit(lambda: threading.current_thread().daemon)
 
-    assert served.result(5) is True
+    assert served.result(60) is True
     executor.shutdown()
     release.set()
-    assert all(each.result(5) for each in blocked)
+    assert all(each.result(60) for each in blocked)
 
 
 def until(true):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -98,7 +98,7 @@ def test_busy_counts_calls_under_way():
     call = worker.submit(release.wait)
     during = workers.busy()
     release.set()
-    call.result(5)
+    call.result(60)
 
     assert during == 1
     until(lambda: workers.busy() == 0)

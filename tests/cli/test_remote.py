@@ -109,6 +109,6 @@ def test_a_person_reads_how_many_pages_have_come(ask, monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
 
     with pytest.raises(BrokerError):
-        ask(page(1, 3), page(2, 3), timeout=0.1)
+        ask(page(1, 3), page(2, 3), timeout=1)
 
     assert "2 of 3 pages have come" in capsys.readouterr().err

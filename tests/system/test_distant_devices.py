@@ -43,8 +43,15 @@ class Case:
 
     def wait_for(self, count):
         """Wait until so many first readings of each device have come."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while any(not {*self.numbers(device)}.issuperset(range(1, count + 1)) for device in range(COUNT)):
+            assert time.monotonic() < deadline, self.app.log
+            time.sleep(0.05)
+
+    def cut(self):
+        """End the connection of the app; wait for it if there is none at the moment."""
+        deadline = time.monotonic() + 60
+        while not self.proxy.cut():
             assert time.monotonic() < deadline, self.app.log
             time.sleep(0.05)
 
@@ -60,7 +67,7 @@ def cases(start_app_for_all, listen_all_along):
         for count in (12, 16):
             for case in cases.values():
                 case.wait_for(count)
-                assert case.proxy.cut() == 1
+                case.cut()
         for case in cases.values():
             case.wait_for(END)
         yield cases
@@ -75,7 +82,7 @@ def test_each_reading_arrives_once_and_in_the_order_of_its_device(cases):
 def test_connections_that_break_with_messages_in_flight_cost_no_reading(cases, name):
     for device in range(COUNT):
         assert {*range(1, END + 1)}.issubset(cases[name].numbers(device))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while cases[name].proxy.done.accepted < 3:  # the last break may have come after the last reading that is looked at
         assert time.monotonic() < deadline, cases[name].app.log
         time.sleep(0.05)
@@ -99,4 +106,4 @@ def test_a_broker_that_allows_more_in_flight_is_given_more(proxy, listen, start_
         for at, message in listener.messages
         if message.topic.endswith("/state") and json.loads(message.payload)["n"] in (8, 9, 10)
     ]
-    assert sorted(ages)[len(ages) // 2] < 3  # with 20 in flight it is 9 by now, and grows
+    assert sorted(ages)[len(ages) // 2] < 5  # with 20 in flight it is 9 by now, and grows

@@ -61,7 +61,7 @@ def test_a_dry_run_beside_the_app_leaves_its_topics_and_its_connection_alone(run
     late = listen(mosquitto.port)
     late.wait_for("house/meter/state")
     dry.send_signal(signal.SIGKILL)
-    (will,) = listener.wait_for("dry-run/house/status", timeout=20, where=lambda message: b"offline" in message.payload)
+    (will,) = listener.wait_for("dry-run/house/status", where=lambda message: b"offline" in message.payload)
 
     assert {message.payload for message in listener.on("house/meter/state")} == {b'{"watts":412.5}'}
     assert {message.payload for message in listener.on("dry-run/house/meter/state")} == {b'{"watts":0.0}'}
@@ -69,6 +69,6 @@ def test_a_dry_run_beside_the_app_leaves_its_topics_and_its_connection_alone(run
     assert not any(message.retain for _, message in late.messages if message.topic.startswith("dry-run/"))
     assert listen(mosquitto.port).wait_for("house/meter/state")[0].payload == b'{"watts":412.5}'
     live.send_signal(signal.SIGTERM)
-    assert live.wait(10) == 0
+    assert live.wait(60) == 0
     assert "another client" not in live_log.read_text()
     assert "DRY RUN" in dry_log.read_text().splitlines()[0]

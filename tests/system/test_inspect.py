@@ -66,7 +66,7 @@ def test_a_broker_that_speaks_3_1_1_only_carries_commands_and_introspection(old_
         [*LEADSMAN, "inspect", "--prefix", "sys", "--mqtt", f"{url}?protocol=3.1.1", "--json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
     assert json.loads(result.payload)["data"] == {"on": True}

@@ -45,7 +45,8 @@ def app(start_app_for_all):
 
 
 def wait_for_port(port):
-    for _ in range(200):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
@@ -64,7 +65,7 @@ def page(browser, app):
     """The page, which must not complain of anything."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(60_000)
     complaints = Complaints(page, app.address)
     page.goto(app.address)
     page.wait_for_selector("body[data-connection=live]")
@@ -85,11 +86,11 @@ def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
 
     assert "OSError" in boiler.inner_text()
     assert "since" in boiler.inner_text()
-    assert re.search(r"open, 59 min|open, 1 h", boiler.inner_text())
+    assert re.search(r"open, \d+ min|open, 1 h", boiler.inner_text())
     assert re.search(r"4\d\d\s+watts", row(page, "meter").inner_text())
     assert page.get_by_role("row").count() == 4  # and the header
-    assert page.locator("#summary").inner_text() == "1 of 3 devices needs attention"
-    assert page.locator("#facts").get_by_text("connected", exact=True).is_visible()
+    page.locator("#summary").get_by_text("1 of 3 devices needs attention", exact=True).wait_for()
+    page.locator("#facts").get_by_text("connected", exact=True).wait_for()
 
 
 def test_a_reading_is_on_the_page_without_a_reload(page):
@@ -107,7 +108,7 @@ def test_nothing_that_a_device_says_becomes_html(page):
     assert page.locator("img, #rows b b, h1 b").count() == 0
     page.get_by_role("link", name="All devices").click()
     page.get_by_role("link", name="<b>attic<s>", exact=True).click()
-    assert page.locator("#device-title").inner_text().startswith("<b>attic<s>")
+    page.locator("#device-title", has_text=re.compile("^<b>attic<s>")).wait_for()
 
 
 def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(page):
@@ -116,9 +117,9 @@ def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(p
 
     view.get_by_text("A call that fails is repeated once, after 100 ms (±20 %).").wait_for()
     view.locator(".timeline .mark-call").first.wait_for(state="attached")
-    assert view.locator(".timeline .band-bad").count() >= 1
-    assert view.locator(".story li").count() >= 2
-    assert view.locator(".trace tbody tr").count() >= 2
+    view.locator(".timeline .band-bad").first.wait_for(state="attached")
+    for several in (".story li", ".trace tbody tr"):
+        view.locator(several).nth(1).wait_for(state="attached")
 
 
 def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
@@ -134,7 +135,7 @@ def test_an_action_is_done_after_a_person_confirmed_it(page):
     page.get_by_role("link", name="meter", exact=True).click()
     page.get_by_role("button", name="Hold").click()
     page.get_by_role("button", name="Cancel").click()
-    assert page.locator("#view-device .word").first.inner_text() == "ok"
+    page.locator("#view-device .word").first.get_by_text("ok", exact=True).wait_for()
 
     page.get_by_role("button", name="Hold").click()
     page.get_by_label("Your name").fill("ann")
@@ -153,9 +154,9 @@ def test_an_action_is_done_after_a_person_confirmed_it(page):
 def test_it_can_be_used_with_the_keyboard_alone(page):
     page.keyboard.press("/")
     page.keyboard.type("meter")
-    assert page.locator("#rows .row").count() == 1
+    page.wait_for_function("document.querySelectorAll('#rows .row').length == 1")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.textContent") == "meter"
+    page.wait_for_function("document.activeElement.textContent == 'meter'")
     page.keyboard.press("Enter")
     page.locator("h1", has_text="meter").wait_for()
     page.keyboard.press("Escape")
@@ -197,12 +198,12 @@ def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, a
     page.get_by_text("No connection to the app since").wait_for()
     assert float(page.evaluate("getComputedStyle(document.querySelector('main')).opacity")) < 1
     page.get_by_role("link", name="meter", exact=True).click()
-    assert page.get_by_role("button", name="Poll now").is_disabled()
+    page.get_by_role("button", name="Poll now", disabled=True).wait_for()
 
     app.start()
     page.wait_for_selector("body[data-connection=live]")
     page.locator("#banner").wait_for(state="hidden")
-    assert page.get_by_role("button", name="Poll now").is_enabled()
+    page.get_by_role("button", name="Poll now", disabled=False).wait_for()
     page.complaints[:] = [
         each for each in page.complaints if "ERR_CONNECTION" not in each and "ERR_INCOMPLETE" not in each
     ]

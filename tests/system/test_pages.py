@@ -15,6 +15,7 @@ ELSEWHERE = ("sudo ", "python3 -m venv ", "pip ", "make ", "git ")
 """What needs the network, or would change this machine."""
 STAYS = ("leadsman run", "python sound.py", "mosquitto_sub")
 """What runs until somebody ends it."""
+CONNECTED = "connected to the broker"
 PROGRAMS = (*ELSEWHERE, "cd ", "leadsman ", "python ", "mosquitto_")
 WRAPPER = '#!/bin/sh\nexec {program} {options} "$@"\n'
 
@@ -61,10 +62,14 @@ class Terminal:
             if words[0] == "cd":
                 self.directory /= words[1]
             elif command.strip().startswith(STAYS):
+                connected = self.said().count(CONNECTED)
                 self.running.append(self.start(words))
-                time.sleep(0.5)
+                if words[0] == "mosquitto_sub":
+                    time.sleep(0.5)
+                else:
+                    self.waits_for(lambda before=connected: self.said().count(CONNECTED) > before)
             else:
-                assert self.start(words).wait(60) == exit_code, self.said()
+                assert self.start(words).wait(120) == exit_code, self.said()
 
     def start(self, words):
         with self.output.open("ab") as output:
@@ -73,21 +78,23 @@ class Terminal:
     def said(self):
         return self.output.read_text(errors="replace")[self.seen :] if self.output.exists() else ""
 
-    def sees(self, line, timeout=40):
-        deadline = time.monotonic() + timeout
-        while not re.search(shown(line), self.said()):
-            assert time.monotonic() < deadline, f"{line!r} was not in:\n{self.said()}"
+    def sees(self, line):
+        self.waits_for(lambda: re.search(shown(line), self.said()), line)
+
+    def waits_for(self, come, what="it"):
+        deadline = time.monotonic() + 90
+        while not come():
+            assert time.monotonic() < deadline, f"{what!r} did not come:\n{self.said()}"
             time.sleep(0.05)
 
     def restarts(self):
         """End the app and start it again."""
         (app,) = [process for process in self.running if "run" in process.args]
         app.terminate()
-        assert app.wait(10) == 0
+        assert app.wait(60) == 0
         self.running.remove(app)
         self.seen += len(self.said())
         self.type(" ".join(app.args))
-        self.sees("connected to the broker")
 
     def follows(self, page, first=None):
         """Type and see all of a page. `first` has what to do before a line that is shown."""

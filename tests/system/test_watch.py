@@ -50,7 +50,7 @@ class Terminal:
         frames = [each for each in self.text.split("\x1b[H")[1:] if each.endswith("\x1b[J")]
         return [re.sub("\x1b\\[[0-9;]*[mKJ]", "", line) for line in frames[-1].split("\r\n")] if frames else []
 
-    def wait_for(self, *words, without=(), timeout=20.0):
+    def wait_for(self, *words, without=(), timeout=60.0):
         """The first frame with all these words, and none of the others."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -65,7 +65,7 @@ class Terminal:
 
     def ended(self):
         """The exit code, once the program has ended."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read(0.1)
         self.read(0.1)
@@ -137,7 +137,7 @@ def test_without_a_broker_it_says_so_and_ctrl_c_or_sigterm_end_it_cleanly(termin
 
 def test_it_is_printed_once_for_people_and_programs(house):
     def once(*arguments):
-        done = subprocess.run([*WATCH, *arguments, "--mqtt", house.url], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*WATCH, *arguments, "--mqtt", house.url], capture_output=True, text=True, timeout=120)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 

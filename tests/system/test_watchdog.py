@@ -1,6 +1,7 @@
 """What a service manager hears, and a loop that is blocked."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -45,7 +46,7 @@ def test_the_watchdog_is_not_fed_while_no_data_is_fresh(mosquitto, start_app, tm
 def test_an_abstract_notify_socket_and_one_that_is_gone_are_fine(mosquitto, start_app, listen, monkeypatch):
     receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     receiver.bind(f"\0leadsman-{os.getpid()}")
-    receiver.settimeout(10)
+    receiver.settimeout(60)
     monkeypatch.setenv("NOTIFY_SOCKET", f"@leadsman-{os.getpid()}")
     app = start_app('@app.telemetry("d", interval=0.2)\nasync def d():\n    return {}\n', mosquitto.url)
     assert receiver.recv(100) == b"READY=1"
@@ -59,7 +60,7 @@ def test_who_blocks_the_loop_is_named_with_the_stack(mosquitto, listen, start_ap
     app = start_app(BLOCKING, mosquitto.url)
     listen(mosquitto.port).wait_for("sys/slow/state")
 
-    assert "The event loop has been blocked for 1." in app.log
+    assert re.search(r"The event loop has been blocked for \d", app.log)
     assert "by read_the_bus_without_await (<string>:" in app.log
     assert app.log.count("has been blocked") == 1
     assert 'File "<string>"' in app.log

@@ -109,12 +109,12 @@ def test_waves_in_the_air_are_published_through_hang_ups_and_a_bluetooth_service
     listener.wait_for(topic, 3)
     for _ in range(3):
         air.call(server.hang_up())
-        listener.wait_for(topic, len(listener.on(topic)) + 1, timeout=20)
+        listener.wait_for(topic, len(listener.on(topic)) + 1)
     air.call(air.daemon.stop())
     time.sleep(2)
     air.restart_daemon()
     before = len(listener.on(topic))
-    listener.wait_for(topic, before + 2, timeout=60)
+    listener.wait_for(topic, before + 2)
     assert running.end()[0] == 0
 
 

@@ -104,7 +104,7 @@ def test_a_meter_on_a_real_port_is_read_through_garbage_and_an_unplugged_cable(p
         time.sleep(1)
         before = len(listener.on("p1meter2mqtt/meter/state"))
         pty_device.plug()
-        listener.wait_for("p1meter2mqtt/meter/state", before + 3, timeout=20)
+        listener.wait_for("p1meter2mqtt/meter/state", before + 3)
     talking = False
     assert running.end()[0] == 0
 

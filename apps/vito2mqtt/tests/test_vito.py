@@ -282,22 +282,20 @@ def test_a_boiler_on_a_real_port_is_read_through_garbage_silence_and_a_kill(prog
     threading.Thread(target=answer, daemon=True).start()
     words = {"port": pty_device.path, "parity": "N", "interval": "2s"}
     running = program("vito2mqtt", "--mqtt", mosquitto.url, **words)
-    listener.wait_for("vito2mqtt/diagnosis/state", timeout=30)
+    listener.wait_for("vito2mqtt/diagnosis/state")
     disturbed = True
-    listener.wait_for("vito2mqtt/outdoor/error", timeout=30)
+    listener.wait_for("vito2mqtt/outdoor/error")
     disturbed = False
-    listener.wait_for("vito2mqtt/outdoor/error", where=lambda message: b"recovered" in message.payload, timeout=60)
+    listener.wait_for("vito2mqtt/outdoor/error", where=lambda message: b"recovered" in message.payload)
     for name in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"):
         boiler.memory[GROUPS["hot_water"][f"timer_{name}"].address] = b"\x00\xc0".ljust(8, b"\xff")  # 00:00 to 24:00
     listener.client.publish("vito2mqtt/legionella/set", b'{"action": "start"}', 1)
-    found = listener.wait_for("vito2mqtt/legionella/set/result", timeout=30)[0].payload
+    found = listener.wait_for("vito2mqtt/legionella/set/result")[0].payload
     if b"rejected" not in found:  # half an hour before midnight it is refused
         assert boiler.memory[0x6300] == b"\x44"
         running.kill()
         running.start()
-        listener.wait_for(
-            "vito2mqtt/legionella/state", where=lambda message: b"recovered" in message.payload, timeout=30
-        )
+        listener.wait_for("vito2mqtt/legionella/state", where=lambda message: b"recovered" in message.payload)
         assert boiler.memory[0x6300] == b"\x32"
     assert running.end()[0] == 0
     there = False

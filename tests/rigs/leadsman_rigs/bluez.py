@@ -427,7 +427,7 @@ class GattServer:
     async def connect(self, known):
         central = self.air.central
         try:
-            self.connection = await central.connect(Address(self.address), timeout=3)
+            self.connection = await central.connect(Address(self.address), timeout=30)
         except Exception as error:
             raise failed(f"le-connection-abort-by-local {type(error).__name__}") from None
         self.connection.on("disconnection", lambda _: asyncio.ensure_future(known.hang_up()))
@@ -466,7 +466,7 @@ class GattServer:
 
     async def spoken(self, step):
         try:
-            return await asyncio.wait_for(step, 3)
+            return await asyncio.wait_for(step, 30)
         except (ATT_Error, ProtocolError) as error:
             raise failed(f"Operation failed with ATT error: 0x{error.error_code:02x}") from None
 
@@ -527,7 +527,7 @@ class Air:
         if isinstance(peer, GattServer):
             self.daemon.heard(peer)
 
-    def call(self, step, timeout=10):
+    def call(self, step, timeout=60):
         """Run a coroutine in the thread."""
         return asyncio.run_coroutine_threadsafe(step, self.loop).result(timeout)
 
@@ -545,7 +545,7 @@ class Air:
         with contextlib.suppress(Exception):
             self.call(self.daemon.stop())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(5)
+        self.thread.join(60)
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.run_until_complete(asyncio.sleep(0))

@@ -111,7 +111,7 @@ class ByteBroker:
     def url(self):
         return f"mqtt://{self.address}"
 
-    def wait_for(self, condition, timeout=30.0):
+    def wait_for(self, condition, timeout=60.0):
         """Wait until `condition(messages)`."""
         deadline = time.monotonic() + timeout
         while not condition(self.messages):
@@ -127,7 +127,7 @@ class ByteBroker:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._server.close()
         assert self.faults == []
 

@@ -99,7 +99,7 @@ def demonstrated(program):
 
     def run(name, seconds):
         running = program(name, "--demo", "--for", f"{seconds}s")
-        assert running.process.wait(seconds + 20) == 0, running.log
+        assert running.process.wait(seconds + 60) == 0, running.log
         assert running.log.startswith("The broker is mqtt://127.0.0.1:"), running.log  # where to subscribe
         return running.log
 

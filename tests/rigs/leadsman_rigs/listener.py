@@ -44,7 +44,7 @@ class Listener:
     def times(self, topic):
         return [at for at, message in list(self.messages) if message.topic == topic]
 
-    def wait_for(self, topic, count=1, timeout=10.0, where=lambda message: True):
+    def wait_for(self, topic, count=1, timeout=60.0, where=lambda message: True):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             found = [message for message in self.on(topic) if where(message)]

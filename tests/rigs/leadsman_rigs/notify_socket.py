@@ -1,5 +1,6 @@
 """The notify socket of a service manager."""
 
+import contextlib
 import socket
 import time
 
@@ -24,7 +25,15 @@ class NotifySocket:
             except TimeoutError:
                 return
 
-    def wait_for(self, word, timeout=10.0):
+    def forget(self):
+        """Leave out all that was said until now."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while self.socket.recv(65536):
+                pass
+        self.said.clear()
+
+    def wait_for(self, word, timeout=60.0):
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if any(word in line for _, line in self.said):

@@ -30,11 +30,18 @@ class Process:
     def log(self):
         return self.log_path.read_text()
 
+    def wait_for(self, *words, timeout=60.0):
+        """Wait until the log has all of these words."""
+        deadline = time.monotonic() + timeout
+        while not all(each in (log := self.log) for each in words):
+            assert time.monotonic() < deadline, f"{words} did not come; the log is:\n{log}"
+            time.sleep(0.02)
+
     def kill(self):
         self.process.kill()
         self.process.wait()
 
-    def end(self, number=signal.SIGTERM, timeout=15.0):
+    def end(self, number=signal.SIGTERM, timeout=60.0):
         """Signal it; its exit code and how long it took, in seconds."""
         before = time.monotonic()
         self.process.send_signal(number)

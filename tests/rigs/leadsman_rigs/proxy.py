@@ -274,12 +274,12 @@ class Proxy:
     def __enter__(self) -> Self:
         self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),), daemon=True, name="proxy")
         self._thread.start()
-        assert self._started.wait(10), "the proxy did not start"
+        assert self._started.wait(60), "the proxy did not start"
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._loop.call_soon_threadsafe(self._ending.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the proxy did not end"
 
     def cut(self) -> int:
@@ -313,7 +313,7 @@ class Proxy:
         async def ask() -> T:
             return call()
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(60)
 
     async def _serve(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()

@@ -86,13 +86,13 @@ class Service:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             **options,
         )
 
     def tool(self, program, *arguments):
         credentials = ["-p", str(self.broker.port), "-u", "guest", "-P", "guest-secret"]
-        return subprocess.run([program, *credentials, *arguments], capture_output=True, text=True, timeout=20)
+        return subprocess.run([program, *credentials, *arguments], capture_output=True, text=True, timeout=90)
 
     def end(self):
         if self.process is not None and self.process.poll() is None:
@@ -102,7 +102,7 @@ class Service:
         assert "Traceback" not in self.log.read_text(), self.log.read_text()
 
     def rr(self, version, topic, payload, answer="house/answers/me"):
-        result = self.tool("mosquitto_rr", "-V", version, "-t", topic, "-e", answer, "-m", payload, "-W", "5")
+        result = self.tool("mosquitto_rr", "-V", version, "-t", topic, "-e", answer, "-m", payload, "-W", "60")
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
@@ -110,7 +110,7 @@ class Service:
         """As MQTT 3.1.1 has it: a transaction, and whoever listens to the topic of answers."""
         credentials = ["-p", str(self.broker.port), "-u", "guest", "-P", "guest-secret", "-V", "311"]
         listener = subprocess.Popen(
-            ["stdbuf", "-oL", "mosquitto_sub", *credentials, "-t", answer, "-C", "1", "-W", "5", "-d"],
+            ["stdbuf", "-oL", "mosquitto_sub", *credentials, "-t", answer, "-C", "1", "-W", "60", "-d"],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -119,5 +119,5 @@ class Service:
         self.tool("mosquitto_pub", "-V", "311", "-t", topic, "-m", payload)
         lines = list(listener.stdout)
         listener.stdout.close()
-        listener.wait(10)
+        listener.wait(60)
         return json.loads(next(line for line in lines if line.startswith("{")))

@@ -2,6 +2,15 @@
 
 import asyncio
 import time
+from pathlib import Path
+
+SCHEDULED = Path("/proc/thread-self/schedstat")
+"""Nanoseconds that this thread worked, and that it waited for a processor; proc(5)."""
+
+
+def waiting():
+    """Seconds that this thread has waited for a processor."""
+    return int(SCHEDULED.read_text().split()[1]) / 1e9 if SCHEDULED.exists() else 0.0
 
 
 def on(adapter, scenario, longest_block=0.5):
@@ -9,7 +18,7 @@ def on(adapter, scenario, longest_block=0.5):
     seconds.
 
     What counts is the time that the thread of the loop worked, since a busy machine delays any loop; and four times as
-    much of the clock, since what waits for a device does not work.
+    much of the clock, since what waits for a device does not work. What it waited for a processor is left out.
     """
 
     async def run():
@@ -18,9 +27,9 @@ def on(adapter, scenario, longest_block=0.5):
         async def watch():
             nonlocal longest
             while True:
-                before, worked = time.perf_counter(), time.thread_time()
+                before, worked, waited = time.perf_counter(), time.thread_time(), waiting()
                 await asyncio.sleep(0.005)
-                lag = time.perf_counter() - before - 0.005
+                lag = time.perf_counter() - before - 0.005 - (waiting() - waited)
                 longest = max(longest, lag / 4, min(lag, time.thread_time() - worked))
 
         async with adapter as opened:
