@@ -11,9 +11,13 @@ from pydantic import ConfigDict, TypeAdapter
 from leadsman import events
 from leadsman.introspection.exchange import Happening
 from leadsman.introspection.happenings import (
+    KEPT,
+    KEPT_BYTES,
+    LARGEST,
     LONGEST_TEXT,
     MOST_FIELDS,
     MOST_WAITING,
+    MOST_WAITING_BYTES,
     Happenings,
     happening,
     small_fields,
@@ -53,6 +57,20 @@ EVENTS = [
 
 def reading(number):
     return Reading("d", {"n": number}, (), 0.0, 1000.0)
+
+
+def large_reading(number):
+    """A reading of a few thousand bytes."""
+    texts = {f"text{name}": "x" * LONGEST_TEXT for name in range(MOST_FIELDS - 1)}
+    return reading(1000 + number)._replace(fields={"n": 1000 + number} | texts)
+
+
+def happening_of(found):
+    """A reading as a happening."""
+    happenings = Happenings(0)
+    happenings.on_reading(found)
+    (entry,) = asyncio.run(happenings.watch(-1).take(0.01))
+    return entry.text
 
 
 def kept(happenings, after):
@@ -110,6 +128,56 @@ def test_a_watcher_misses_nothing_or_is_told_so(most, count, after):
     assert reset or numbers == complete
     assert reset == (not max(99, last - most) <= after <= last)
     assert not reset or numbers == []
+
+
+@given(st.integers(1, 20), st.integers(0, 60), st.integers(0, 200))
+def test_what_is_kept_is_bounded_by_bytes_too(most, count, after):
+    one = len(happening_of(large_reading(0)))
+    happenings = Happenings(100, KEPT, most * one)
+    for number in range(count):
+        happenings.on_reading(large_reading(number))
+    reset, numbers = kept(happenings, after)
+
+    last = 99 + count
+    assert reset == (not max(99, last - most) <= after <= last)
+    assert numbers == ([] if reset else list(range(after + 1, last + 1)))
+
+
+def test_large_readings_do_not_fill_the_memory():
+    happenings = Happenings(0)
+    for number in range(KEPT):
+        happenings.on_reading(large_reading(number))
+
+    watcher = happenings.watch(KEPT - KEPT_BYTES // len(happening_of(large_reading(0))) - 1)
+    entries = asyncio.run(watcher.take(0.01))
+    assert not watcher.reset
+    assert KEPT_BYTES * 0.99 < sum(len(entry.text) for entry in entries) <= KEPT_BYTES
+
+
+def test_a_happening_that_is_too_large_keeps_its_type_time_and_device():
+    happenings = Happenings(0)
+    happenings.on_reading(Reading("d", {"x" * LARGEST: 1}, (), 0.0, 1000.0))
+    happenings.observe(events.FieldsLeftOut("d", ("x" * LARGEST,), 2.0, 1000.0))
+
+    entries = asyncio.run(happenings.watch(-1).take(0.01))
+    assert [json.loads(entry.text) for entry in entries] == [
+        {"type": word, "at": "1970-01-01T00:16:40.000Z", "device": "d"} for word in ("reading", "fields_left_out")
+    ]
+
+
+def test_a_watcher_for_whom_too_many_bytes_wait_is_cut_off():
+    count = MOST_WAITING_BYTES // len(happening_of(large_reading(0))) + 1
+
+    async def watch():
+        happenings = Happenings(1)
+        slow, quick = happenings.watch(), happenings.watch()
+        taken = 0
+        for number in range(count):
+            happenings.on_reading(large_reading(number))
+            taken += len(await quick.take(0.01))
+        return await slow.take(0.01), taken == count < MOST_WAITING, happenings.watchers
+
+    assert asyncio.run(watch()) == (None, True, 1)
 
 
 def test_a_watcher_that_is_too_slow_is_cut_off_and_the_others_are_not():

@@ -20,14 +20,22 @@ if TYPE_CHECKING:
 
 KEPT = 2000
 """Happenings that are kept."""
+KEPT_BYTES = 2**20
+"""Bytes of happenings that are kept; whichever bound comes first. One of an app with small readings has about 200."""
 MOST_WAITING = 500
 """Happenings that may wait for a watcher."""
+MOST_WAITING_BYTES = 2**19
+"""Bytes of happenings that may wait for a watcher."""
+LARGEST = 2**15
+"""Bytes of one happening. Of a larger one only the type, the time and the device are kept."""
 MOST_FIELDS = 32
 """Fields of a reading in a happening."""
 LONGEST_TEXT = 100
 """Characters of a text in a reading. A longer one is left out."""
 _NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "entity", "device", "error"})
 """Fields of events that are written in another form."""
+_ALWAYS_SHOWN = frozenset({"type", "at", "device"})
+"""Fields of a happening that is too large."""
 
 
 class Entry(NamedTuple):
@@ -44,12 +52,14 @@ class Happenings:
         first: the first number. It must be higher than those of an earlier run, so that nobody takes the happenings of
             one for those of the other.
         kept: how many are kept.
+        kept_bytes: how many bytes of them are kept; at least `LARGEST`.
     """
 
-    def __init__(self, first: int, kept: int = KEPT) -> None:
+    def __init__(self, first: int, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
         self._next = first
-        self._first = first
-        self._entries: deque[Entry] = deque(maxlen=kept)
+        self._most, self._most_bytes = kept, kept_bytes
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
         self._watchers: list[Watcher] = []
 
     def observe(self, event: Event) -> None:
@@ -99,9 +109,12 @@ class Happenings:
             self._watchers.remove(watcher)
 
     def _add(self, document: "Happening") -> None:
-        entry = Entry(self._next, encode(document))
+        entry = Entry(self._next, _written(document))
         self._next += 1
         self._entries.append(entry)
+        self._bytes += len(entry.text)
+        while len(self._entries) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= len(self._entries.popleft().text)
         for watcher in list(self._watchers):
             watcher.put(entry)
 
@@ -116,15 +129,18 @@ class Watcher:
         """The number before that of the first happening that this watcher gets."""
         self._happenings = happenings
         self._waiting = missed
+        self._bytes = sum(len(entry.text) for entry in missed)
         self._most = len(missed) + MOST_WAITING
+        self._most_bytes = self._bytes + MOST_WAITING_BYTES
         self._closed = False
         self._came = asyncio.Event()
         if missed:
             self._came.set()
 
     def put(self, entry: Entry) -> None:
-        """Pass a happening on. If too many wait already, the watcher is cut off."""
-        if len(self._waiting) >= self._most:
+        """Pass a happening on. If too many wait already, or too many bytes, the watcher is cut off."""
+        self._bytes += len(entry.text)
+        if len(self._waiting) >= self._most or self._bytes > self._most_bytes:
             self.close()
             return
         self._waiting.append(entry)
@@ -147,6 +163,7 @@ class Watcher:
         if self._closed:
             return None
         taken, self._waiting = self._waiting, []
+        self._bytes = 0
         self._came.clear()
         return taken
 
@@ -167,6 +184,14 @@ def happening(event: Event) -> "Happening":
     if isinstance(event, AttemptFailed):
         found["failing_since"] = rfc3339(event.outage)
     return cast("Happening", found)  # tests compare it with the schema
+
+
+def _written(document: "Happening") -> bytes:
+    """A happening as JSON of at most `LARGEST` bytes."""
+    text = encode(document)
+    if len(text) <= LARGEST:
+        return text
+    return encode({name: value for name, value in document.items() if name in _ALWAYS_SHOWN})
 
 
 def _shown(value: Json) -> Json:
