@@ -90,6 +90,19 @@ def test_an_assertion_that_does_not_hold_is_said_with_the_figures_and_a_code(run
     assert [each["holds"] for each in json.loads(out)["assertions"]] == [False, True]
 
 
+def test_an_assertion_about_a_day_in_which_nothing_was_due_is_an_error(run, tmp_path):
+    (tmp_path / "house.py").write_text(HOUSE.replace('interval="10m"', 'schedule="0 18 * * *"'))
+
+    code, out, err = run("--assert", "lost == 0")
+    assert (code, out) == (2, "")
+    assert err == (
+        "leadsman: --assert proves nothing: from 2026-02-10 00:00 UTC no poll came due and ended within 12h; "
+        "write a longer --for, or another --begins\n"
+    )
+    assert run("--assert", "slots == 2", "--for", "1d")[0] == 0
+    assert run("--policy", "never")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -24,6 +24,7 @@ from leadsman.simulation.simulator import Wish, simulate, stage_of
 from leadsman.simulation.strips import BLOCKS, Pen, strips
 from leadsman.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 from leadsman.text import clean, describe
+from leadsman.timing.durations import human
 
 ASSERTION_FAILED = 4
 """Exit code if an assertion does not hold; 1 means that the app could not be simulated."""
@@ -57,6 +58,11 @@ def run(app: App, where: Where, options: argparse.Namespace) -> int:
     stage = stage_of(wish)
     with Progress(len(variants)) as progress:
         outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
+    if conditions and not outcomes[0].figures.slots:
+        raise UsageError(
+            f"--assert proves nothing: from {stage.begins:%Y-%m-%d %H:%M} {stage.begins.tzname()} no poll came due and "
+            f"ended within {human(stage.length)}; write a longer --for, or another --begins"
+        )
     advised = advice([Compared(each.policy, each.figures) for each in outcomes])
     if options.svg is not None:
         _write(options.svg, picture(stage, outcomes, advised))
