@@ -20,6 +20,7 @@ from leadsman.monitoring.ledger import (
     REPLAYED,
     SUPPRESSED,
     Counts,
+    Gap,
     Ledger,
     availability,
     total,
@@ -40,7 +41,7 @@ def played(steps):
         if step == "begin":
             ledger.begin(float(at))
         elif step == "deliver" and waiting:
-            waiting.pop(0)[0].delivered(late=at % 2 == 0)
+            arrived(waiting.pop(0)[0], late=at % 2 == 0)
         elif step == "drop" and waiting:
             waiting[0][0].dropped(waiting.pop(0)[1])
         elif step == "under way":
@@ -66,6 +67,14 @@ def read(ledger, period, waiting, at):
     waiting.append((period, at))
 
 
+def arrived(period, late=False):
+    """The outbox counts a reading that the broker acknowledged."""
+    if late:
+        period.replayed += 1
+    else:
+        period.published += 1
+
+
 @given(STEPS)
 def test_slots_are_the_sum_of_their_dispositions_and_the_polls_under_way(steps):
     ledger, slots, under_way, waiting = played(steps)
@@ -86,7 +95,7 @@ def test_what_waits_and_what_is_under_way_is_counted_in_the_period_of_its_slot(s
     assert all(slots >= known for slots, known in sums)
 
     for period, _ in waiting:
-        period.delivered(late=False)
+        arrived(period)
     for period in under_way:
         ledger.lost(period, FAILED, "at last", 1e6)
 
@@ -140,7 +149,7 @@ def test_a_poll_that_fails_after_its_gap_began_moves_the_beginning_of_the_gap():
 def test_what_the_broker_does_not_have_at_the_end_is_dropped():
     ledger = Ledger(0.0)
     ledger.period.slots = ledger.period.sent = 2
-    ledger.period.delivered(late=False)
+    arrived(ledger.period)
     ledger.begin(3600.0)
     ledger.end(4000.0, "the app ended")
 
@@ -169,6 +178,39 @@ def test_an_hour_takes_less_than_200_bytes():
     pointer = sys.getsizeof((None, None)) - sys.getsizeof((None,))
 
     assert sys.getsizeof(ledger._past[0]) + pointer <= 200  # what is kept of an hour
+
+
+CAUSES = st.text(max_size=300) | st.text(st.characters(categories=["Cs", "Cc", "Lo"]), max_size=300)
+SLOTS = st.dictionaries(st.sampled_from(DISPOSITIONS), st.integers(1, 2**40), max_size=4)
+
+
+@given(st.lists(st.tuples(CAUSES, SLOTS, st.floats(0, 1e9), st.floats(0, 1e9)), max_size=5))
+def test_gaps_that_have_ended_are_kept_as_they_were(found):
+    ledger = Ledger(0.0)
+    gaps = [Gap(since, since + lasted, f"failed: {cause}"[:200], slots) for cause, slots, since, lasted in found]
+    for gap in gaps:
+        ledger.remember_gap(gap)
+
+    kept = ledger.gaps()
+    assert [(each.since, each.until, each.slots) for each in kept] == [(g.since, g.until, g.slots) for g in gaps]
+    assert [each.cause for each in kept] == [g.cause.encode(errors="backslashreplace").decode() for g in gaps]
+
+
+def test_readings_that_are_dropped_before_and_after_a_gap_are_gaps_of_their_own():
+    ledger = Ledger(0.0)
+    ledger.period.sent += 3
+    ledger.period.dropped(10.0)
+    ledger.explain("outbox full")
+    ledger.lost(ledger.period, FAILED, "gone", 20.0)
+    ledger.period.dropped(15.0)
+    ledger.heard(30.0)
+    ledger.period.dropped(40.0)
+
+    assert ledger.gaps() == [
+        (10.0, 15.0, "dropped: outbox full", {DROPPED: 2}),
+        (20.0, 30.0, "failed: gone", {FAILED: 1}),
+        (40.0, 40.0, "dropped", {DROPPED: 1}),
+    ]
 
 
 def test_availability_is_the_share_of_slots_that_gave_a_reading():

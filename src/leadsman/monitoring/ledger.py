@@ -46,8 +46,12 @@ LONGEST_CAUSE = 200
 """Characters of a cause that are kept."""
 ONE_DROP = 3600.0
 """Seconds between two readings that were dropped, at the most, if they are one gap."""
-_FORM = struct.Struct(f"<dI{len(DISPOSITIONS)}I")
-"""A closed period in 64 bytes: its start, its slots, and a count for each disposition."""
+_PERIOD = struct.Struct("<dQ")
+"""A closed period begins with its start and its slots. The counts follow."""
+_GAP = struct.Struct("<ddB")
+"""A closed gap begins with its two ends and the number of its counts. The counts follow, then the cause."""
+_COUNT = struct.Struct("<BQ")
+"""A disposition, by its place in `DISPOSITIONS`, and how many slots have it."""
 
 
 class Gap(NamedTuple):
@@ -85,8 +89,8 @@ class Period:
         """Slots that came due."""
         self.sent = 0
         """Readings that were handed to the outbox."""
-        self.published = 0
-        self.replayed = 0
+        self.published = self.replayed = 0
+        """See `leadsman.mqtt.message.Receipt`."""
         self.suppressed = 0
         self._others: dict[str, int] | None = None
         self._ledger = ledger
@@ -107,13 +111,6 @@ class Period:
         """Count slots without a reading."""
         others = self._others = self._others or {}
         others[disposition] = others.get(disposition, 0) + slots
-
-    def delivered(self, late: bool) -> None:
-        """The broker has a reading. See `leadsman.mqtt.message.Receipt`."""
-        if late:
-            self.replayed += 1
-        else:
-            self.published += 1
 
     def dropped(self, at: float) -> None:
         """A reading that was taken at `at` will never arrive. See `leadsman.mqtt.message.Receipt`."""
@@ -142,8 +139,8 @@ class Ledger:
         self.on_news: Callable[[], None] | None = None
         """Called when a gap ends."""
         self._past: tuple[bytes | Period, ...] = ()
-        self._closed: tuple[Gap, ...] = ()
-        self._drops: Gap | None = None
+        self._closed: tuple[bytes, ...] = ()
+        self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
 
     def lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
         """Slots of `period`, the first of which came due at `since`, gave no reading."""
@@ -165,26 +162,24 @@ class Ledger:
         """The device was read: its gap ends, if there is one."""
         gap, self.gap = self.gap, None
         if gap is not None:
-            self._close(gap._replace(until=max(at, gap.since)))
+            self._keep(self._drops, gap._replace(until=max(at, gap.since)))
+            self._tell()
 
     def dropped(self, at: float) -> None:
         """A reading that was taken at `at` will never arrive. `Period` counts it."""
         drops = self._drops
-        if drops is not None and drops is not (self._closed[-1] if self._closed else None):
-            drops = None  # another gap has come since
-        if drops is None or drops.until is None or not 0 <= at - drops.until <= ONE_DROP:
-            self._close(Gap(at, at, DROPPED, {DROPPED: 1}))
-        else:
+        if drops is not None and drops.until is not None and 0 <= at - drops.until <= ONE_DROP:
             drops.slots[DROPPED] += 1
-            self._closed = (*self._closed[:-1], drops._replace(until=at))
-        self._drops = self._closed[-1]
+            self._drops = drops._replace(until=at)
+        else:
+            self._keep(drops)
+            self._drops = Gap(at, at, DROPPED, {DROPPED: 1})
+            self._tell()
 
     def explain(self, cause: str) -> None:
         """Why the latest readings were dropped."""
-        drops = self._drops
-        if drops is not None and drops is self._closed[-1]:
-            self._drops = drops._replace(cause=f"{DROPPED}: {cause}"[:LONGEST_CAUSE])
-            self._closed = (*self._closed[:-1], self._drops)
+        if self._drops is not None:
+            self._drops = self._drops._replace(cause=f"{DROPPED}: {cause}"[:LONGEST_CAUSE])
 
     def begin(self, start: float) -> None:
         """Begin a period."""
@@ -210,7 +205,7 @@ class Ledger:
         if gap.until is None:
             self.gap = gap
         else:
-            self._closed = (*self._closed, gap)[-MOST_GAPS:]
+            self._keep(gap)
 
     def open_periods(self) -> list[Counts]:
         """The periods that may have changed since the last `begin`, the oldest first."""
@@ -224,14 +219,20 @@ class Ledger:
 
     def gaps(self) -> list[Gap]:
         """The gaps, in the order in which they ended; one that has not ended is the last."""
-        return [*self._closed, *(() if self.gap is None else (self.gap,))]
+        latest = (gap for gap in (self._drops, self.gap) if gap is not None)
+        return [*map(_unpacked_gap, self._closed), *latest]
 
     def _open(self) -> list[Period]:
         """The periods in which something may change."""
         return [*(past for past in self._past if isinstance(past, Period)), self.period]
 
-    def _close(self, gap: Gap) -> None:
-        self._closed = (*self._closed, gap)[-MOST_GAPS:]
+    def _keep(self, *gaps: Gap | None) -> None:
+        """Keep these gaps, which do not change any more."""
+        self._closed = (*self._closed, *(_packed_gap(gap) for gap in gaps if gap is not None))[-MOST_GAPS:]
+        self._drops = None
+
+    def _tell(self) -> None:
+        """A gap has ended."""
         self.news = True
         if self.on_news is not None:
             self.on_news()
@@ -257,9 +258,29 @@ def total(periods: Iterator[Counts] | list[Counts]) -> dict[str, int]:
 
 
 def _packed(counts: Counts) -> bytes:
-    return _FORM.pack(counts.start, counts.slots, *(counts.by.get(word, 0) for word in DISPOSITIONS))
+    return _PERIOD.pack(counts.start, counts.slots) + _packed_counts(counts.by)
 
 
 def _unpacked(packed: bytes) -> Counts:
-    start, slots, *by = _FORM.unpack(packed)
-    return Counts(start, slots, {word: count for word, count in zip(DISPOSITIONS, by, strict=True) if count})
+    start, slots = _PERIOD.unpack_from(packed)
+    return Counts(start, slots, _unpacked_counts(packed[_PERIOD.size :]))
+
+
+def _packed_gap(gap: Gap) -> bytes:
+    """A gap that has ended."""
+    ends = _GAP.pack(gap.since, gap.until, len(gap.slots))
+    return ends + _packed_counts(gap.slots) + gap.cause.encode(errors="backslashreplace")
+
+
+def _unpacked_gap(packed: bytes) -> Gap:
+    since, until, kinds = _GAP.unpack_from(packed)
+    counts_end = _GAP.size + kinds * _COUNT.size
+    return Gap(since, until, packed[counts_end:].decode(), _unpacked_counts(packed[_GAP.size : counts_end]))
+
+
+def _packed_counts(by: Mapping[str, int]) -> bytes:
+    return b"".join(_COUNT.pack(DISPOSITIONS.index(word), count) for word, count in by.items())
+
+
+def _unpacked_counts(packed: bytes) -> dict[str, int]:
+    return {DISPOSITIONS[place]: count for place, count in _COUNT.iter_unpack(packed) if count}

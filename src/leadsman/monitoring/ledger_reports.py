@@ -75,6 +75,7 @@ class LedgerReports:
         self._environment = environment
         self._slices = slices
         self._entries: dict[str, _Entry] = {}
+        self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
         self._disabled: dict[str, Now] = {}
         self._first = self._now()
         self._noticed = self._unsaid = False
@@ -82,7 +83,7 @@ class LedgerReports:
 
     def add(self, name: str, ledger: Ledger, schedule: Schedule, *, job: bool = False) -> None:
         """Add the ledger of a device that is read, or of a side job."""
-        self._entries[name] = _Entry(ledger, schedule, not job)
+        self._entries[name] = _Entry(ledger, self._schedules.setdefault(schedule, schedule), not job)
 
     def add_disabled(self, name: str, schedule: Schedule, *, job: bool = False) -> None:
         """Add a device that is not enabled. Its slots are counted all the same."""

@@ -157,7 +157,7 @@ def _time(value: object) -> float:
 
 
 def _number(value: object) -> int:
-    """Slots of a period, so few that the sum of two such numbers fits into 32 bits."""
+    """Slots of a period, so few that sums of such numbers fit into 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
         raise ValueError(f"{value!r:.40} is no number of slots")
     return value

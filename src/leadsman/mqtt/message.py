@@ -10,9 +10,10 @@ from leadsman.value import Value
 class Receipt(Protocol):
     """Counts what becomes of messages."""
 
-    def delivered(self, late: bool) -> None:
-        """The broker has a message. `late`: it waited over an outage of the connection."""
-        ...
+    published: int
+    """Messages that the broker has."""
+    replayed: int
+    """Those that the broker has, and that waited over an outage of the connection. They are not `published`."""
 
     def dropped(self, at: float) -> None:
         """A message whose reading was taken at `at` will never arrive. `at` is seconds of

@@ -349,12 +349,13 @@ class Outbox:
         return message
 
     def _forget(self, item: Item, *, arrived: bool = False) -> None:
-        receipt = item.message.receipt
-        if receipt is not None:
-            if arrived:
-                receipt.delivered(item.number <= self._late)
+        if not arrived:
+            _lost(item.message)
+        elif (receipt := item.message.receipt) is not None:
+            if item.number <= self._late:
+                receipt.replayed += 1
             else:
-                _lost(item.message)
+                receipt.published += 1
         self.messages -= 1
         self.bytes -= item.size
         item.message = SETTLED
