@@ -149,13 +149,13 @@ def test_a_device_may_be_called_broker():
 
 
 def test_nothing_is_published_but_readings_and_no_endpoint_is_opened(monkeypatch):
-    topics, receive = set(), ForgetfulBroker.receive
+    topics, take = set(), ForgetfulBroker.take
 
     def seen(self, connection, packet_id, message):
         topics.add(message.topic)
-        receive(self, connection, packet_id, message)
+        take(self, connection, packet_id, message)
 
-    monkeypatch.setattr(ForgetfulBroker, "receive", seen)
+    monkeypatch.setattr(ForgetfulBroker, "take", seen)
     wish = Wish(app_of("a"), Where.nowhere({}, {"HTTP__BIND": "127.0.0.1:0"}), FLAKY, 3 * HOUR, 1)
 
     outcome = simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None)

@@ -52,18 +52,17 @@ class Recorder:
         """Take one event."""
         if event.at >= self._end:
             return
-        if isinstance(event, MessageDropped):
+        if type(event) is ReadingTaken:  # most are, and a match of all kinds takes longer
+            device = self._devices[event.entity]
+            device.readings.append(event.at)
+            device.calls.under_way = None
+        elif isinstance(event, MessageDropped):
             self.dropped += event.messages if event.topic in self._topics else 0
-            return
-        device = self._devices.get(getattr(event, "entity", ""))
-        if device is not None:
-            self._take(device, event)
+        elif (failing := self._devices.get(getattr(event, "entity", ""))) is not None:
+            self._take(failing, event)
 
     def _take(self, device: _Device, event: Event) -> None:
         match event:
-            case ReadingTaken():
-                device.readings.append(event.at)
-                device.calls.under_way = None
             case AttemptFailed(requested=False):
                 began, device.calls.under_way = device.calls.under_way, None
                 device.failures.append(event.at if began is None else began)

@@ -4,7 +4,7 @@ fail, hang or take longer as the plan of faults says."""
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -75,16 +75,12 @@ class Seam:
 
     async def __call__(self, **given: object) -> object:
         """Call the handler, or fail."""
-        loop = self._scene.loop
+        loop, weakness = self._scene.loop, self._weakness
         now = loop.time()
         self.calls.began.append(now)
         self.calls.under_way = now
         if now >= self._well_until:
-            for fault in self._faults:
-                if fault.begin <= now < fault.end:
-                    await self._refuse(fault, now)
-            self._well_until = min((fault.begin for fault in self._faults if fault.begin > now), default=math.inf)
-        weakness = self._weakness
+            await self._meet_faults(now)
         if weakness.failing or weakness.slow:
             luck = self._luck.at(round(now * 10))
             if luck < weakness.failing:
@@ -92,17 +88,7 @@ class Seam:
                 raise DeviceTimeout("simulated: no answer")
             if luck >= 1 - weakness.slow:
                 await asyncio.sleep(weakness.slower)
-        return await self._handled(given)
-
-    async def _refuse(self, fault: Fault, now: float) -> None:
-        if fault.silent:
-            await asyncio.sleep(fault.end - now)  # the timeout of the call ends it, if that comes first
-            raise DeviceTimeout(f"simulated: {fault.wire} did not answer")
-        raise DeviceUnavailable(f"simulated: {fault.wire} is away")
-
-    async def _handled(self, given: Mapping[str, object]) -> object:
-        loop, token = self._scene.loop, DEVICE.set(self._name)
-        virtual, real = loop.time(), time.perf_counter()
+        token, virtual, real = DEVICE.set(self._name), loop.time(), time.perf_counter()
         try:
             result = await self._call(**given)
         except Exception as error:
@@ -110,16 +96,32 @@ class Seam:
             raise
         finally:
             DEVICE.reset(token)
-            self._look_at_time(loop.time() - virtual, time.perf_counter() - real)
+            if time.perf_counter() - real > BLOCKED and loop.time() == virtual:
+                self._is_blocked(time.perf_counter() - real)
+            else:
+                self._blocked = 0
         self._worked = True
         return result
 
-    def _look_at_time(self, virtual: float, real: float) -> None:
-        """End the simulation if the handler sleeps or waits in real time."""
-        self._blocked = self._blocked + 1 if real > BLOCKED and not virtual else 0
+    async def _meet_faults(self, now: float) -> None:
+        """Fail if a fault is under way, and find out when the next one begins."""
+        for fault in self._faults:
+            if fault.begin <= now < fault.end:
+                await self._refuse(fault, now)
+        self._well_until = min((fault.begin for fault in self._faults if fault.begin > now), default=math.inf)
+
+    async def _refuse(self, fault: Fault, now: float) -> None:
+        if fault.silent:
+            await asyncio.sleep(fault.end - now)  # the timeout of the call ends it, if that comes first
+            raise DeviceTimeout(f"simulated: {fault.wire} did not answer")
+        raise DeviceUnavailable(f"simulated: {fault.wire} is away")
+
+    def _is_blocked(self, seconds: float) -> None:
+        """End the simulation if the handler sleeps or waits in real time again and again."""
+        self._blocked += 1
         if self._blocked >= BLOCKED_CALLS:
             self._scene.fail(
-                f"{self._name}: its handler blocked the simulation for {real:.1f} s of real time, "
+                f"{self._name}: its handler blocked the simulation for {seconds:.1f} s of real time, "
                 f"{self._blocked} times; use asyncio.sleep and an adapter with a twin, or write --stand-in {self._name}"
             )
 

@@ -155,8 +155,12 @@ class MemoryBroker:
         """The messages received on a topic, in order."""
         return [delivered for delivered in self.log if delivered.topic == topic]
 
+    def take(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
+        """Receive one PUBLISH in the next turn of the event loop. For the connection."""
+        connection.loop.call_soon(self.receive, connection, packet_id, message)
+
     def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
-        """Take one PUBLISH. For the connection."""
+        """Receive one PUBLISH."""
         if self._frozen:
             self._unanswered.append(lambda: self.receive(connection, packet_id, message))
         elif not connection.open:
@@ -203,12 +207,24 @@ class MemoryBroker:
 
 
 class ForgetfulBroker(MemoryBroker):
-    """A broker that acknowledges every message, and keeps none: for days with very many of them."""
+    """A broker that acknowledges every message, and keeps none: for days with very many of them. It acknowledges all
+    messages of one turn of the event loop together."""
 
-    def receive(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
+    def __init__(self, connack: ConnAck = _CONNACK) -> None:
+        super().__init__(connack)
+        self._arrived: list[tuple[_MemoryConnection, int]] = []
+
+    def take(self, connection: "_MemoryConnection", packet_id: int, message: Message) -> None:
         """See `MemoryBroker`."""
-        if connection.open:
-            connection.listener.acknowledged(packet_id, 0)
+        self._arrived.append((connection, packet_id))
+        if len(self._arrived) == 1:
+            connection.loop.call_soon(self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for connection, packet_id in arrived:
+            if connection.open:
+                connection.listener.acknowledged(packet_id, 0)
 
 
 class _MemoryConnection:
@@ -231,7 +247,7 @@ class _MemoryConnection:
         if not self.open:
             raise BrokerError("not connected")
         self._packet_id += 1
-        self.loop.call_soon(self._broker.receive, self, self._packet_id, message)
+        self._broker.take(self, self._packet_id, message)
         return self._packet_id
 
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:

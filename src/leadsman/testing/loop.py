@@ -63,7 +63,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0:
             self._waiting_since = None
-            return super().select(0)
+            return super().select(0) if len(self.get_map()) > 1 else []  # only the pipe that wakes a loop which waits
         busy = workers.busy()  # before the look: a call that ends in between has woken the loop when the look comes
         ready = super().select(0)
         if ready:
@@ -74,7 +74,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         if timeout is None:
             raise RuntimeError("nothing is due, and nothing will be: the program waits for ever")
         self._loop._now += timeout  # noqa: SLF001  # the other half of one thing
-        return super().select(0)
+        return []
 
     def _a_thread_works(self, busy: int) -> bool:
         """Whether more calls are under way than those known to hang."""
