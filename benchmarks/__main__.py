@@ -8,7 +8,7 @@ import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, footprint, frames, measures, network, overload, recovery, soak
+from benchmarks import calls, footprint, frames, ledger, measures, network, overload, recovery, simulated, soak
 from benchmarks.measures import CLIENTS, SIDES
 from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row
 
@@ -164,8 +164,10 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "frames": framers,
     "devices": with_devices,
     "day": virtual_days,
+    "simulated": simulated.days,
+    "history": ledger.history,
 }
-ALONE = ("recovery", "soak", "footprint")
+ALONE = ("recovery", "soak", "footprint", "ledger")
 """What prints something other than rows, and is measured only when it is asked for."""
 
 
@@ -176,7 +178,7 @@ def main() -> None:
         "parts", nargs="*", choices=[*PARTS, *ALONE, []], help=f"only these; {', '.join(ALONE)} print their own"
     )
     parser.add_argument("--times", type=int, default=5, help="repetitions; medians are taken (default 5)")
-    parser.add_argument("--minutes", type=float, default=20, help="of the soak (default 20)")
+    parser.add_argument("--minutes", type=float, default=20, help="of the soak and of the ledger (default 20)")
     parser.add_argument("--rate", type=float, help="readings a second of the soak (default half of the sustained)")
     options = parser.parse_args()
     if {*options.parts}.intersection(ALONE):
@@ -201,6 +203,8 @@ def _alone(part: str, minutes: float, rate: float | None) -> str:
             return recovery.report()
         case "footprint":
             return footprint.report()
+        case "ledger":
+            return ledger.report(minutes)
         case _:
             return soak.soak(minutes, rate)
 

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psutil
@@ -133,15 +133,7 @@ class Soak:
 
     def _killed(self, broker: Mosquitto, proxy: Proxy, ear: Ear) -> Ear:
         self.kills += 1
-        with socket.create_server(("127.0.0.1", 0)) as closed:
-            nowhere = closed.getsockname()[1]
-        broker.kill()
-        proxy.target = nowhere  # nobody listens there any more
-        ear.close()
-        time.sleep(AWAY)
-        broker.start()
-        ear = Ear(broker.port, hand_on=self.tally.heard)
-        proxy.target = broker.port
+        ear = restarted(broker, proxy, ear, self.tally.heard, AWAY)
         note(f"killed {self.kills} times; {self.tally.readings:,} readings came, {self.tally.missing} did not or wait")
         return ear
 
@@ -189,6 +181,21 @@ def _slope(samples: Sequence[tuple[float, float]]) -> float:
     """KiB a minute, of samples in seconds and MiB."""
     times, sizes = zip(*samples, strict=True)
     return statistics.linear_regression(times, sizes).slope * 60 * 1024
+
+
+def restarted(broker: Mosquitto, proxy: Proxy, ear: Ear, hand_on: Callable[[Heard], None], away: float) -> Ear:
+    """Kill the broker, and start it again after `away` seconds. Clients reach it through the proxy once the new
+    subscriber, which is returned, is there."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = closed.getsockname()[1]
+    broker.kill()
+    proxy.target = nowhere  # nobody listens there any more
+    ear.close()
+    time.sleep(away)
+    broker.start()
+    ear = Ear(broker.port, hand_on=hand_on)
+    proxy.target = broker.port
+    return ear
 
 
 def _ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
