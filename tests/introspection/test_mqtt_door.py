@@ -25,13 +25,16 @@ async def read(): ...
 
 
 class Kept:
-    """Keeps works instead of doing them."""
+    """Keeps the works that make answers, instead of doing them. Requests have their turn at once."""
 
     def __init__(self):
         self.works = []
 
     def begin(self, where, work):
-        self.works.append(work)
+        if where == "introspection":
+            self.works.append(work)
+        else:
+            list(work)
 
 
 class Asked:
@@ -177,10 +180,13 @@ def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait():
     asked, waiting = Asked(devices=1), []
 
     def begin(where, work):
-        if next(work, None) is not None:
+        if where != "introspection":
+            list(work)
+        elif next(work, None) is not None:
             waiting.append(work)
 
     asked.slices.begin = begin
+    asked.door._queue._room = lambda: iter(())  # as if there had been room before each of them
     asked.outbox.bytes = MOST_WAITING + 1  # the broker takes nothing for the moment
     for number in range(10_000):
         asked.send(transaction=number)
@@ -194,6 +200,29 @@ def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait():
     refused = [answer["error"] for answer in answers if answer["status"] == "error"]
     assert len(refused) == 10_000 - MOST_UNDER_WAY
     assert all("ask again" in error for error in refused)
+
+
+def test_requests_of_all_kinds_wait_for_room_and_those_that_waited_too_long_are_refused_with_their_transaction():
+    asked, works = Asked(devices=1), []
+    asked.slices.begin = lambda where, work: works.append(work) if where == "requests over MQTT" else list(work)
+    requests = {
+        "house/introspect": asked.door.on_introspect,
+        "house/d0/hold/set": asked.door.on_set,
+        "house/d0/get": asked.door.on_get,
+    }
+    for topic, take in requests.items():
+        take(Received(topic, b'{"transaction": "x"}', False))
+    take(Received(topic, b"{", False))
+    asked.outbox.bytes = MOST_WAITING + 1
+    (work,) = works
+    assert [next(work) for _ in range(3)] == [PAUSE] * 3
+    assert asked.sent == []
+    asked.now += EXPIRY + 0.1
+    list(work)
+
+    assert [message.topic for message in asked.sent] == [f"{topic}/response" for topic in (*requests, topic)]
+    assert all("waited for 10 s" in answer["error"] for answer in asked.answers)
+    assert [answer.get("transaction") for answer in asked.answers] == ["x", "x", "x", None]
 
 
 def test_a_retained_request_for_a_document_is_ignored_and_logged_once(caplog):
@@ -253,7 +282,8 @@ class Scripted:
 def ask(service, topic, payload=b"", **properties):
     """What is sent when a request arrives: the topics and the answers."""
     sent = []
-    door = MqttDoor(service, TOPICS, SimpleNamespace(put=sent.append), Clock(lambda: 0.0, lambda: 0.0), Kept())
+    link = SimpleNamespace(put=sent.append, outbox=SimpleNamespace(bytes=0))
+    door = MqttDoor(service, TOPICS, link, Clock(lambda: 0.0, lambda: 0.0), Kept())
     received = Received(topic, payload, properties.pop("retain", False), **properties)
     (door.on_get if topic.endswith("/get") else door.on_set)(received)
     return [(message.topic, json.loads(message.payload)) for message in sent]

@@ -5,6 +5,7 @@ import json
 import signal
 import statistics
 import sys
+import threading
 import time
 
 import paho.mqtt.client as paho
@@ -174,6 +175,36 @@ def test_a_flood_of_garbage_leaves_the_app_alive_and_small(service):
     assert service.rr("5", "house/heating/set", '{"degrees": 23}')["data"] == {"target": 23.0}
     assert process.memory_info().rss - before < 30 * 2**20
     assert service.log.read_text().count("commands failed so far") <= 2
+
+
+def test_ten_thousand_requests_at_once_are_each_answered_and_readings_go_on_in_between(service):
+    arrived, subscribed = [], threading.Event()
+    client = paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    client.username_pw_set("guest", "guest-secret")
+    client.max_inflight_messages_set(0)
+    client.on_message = lambda client, data, message: arrived.append((message.topic, message.payload))
+    client.on_subscribe = lambda *_: subscribed.set()
+    client.connect("127.0.0.1", service.broker.port)
+    client.loop_start()
+    client.subscribe([("house/introspect/response", 1), ("house/kitchen/state", 1)])
+    assert subscribed.wait(20)
+    for number in range(10_000):
+        client.publish("house/introspect", b'{"sections": ["app"], "transaction": %d}' % number, 1)
+    deadline = time.monotonic() + 60
+    while sum(topic == "house/introspect/response" for topic, _ in arrived) < 10_000:
+        assert time.monotonic() < deadline, len(arrived)
+        time.sleep(0.2)
+    client.disconnect()
+    client.loop_stop()
+
+    answers = [json.loads(payload) for topic, payload in arrived if topic == "house/introspect/response"]
+    assert sorted(answer["transaction"] for answer in answers) == list(range(10_000))
+    assert all(answer["status"] == "ok" or "ask again" in answer["error"] for answer in answers)
+    topics = [topic for topic, _ in arrived]
+    first = topics.index("house/introspect/response")
+    last = max(place for place, topic in enumerate(topics) if topic == "house/introspect/response")
+    assert "house/kitchen/state" in topics[first:last]
+    assert "requests over MQTT" not in service.log.read_text()  # no fault
 
 
 def test_what_is_older_than_the_process_comes_from_the_store_also_after_a_kill(service):

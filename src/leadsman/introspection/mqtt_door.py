@@ -11,6 +11,8 @@
 A request is answered at its response topic, or at its own topic with ``/response`` appended. A retained request is
 ignored, and logged. The registry is published at ``{prefix}/registry``.
 
+Requests wait in a queue (`leadsman.introspection.request_queue`), so that thousands at once delay no poll.
+
 A document of many devices is sent in pages: the first page of the registry is at ``{prefix}/registry``, page 2 at
 ``{prefix}/registry/2``, and so on; the pages of an answer go to one topic. Each page has its number and the number of
 pages.
@@ -19,8 +21,9 @@ pages.
 import logging
 from collections.abc import Generator
 
-from leadsman.errors import PayloadError, RequestRefused
+from leadsman.errors import Busy, PayloadError, RequestRefused
 from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Request, action_of, sender_of
 from leadsman.introspection.service import Polled, Service
 from leadsman.mqtt import answers
@@ -65,6 +68,7 @@ class MqttDoor:
         self._clock = clock
         self._slices = slices
         self._retained = RetainedRequests()
+        self._queue = RequestQueue(slices, clock, lambda: self._room(EXPIRY), self._refuse)
 
     # Documents
 
@@ -72,7 +76,10 @@ class MqttDoor:
         """Answer a request for a document."""
         if received.retain:
             self._retained.warn("introspect")
-            return
+        else:
+            self._queue.add(received, self._introspect)
+
+    def _introspect(self, received: Received) -> None:
         request, transaction, error = None, None, None
         try:
             value, transaction = answers.decode(received.payload)
@@ -142,7 +149,11 @@ class MqttDoor:
             return
         if received.retain:
             self._retained.warn(device)
-            return
+        else:
+            self._queue.add(received, self._set)
+
+    def _set(self, received: Received) -> None:
+        device, kind = self._topics.device_of(received.topic), received.topic.split("/")[-2]
 
         def handle(request: Json) -> Json:
             by = sender_of(request, f"somebody at {received.response_topic or received.topic}")
@@ -154,10 +165,13 @@ class MqttDoor:
 
     def on_get(self, received: Received) -> None:
         """Handle a request for a reading."""
-        device, transaction = self._topics.device_of(received.topic), None
         if received.retain:
-            self._retained.warn(device)
-            return
+            self._retained.warn(self._topics.device_of(received.topic))
+        else:
+            self._queue.add(received, self._get)
+
+    def _get(self, received: Received) -> None:
+        device, transaction = self._topics.device_of(received.topic), None
         try:
             _, transaction = answers.decode(received.payload)
             self._service.poll(device, lambda result: self._polled(received, transaction, result))
@@ -174,3 +188,13 @@ class MqttDoor:
             logger.info("%s: %s", clean(received.topic), result.error, extra=about)
         answer = answers.document(result.fields, result.error, self._clock.wall(), transaction)
         self._link.put(answers.answer_anyway(received, self._topics, answer))
+
+    def _refuse(self, received: Received, refused: Busy) -> None:
+        """Answer a request whose turn does not come."""
+        try:
+            _, transaction = answers.decode(received.payload)
+        except PayloadError:
+            transaction = None
+        answer = answers.document(None, explained(refused), self._clock.wall(), transaction)
+        message = answers.answer_anyway(received, self._topics, answer)
+        self._link.put(message._replace(expires=self._clock.monotonic() + EXPIRY))

@@ -1,0 +1,171 @@
+"""Requests over MQTT wait for their turn: each one is handled or refused, and few of them in one turn of the loop."""
+
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadsman.errors import Busy
+from leadsman.introspection import request_queue
+from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
+from leadsman.mqtt.connection import Received
+from leadsman.slices import Slices
+from leadsman.timing.clock import Clock
+
+
+class Loop:
+    """The turns of a loop, one by one."""
+
+    def __init__(self):
+        self.soon = deque()
+
+    def call_soon(self, call, *arguments):
+        self.soon.append((call, arguments))
+
+    def call_later(self, pause, call, *arguments):
+        self.call_soon(call, *arguments)
+
+    def turn(self):
+        for _ in range(len(self.soon)):
+            call, arguments = self.soon.popleft()
+            call(*arguments)
+
+
+class Door:
+    """A queue, and what became of its requests."""
+
+    def __init__(self):
+        self.now, self.full = 0.0, False
+        self.handled, self.refused, self.faults = [], [], []
+        self.loop = Loop()
+        clock = Clock(lambda: self.now, lambda: self.now)
+        self.queue = RequestQueue(Slices(self.loop, self.faults.append), clock, self.room, self.refuse)
+
+    def room(self):
+        while self.full:
+            yield 0.02
+
+    def refuse(self, received, error):
+        assert isinstance(error, Busy)
+        self.refused.append((received.topic, str(error)))
+
+    def handle(self, received):
+        if received.payload == b"fault":
+            raise ZeroDivisionError
+        self.handled.append(received.topic)
+
+    def add(self, number, payload=b""):
+        self.queue.add(Received(number, payload, False), self.handle)
+
+    def end(self):
+        """Go on until nothing is left to do; the greatest number of requests in one turn."""
+        most = 0
+        while self.loop.soon:
+            before = len(self.handled) + len(self.refused)
+            self.loop.turn()
+            most = max(most, len(self.handled) + len(self.refused) - before)
+        return most
+
+
+def test_a_single_request_is_handled_as_it_arrives():
+    door = Door()
+    door.add(1)
+
+    assert door.handled == [1]
+
+
+def test_ten_thousand_requests_at_once_are_handled_in_their_order_and_few_in_one_turn():
+    door = Door()
+    for number in range(10_000):
+        door.add(number)
+    at_once = len(door.handled)
+
+    assert door.end() <= TURN
+    assert at_once <= TURN
+    assert door.handled == list(range(10_000))
+    assert door.refused == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(["add", "add", "turn", "later", "full", "room"]), st.integers(0, 3))))
+def test_each_request_is_handled_or_refused_once_and_in_order(steps):
+    door, number = Door(), 0
+    for step, count in steps:
+        for _ in range(count):
+            if step == "add":
+                door.add(number)
+                number += 1
+            elif step == "turn":
+                door.loop.turn()
+            elif step == "later":
+                door.now += PATIENCE / 2
+            else:
+                door.full = step == "full"
+    door.full = False
+    door.end()
+
+    refused = [topic for topic, _ in door.refused]
+    assert sorted([*door.handled, *refused]) == list(range(number))
+    assert door.handled == sorted(door.handled)
+
+
+def test_what_finds_no_place_is_refused_as_it_arrives():
+    door = Door()
+    door.full = True
+    for number in range(MOST + 3):
+        door.add(number)
+
+    assert [topic for topic, _ in door.refused] == [MOST, MOST + 1, MOST + 2]
+    assert "ask again in a few seconds" in door.refused[0][1]
+    door.full = False
+    door.end()
+    assert len(door.handled) == MOST
+
+
+def test_the_payloads_that_wait_are_bounded_too():
+    door = Door()
+    door.full = True
+    for number in range(5):
+        door.add(number, b"x" * (MOST_BYTES // 4))
+    assert [topic for topic, _ in door.refused] == [4]
+
+    door.full = False
+    door.end()
+    door.add(5, b"x" * MOST_BYTES)
+    assert door.handled == [0, 1, 2, 3, 5]
+
+
+def test_a_request_that_waited_too_long_is_refused_and_not_carried_out():
+    door = Door()
+    door.full = True
+    door.add(1)
+    door.now += PATIENCE / 2
+    door.add(2)
+    door.now += PATIENCE / 2 + 0.1
+    door.full = False
+    door.end()
+
+    assert door.handled == [2]
+    assert [(topic, "waited for 10 s" in text) for topic, text in door.refused] == [(1, True)]
+
+
+@pytest.mark.parametrize("place", range(TURN + 1))
+def test_a_fault_of_one_request_is_reported_and_ends_no_other(place):
+    door = Door()
+    for number in range(2 * TURN):
+        door.add(number, b"fault" if number == place else b"")
+    door.end()
+
+    assert door.handled == [number for number in range(2 * TURN) if number != place]
+    assert [fault.error for fault in door.faults] == [door.faults[0].error]
+    assert isinstance(door.faults[0].error, ZeroDivisionError)
+
+
+def test_a_queue_that_was_emptied_goes_on(monkeypatch):
+    monkeypatch.setattr(request_queue, "TURN", 1)
+    door = Door()
+    for number in range(3):
+        door.add(number)
+        door.end()
+
+    assert door.handled == [0, 1, 2]
