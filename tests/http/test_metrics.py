@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from tests.http.conftest import house_app
 
-from leadsman.introspection.measures import FAMILIES
+from leadsman.introspection.measures import FAMILIES, OF_DEVICES
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "leadsman.json"
 
@@ -36,6 +36,10 @@ def test_a_scrape_says_how_devices_and_the_connection_are(run):
     assert (samples["leadsman_device_ok", "boiler"], samples["leadsman_device_ok", "door"]) == (1, 0)
     assert samples["leadsman_breaker_state", "boiler", "closed"] == 1
     assert samples["leadsman_breaker_state", "boiler", "open"] == 0
+    slots = {key[1:]: value for key, value in samples.items() if key[0] == "leadsman_slots_total"}
+    assert slots == {("published", "boiler"): 1, ("failed", "door"): 1}  # a source has none
+    assert samples["leadsman_availability_ratio", "boiler"] == 1
+    assert samples["leadsman_availability_ratio", "door"] == 0
     assert samples["leadsman_mqtt_connected",] == 1
     assert [
         value for key, value in samples.items() if key[0] == "leadsman_build_info" and {"house", "1.2"} <= {*key}
@@ -74,6 +78,18 @@ def test_without_the_client_it_is_said_what_to_install(run, monkeypatch):
     assert "leadsman[metrics]" in response.json()["detail"]
 
 
+def test_what_writes_it_is_imported_with_the_first_scrape(run, monkeypatch):
+    monkeypatch.delitem(sys.modules, "leadsman.http.metrics", raising=False)
+
+    async def scrape(house):
+        await house.get("/introspect")
+        before = "leadsman.http.metrics" in sys.modules
+        await house.get("/metrics")
+        return before, "leadsman.http.metrics" in sys.modules
+
+    assert run(scrape) == (False, True)
+
+
 def expressions(value):
     """The queries of a dashboard."""
     if isinstance(value, dict):
@@ -99,6 +115,12 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_exist():
         for name, matchers in re.findall(r"(leadsman_\w+)\{([^}]*)\}", query):
             labels = re.findall(r"(\w+)\s*=~?", matchers)
             assert set(labels) <= {*known[name], "instance", "job"}, query
+
+
+def test_the_dashboard_shows_every_family_of_devices():
+    text = DASHBOARD.read_text()
+
+    assert all(re.search(rf"{family.name}(_total)?\b", text) for family in OF_DEVICES)
 
 
 def test_every_panel_of_the_dashboard_has_a_place_and_a_query():

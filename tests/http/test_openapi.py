@@ -22,7 +22,7 @@ def test_the_file_is_what_the_types_make(text):
 
 
 def test_it_describes_every_route_and_no_other():
-    application = Application(None, None, None, None, {"/": None, "/openapi.json": None}, None)
+    application = Application(None, None, None, None, {"/": None, "/openapi.json": None}, None, None)
     served = {
         (path, method.lower()) for path, methods in application.paths.items() for method in methods if method != "HEAD"
     }

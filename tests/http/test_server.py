@@ -10,7 +10,9 @@ import httpx
 import pytest
 from tests.http.conftest import house_app, streams
 
-from leadsman.http import server
+from leadsman.http import door, responses, server
+from leadsman.http.listener import bind
+from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 from leadsman.testing.mosquitto import free_port
@@ -195,6 +197,58 @@ def test_a_stream_that_nobody_reads_is_cut_off(run, monkeypatch):
         return before, (await house.get("/introspect")).status_code
 
     assert run(ignore, flooding_app()) == (1, 200)
+
+
+def with_small_buffers(endpoint):
+    """As `bind`; the system keeps little of what a client does not read."""
+    listener = bind(endpoint)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return listener
+
+
+LARGE = ("/introspect", "/metrics", "/registry")
+
+
+@contextlib.asynccontextmanager
+async def unread(house, path):
+    """A client that asks for an answer, and reads only how it begins."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", house.port))
+        await loop.sock_sendall(client, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await loop.sock_recv(client, 1)
+        yield
+
+
+async def wait_for_room(house):
+    async with asyncio.timeout(60):
+        while (await house.get("/introspect")).status_code != 200:
+            await asyncio.sleep(0.05)
+
+
+def test_large_answers_are_few_at_a_time_and_clients_that_do_not_take_them_lose_them(run, monkeypatch):
+    monkeypatch.setattr(server, "WRITE_TIMEOUT", 1000)
+    monkeypatch.setattr(responses, "SENDING", 1000)
+    monkeypatch.setattr(door, "bind", with_small_buffers)
+
+    async def crowd(house):
+        async with contextlib.AsyncExitStack() as clients:
+            for _ in range(MOST_AT_ONCE):
+                await clients.enter_async_context(unread(house, "/introspect"))
+            refused = [await house.get(path) for path in LARGE]
+            others = [(await house.get(path)).status_code for path in ("/healthz", "/introspect/boiler")]
+        await wait_for_room(house)
+        monkeypatch.setattr(responses, "SENDING", 0.2)
+        async with contextlib.AsyncExitStack() as clients:
+            for _ in range(MOST_AT_ONCE):
+                await clients.enter_async_context(unread(house, "/introspect"))
+            monkeypatch.setattr(responses, "SENDING", 1000)  # of those that begin from now on
+            await wait_for_room(house)
+        return [(each.status_code, "retry-after" in each.headers) for each in refused], others
+
+    assert run(crowd, house_app(1000)) == ([(503, True)] * len(LARGE), [200, 200])
 
 
 def test_the_stop_waits_neither_for_streams_nor_for_connections():

@@ -12,7 +12,7 @@ from leadsman.events import CircuitRequested, DeviceHeld
 from leadsman.introspection.pages import Pages
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.sections import About, Parts, Sections
-from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, SLICE, Polled, Service
+from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, MOST_UNDER_WAY, SLICE, Polled, Service
 from leadsman.mqtt.topics import Topics
 from leadsman.reading import Reading
 from leadsman.runtime.runner import Runners
@@ -130,6 +130,18 @@ def test_a_large_document_is_refused_while_too_many_are_under_way():
 
     blocks[0].__exit__(None, None, None)
     assert len(service.understood("").names) == DEVICES
+
+
+@pytest.mark.parametrize(("devices", "most"), [(SLICE, MOST_UNDER_WAY), (SLICE + 1, MOST_AT_ONCE)])
+def test_answers_about_all_devices_are_few_at_a_time_where_there_are_many(devices, most):
+    service, blocks = House(devices).service, []
+    for _ in range(most):
+        service.admit(large=service.is_large)
+        blocks.append(service.under_way())
+        blocks[-1].__enter__()
+
+    with pytest.raises(Busy, match=f"{most} answers are under way"):
+        service.admit(large=service.is_large)
 
 
 @pytest.mark.parametrize(

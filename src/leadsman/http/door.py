@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from leadsman.errors import EndpointError
 from leadsman.events import AppFault
@@ -17,6 +18,10 @@ from leadsman.introspection.service import Service
 from leadsman.settings.endpoint import Endpoint
 from leadsman.slices import Slices
 from leadsman.text import log_fields
+
+if TYPE_CHECKING:
+    from leadsman.http.metrics import Exposition
+    from leadsman.introspection.measures import Measures
 
 Application = Callable[..., Awaitable[None]]
 """An ASGI application."""
@@ -72,14 +77,8 @@ class HttpDoor:
 
         files = routes.static_files([*(HERE / "page").iterdir(), HERE / "openapi.json"])
         rules = Rules(self._endpoint, _machine(), {*files, "/livez", "/readyz"} - {"/openapi.json"})
-        try:
-            from leadsman.http.metrics import Exposition
-        except ImportError:  # Prometheus has an extra of its own
-            expose = None
-        else:
-            expose = Exposition
         application = routes.Application(
-            self._service, self._happenings, self._slices, rules, files, self._emit, expose
+            self._service, self._happenings, self._slices, rules, files, self._emit, _load_metrics
         )
         return application, serve
 
@@ -99,6 +98,13 @@ class HttpDoor:
         if endpoint.port is not None:  # the system may have chosen it
             endpoint = endpoint._replace(port=listener.getsockname()[1])
         logger.info("The page of the app is at %s", endpoint, extra=log_fields("http", url=str(endpoint)))
+
+
+def _load_metrics() -> "Callable[[Measures], Exposition]":
+    """Import what writes measures for Prometheus, which has an extra of its own."""
+    from leadsman.http.metrics import Exposition
+
+    return Exposition
 
 
 def _machine() -> set[str]:

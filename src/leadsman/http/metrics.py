@@ -11,9 +11,10 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Family, Measures, Sample
+from leadsman.introspection.pages import PIECE
 from leadsman.slices import Work
 
-SLICE = 50
+SLICE = 20
 """Devices of one family that are written in one turn of the loop."""
 
 
@@ -26,24 +27,31 @@ class Exposition:
 
     def __init__(self, measures: Measures) -> None:
         self._measures = measures
-        self._pieces: list[bytes] = []
+        self._done: list[bytes] = []
+        self._piece = bytearray()
 
     def write(self) -> Work:
         """Write it, in slices."""
         samples = self._measures.of_the_app()
         for family in OF_THE_APP:
-            self._pieces.append(_text(family, [samples[family]]))
+            self._add(_text(family, [samples[family]]))
         yield 0.0
         devices = self._measures.devices
         for family in OF_DEVICES:
             for start in range(0, len(devices), SLICE):
                 text = _text(family, self._measures.of_devices(family, devices[start : start + SLICE]))
-                self._pieces.append(_without_head(text) if start else text)
+                self._add(_without_head(text) if start else text)
                 yield 0.0
 
     def end(self) -> list[bytes]:
         """The pieces of the text."""
-        return self._pieces
+        return [*self._done, bytes(self._piece)]
+
+    def _add(self, text: bytes) -> None:
+        self._piece += text
+        if len(self._piece) >= PIECE:
+            self._done.append(bytes(self._piece))
+            self._piece.clear()
 
 
 class _One(Collector):

@@ -15,6 +15,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 """As ASGI defines them."""
 
+SENDING = 60.0
+"""Seconds in which a client must take an answer that is made in slices. A few clients that read slowly would otherwise
+keep all others from large answers for minutes."""
 BEAT = 5.0
 """Seconds between two signs of life in a stream."""
 GATHERING = 0.05
@@ -56,8 +59,13 @@ class Made:
             headers = [(b"content-type", self._media_type.encode()), (b"content-length", str(length).encode())]
             headers.append((b"cache-control", b"no-store"))
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            try:
+                async with asyncio.timeout(SENDING):
+                    for piece in pieces:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                        await asyncio.sleep(0)  # the socket may take all of them in one turn of the loop
+            except TimeoutError:
+                return  # the server ends a connection whose answer is not complete
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pieces(self) -> list[bytes]:

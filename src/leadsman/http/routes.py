@@ -66,7 +66,8 @@ class Application:
         rules: who may ask.
         files: the files of the page and the OpenAPI document, by their paths.
         emit: takes our own faults.
-        expose: writes what is measured for Prometheus; None where its client is not installed.
+        load_metrics: imports what writes measures for Prometheus. It raises `ImportError` where its client is not
+            installed.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Application:
         rules: Rules,
         files: Mapping[str, StaticFile],
         emit: Callable[[AppFault], None],
-        expose: Callable[[Measures], Exposition] | None = None,
+        load_metrics: Callable[[], Callable[[Measures], Exposition]],
     ) -> None:
         self._service = service
         self._happenings = happenings
@@ -85,7 +86,8 @@ class Application:
         self._rules = rules
         self._files = files
         self._emit = emit
-        self._expose = expose
+        self._load_metrics = load_metrics
+        self._expose: Callable[[Measures], Exposition] | None = None
         gets: dict[str, Callable[[Request], Awaitable[ASGIApp]]] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
@@ -178,14 +180,20 @@ class Application:
         return self._made(whole, self._service.describe(understood, whole))
 
     async def _registry(self, request: Request) -> ASGIApp:
+        self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry_head().items():
             whole.value(section, value)
         return self._made(whole, self._service.registry(whole))
 
     async def _metrics(self, request: Request) -> ASGIApp:
-        if self._expose is None:
-            raise HTTPException(404, 'install the client of Prometheus: pip install "leadsman[metrics]"')
+        if self._expose is None:  # few apps are scraped, and the import takes memory and time
+            try:
+                self._expose = await asyncio.get_running_loop().run_in_executor(None, self._load_metrics)
+            except ImportError:
+                detail = 'install the client of Prometheus: pip install "leadsman[metrics]"'
+                raise HTTPException(404, detail) from None
+        self._service.admit(large=self._service.is_large)
         exposition = self._expose(self._service.measures())
         return self._made(exposition, exposition.write(), METRICS)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.introspection.sections import About, Parts
+from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters
 from leadsman.timing.clock import Clock
 
@@ -39,6 +40,15 @@ SUCCESS = Family(
 )
 WORKS = Family("leadsman_device_ok", "gauge", "1 while a device works, or waits on purpose; else 0.", ("handler",))
 CIRCUIT = Family("leadsman_breaker_state", "gauge", "1 for the state of the circuit, else 0.", ("handler", "state"))
+SLOTS = Family(
+    "leadsman_slots", "counter", "Times at which a device was due, by what became of them.", ("handler", "disposition")
+)
+AVAILABILITY = Family(
+    "leadsman_availability_ratio",
+    "gauge",
+    "Share of the slots of the last two days that gave a reading, 0 to 1.",
+    ("handler",),
+)
 MESSAGES = Family("leadsman_outbox_messages", "gauge", "Messages that wait for the broker.")
 BYTES = Family("leadsman_outbox_bytes", "gauge", "Bytes that wait for the broker.")
 OLDEST = Family("leadsman_outbox_oldest_age_seconds", "gauge", "Age of the oldest reading that waits; 0 without one.")
@@ -50,7 +60,7 @@ LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event l
 STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
 BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
 
-OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT)
+OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT, SLOTS, AVAILABILITY)
 """The families with a sample, or some, for each device."""
 OF_THE_APP = (
     MESSAGES,
@@ -73,13 +83,15 @@ class Measures:
     Args:
         about: the identity of the app.
         parts: its parts.
+        slots: counts the slots of its devices.
         clock: its clock.
         started: when it started, monotonic seconds.
     """
 
-    def __init__(self, about: About, parts: Parts, clock: Clock, started: float) -> None:
+    def __init__(self, about: About, parts: Parts, slots: SlotCounts, clock: Clock, started: float) -> None:
         self._about = about
         self._parts = parts
+        self._slots = slots
         self._clock = clock
         self._started = started
         self._readers: dict[Family, Callable[[str], Iterator[Sample]]] = {
@@ -90,6 +102,8 @@ class Measures:
             SUCCESS: lambda name: self._one(name, parts.records.entities[name].success_wall),
             WORKS: lambda name: self._one(name, parts.statuses.words[name] in WELL),
             CIRCUIT: self._circuit,
+            SLOTS: self._dispositions,
+            AVAILABILITY: self._availability,
         }
 
     @property
@@ -140,3 +154,13 @@ class Measures:
             state = self._parts.runners.look(name)[0].circuit
             for each in CIRCUITS:
                 yield Sample((name, each), float(each == state))
+
+    def _dispositions(self, name: str) -> Iterator[Sample]:
+        """Those that no slot had are left out: a thousand devices would have eleven thousand of them."""
+        if name in self._slots:
+            counts = self._slots.look(name).since_start
+            yield from (Sample((name, word), float(counts[word])) for word in FINAL if word in counts)
+
+    def _availability(self, name: str) -> Iterator[Sample]:
+        if name in self._slots:
+            yield from self._one(name, self._slots.look(name).availability)

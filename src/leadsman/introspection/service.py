@@ -19,6 +19,7 @@ from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.requests import Request, hint, understood
 from leadsman.introspection.sections import About, Parts, Sections
+from leadsman.introspection.slot_counts import SlotCounts
 from leadsman.mqtt.answers import Json
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Environment
@@ -66,6 +67,7 @@ class Service:
         self._parts = parts
         self._environment = environment
         self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
+        self._slots = SlotCounts(parts.ledgers)
         self._under_way = 0
 
     # Documents
@@ -80,14 +82,26 @@ class Service:
         request = understood(value, self._sections.registrations)
         if "recent" in request.sections and self._parts.watching is None:
             raise PayloadError("'recent' values are kept only while the HTTP endpoint is on; set http.bind")
-        is_large = len(request.names) > SLICE or "trace" in request.sections
-        if self._under_way >= (MOST_AT_ONCE if is_large else MOST_UNDER_WAY):
-            raise Busy(f"{self._under_way} answers are under way; ask again in a few seconds")
+        self.admit(large=len(request.names) > SLICE or "trace" in request.sections)
         return request
+
+    def admit(self, *, large: bool) -> None:
+        """See that one more answer may be made and sent.
+
+        Raises:
+            Busy: too many are under way, or it is a large one, and too many for that are.
+        """
+        if self._under_way >= (MOST_AT_ONCE if large else MOST_UNDER_WAY):
+            raise Busy(f"{self._under_way} answers are under way; ask again in a few seconds")
+
+    @property
+    def is_large(self) -> bool:
+        """Whether an answer about all devices is a large one."""
+        return len(self._sections.registrations) > SLICE
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
-        """A block in which a document is made and sent. It counts for the limit of `understood`."""
+        """A block in which an answer is made and sent. It counts for the limit of `admit`."""
         self._under_way += 1
         try:
             yield
@@ -157,7 +171,7 @@ class Service:
     def measures(self) -> Measures:
         """What is measured."""
         environment = self._environment
-        return Measures(self._about, self._parts, environment.clock, environment.timers.origin)
+        return Measures(self._about, self._parts, self._slots, environment.clock, environment.timers.origin)
 
     @property
     def ready(self) -> bool:

@@ -164,6 +164,25 @@ class LedgerReports:
             "gaps": [_gap(each, now) for each in (gaps if most_gaps is None else gaps[-most_gaps:])],
         }
 
+    def ledger(self, name: str) -> Ledger:
+        """The ledger of a device as it is now.
+
+        Raises:
+            KeyError: there is no such device.
+        """
+        self._count_disabled(name, self._now())
+        return self._entries[name].ledger
+
+    def has_slots(self, name: str) -> bool:
+        """Whether a device has a schedule, and so slots."""
+        schedule = self._entries[name].schedule
+        return schedule.interval is not None or schedule.cron is not None
+
+    @property
+    def started(self) -> float:
+        """When the app started. Periods that began before are those of earlier runs."""
+        return self._first.uptime
+
     def __contains__(self, name: str) -> bool:
         return name in self._entries
 
