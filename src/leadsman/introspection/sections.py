@@ -179,7 +179,8 @@ class Sections:
 
     def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
         parts, health = self._parts, self._parts.records.entities[name]
-        snapshot, next_poll = parts.runners.look(name)
+        runners = parts.runners.of(name)
+        snapshot, next_poll = runners[0].look()
         deferred = snapshot.deferred_until
         found: dict[str, object] = {
             "status": parts.records.status(name, now),
@@ -204,11 +205,11 @@ class Sections:
             "held": health.held,
             "missed_polls": health.counters.missed,
         }
-        for runner in parts.runners.of(name):
+        for runner in runners:
             found |= runner.counters()
         if name not in self.registrations.jobs:
-            publisher, topic = parts.runners.of(name)[0].publisher, self._about.topics.state(name)
-            found |= after_reading(publisher, parts.link, topic, self._clock)
+            topic = self._about.topics.state(name)
+            found |= after_reading(runners[0].publisher, parts.link, topic, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
 
 
