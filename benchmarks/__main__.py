@@ -8,7 +8,7 @@ import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, footprint, frames, ledger, measures, network, overload, recovery, simulated, soak
+from benchmarks import calls, footprint, frames, ledger, measures, network, overload, recovery, service, simulated, soak
 from benchmarks.measures import CLIENTS, SIDES
 from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row
 
@@ -160,6 +160,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "distant": network.distant,
     "backlog": network.backlog,
     "many": overload.many,
+    "service": service.service,
     "calls": lambda _: per_call(),
     "frames": framers,
     "devices": with_devices,
