@@ -25,7 +25,8 @@ from leadsman_rigs.browser import chromium
 
 TARGET = Path(__file__).parent.parent / "docs" / "pictures"
 WARM_UP = 100.0
-"""Seconds before the first picture: until the lines are full and something has failed and recovered."""
+"""Seconds before the first picture: until the lines are full, something has failed and recovered, and the boiler has
+failed again for so long that its circuit is open."""
 WIDTHS = {360: 760, 800: 900, 1280: 800}
 """Widths and heights of the screens."""
 THEMES = ("light", "dark")
@@ -62,7 +63,7 @@ def house(broker: str) -> App:
         "boiler",
         sensor(
             {"outlet": (58, 6, 9), "return": (42, 5, 11), "bar": (1.6, 0.1, 20)},
-            lambda at: silent if at % 70 > 36 else None,
+            lambda at: silent if 18 < at < 34 or at > WARM_UP - 12 else None,
         ),
         interval="2s",
         retry=1,

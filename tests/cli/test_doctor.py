@@ -1,6 +1,8 @@
 """What `leadsman doctor` prints."""
 
 import io
+import subprocess
+import sys
 
 from leadsman.cli.doctor import Progress, lines
 from leadsman.doctor.findings import Finding
@@ -24,6 +26,34 @@ def test_findings_are_grouped_wrapped_and_counted(monkeypatch):
     assert all(len(line) <= 80 for line in shown)
     assert f"{'':26}→ do this" in shown
     assert shown[-1] == "1 ok, 1 unknown, 1 warning, 1 failed, in 2.0 s"
+
+
+STUBBORN = """
+import asyncio, contextlib, sys
+from leadsman.adapters.adapter import Resource
+from leadsman.cli.doctor import examine
+from leadsman.doctor import examination
+from leadsman.doctor.subject import Subject
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.topics import Topics
+
+async def log_in():
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+examination.DEADLINE = examination.CLEARING = 0.3
+calendar = Resource("calendars", "https://cloud.example", log_in)
+broker = Broker.from_url("mqtt://127.0.0.1:1")
+sys.exit(examine(Subject("house", broker, "house", Topics("house"), (), {}, resources=(calendar,)), as_json=True))
+"""
+
+
+def test_an_adapter_that_ignores_its_cancellation_does_not_keep_the_command():
+    done = subprocess.run([sys.executable, "-c", STUBBORN], capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (4, "")
+    assert "not done after" in done.stdout
 
 
 def test_what_comes_from_outside_cannot_drive_the_terminal():

@@ -11,8 +11,9 @@ import pytest
 from leadsman.cli import keys, watch
 from leadsman.cli.main import main
 from leadsman.cli.watch import Watcher
-from leadsman.errors import SubscriptionRefused
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection_state import ConnectionState
 
 
 class Refusing:
@@ -43,6 +44,44 @@ def test_a_subscription_that_the_broker_refuses_is_said(watcher):
     asyncio.run(watcher._subscribe(Refusing(), ["house/+/state"]))
 
     assert watcher._trouble(0.0) == "the broker refused the subscription to house/+/state"
+
+
+@pytest.mark.parametrize("error", [ConnectionRefused(0x86, "bad password"), TlsRefused("unknown certificate")])
+def test_a_refusal_that_only_a_person_can_mend_is_tried_again_as_seldom_as_an_app_does_it(error):
+    session, waits = ConnectionState(), []
+    for _ in range(6):
+        session, wait = watch.after(error, session, 1.0)
+        waits.append(wait)
+
+    assert waits == [5.0, 10.0, 20.0, 60.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize("error", [BrokerError("unreachable"), ConnectionRefused(0x88, "the server is unavailable")])
+def test_any_other_failure_is_tried_again_at_once_for_the_person_who_looks(error):
+    patient, _ = watch.after(TlsRefused("unknown certificate"), ConnectionState(), 0.0)
+
+    assert watch.after(error, patient, 0.0) == (ConnectionState(), watch.RECONNECT)
+
+
+def test_the_screen_says_why_there_is_no_connection_and_when_the_next_attempt_is(watcher, monkeypatch):
+    async def refused(*arguments):
+        raise ConnectionRefused(0x86, "bad user name or password")
+
+    async def one_attempt():
+        listening = asyncio.create_task(watcher._listen())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        listening.cancel()
+
+    monkeypatch.setattr(watch, "connected", refused)
+    monkeypatch.setattr(watch.time, "time", lambda: 1000.0)
+    monkeypatch.setattr(watch.random, "random", lambda: 1.0)
+
+    asyncio.run(one_attempt())
+
+    assert watcher._trouble(1002.0) == (
+        "no connection to the broker for 2s: bad user name or password; next attempt in 3s; what is shown is old"
+    )
 
 
 @pytest.mark.parametrize(("size", "used"), [((0, 0), (80, 24)), ((132, 43), (132, 43)), ((0, 50), (80, 50))])

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from leadsman.cli import why
+from leadsman.cli import remote, why
 from leadsman.cli.main import main
 from leadsman.cli.remote import Looked
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.mqtt.connection import Received
 
 HELD = {
@@ -174,9 +174,9 @@ def registry(prefix, *devices, page=""):
     ],
 )
 def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, kept, prefix):
-    monkeypatch.setattr(why, "retained", lambda broker, filters: kept)
+    monkeypatch.setattr(remote, "retained", lambda broker, filters: kept)
 
-    assert why.prefix_of("mqtt://broker.lan", device) == prefix
+    assert remote.prefix_of("mqtt://broker.lan", device) == prefix
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,66 @@ def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, k
     ],
 )
 def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, device, kept, hint):
-    monkeypatch.setattr(why, "retained", lambda broker, filters: kept)
+    monkeypatch.setattr(remote, "retained", lambda broker, filters: kept)
 
     assert main(["why", *([device] if device else []), "--mqtt", "mqtt://broker.lan"]) == 2
     assert hint in capsys.readouterr().err
+
+
+def test_without_a_prefix_a_broker_that_cannot_be_reached_is_the_same_verdict(monkeypatch, capsys):
+    def retained(broker, filters):
+        raise BrokerError("cannot connect")
+
+    monkeypatch.setattr(remote, "retained", retained)
+    code = main(["why", "boiler", "--mqtt", "mqtt://broker.lan"])
+
+    assert code == 3
+    assert capsys.readouterr().out.startswith("boiler: the broker cannot be reached from here\n  cannot connect\n")
+
+
+@pytest.mark.parametrize("prefix", [(), ("--prefix", "house")])
+def test_a_broker_that_refuses_a_subscription_can_be_reached(monkeypatch, capsys, prefix):
+    def refused(*arguments):
+        raise SubscriptionRefused("the broker refused the subscription: not authorized")
+
+    monkeypatch.setattr(remote, "retained", refused)
+    monkeypatch.setattr(why, "look", refused)
+    code = main(["why", "boiler", *prefix, "--mqtt", "mqtt://broker.lan"])
+
+    assert code == 1
+    assert "refused the subscription" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("why", "boiler/x"),
+        ("why", "boiler", "--prefix", "a//b"),
+        ("hold", "--prefix", "house", "--device", "a/b"),
+        ("inspect", "--prefix", "house", "--device", "+"),
+        ("gaps", "--prefix", "#"),
+        ("run", "house:app", "--prefix", "a//b"),
+        ("doctor", "--prefix", ""),
+    ],
+)
+def test_a_name_that_no_device_or_app_can_have_is_a_wrong_command_line(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments])
+
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [("inspect",), ("gaps",), ("trace",), ("held",), ("hold", "--device", "boiler")])
+def test_without_an_app_the_only_one_at_the_broker_is_asked(monkeypatch, arguments):
+    asked = []
+
+    def ask(broker, topic, *rest, **more):
+        asked.append(topic)
+        raise BrokerError("enough is known")
+
+    monkeypatch.setattr(remote, "retained", lambda broker, filters: registry("house", "boiler"))
+    monkeypatch.setattr(remote, "ask", ask)
+
+    assert main([*arguments, "--mqtt", "mqtt://broker.lan"]) == 1
+    assert asked == ["house/boiler/hold/set" if arguments[0] == "hold" else "house/introspect"]

@@ -20,6 +20,7 @@ UNPLUGGED = {
     ),
     "next_poll_at": "2027-01-15T08:00:03Z",
 }
+WAYS = "http://127.0.0.1:8080/ · leadsman watch --mqtt mqtt://127.0.0.1:47813"
 SIZES = [(80, 24), (60, 20), (100, 30), (120, 40)]
 
 
@@ -28,7 +29,7 @@ def heard(board, topic, payload):
 
 
 def board(meter):
-    it = Board("demo", "mqtt://127.0.0.1:47813 (a mosquitto of its own)")
+    it = Board("demo", "mqtt://127.0.0.1:47813 (a mosquitto of its own)", WAYS)
     heard(it, "load/state", {"cpu_percent": 100.0, "load_1m": 5.89, "load_5m": 4.49})
     heard(it, "meter/state", {"watts": 998.7})
     mqtt = {"protocol": "5.0", "connects": 1, "outbox_messages": 0, "dropped": 0}
@@ -54,6 +55,7 @@ def test_nothing_is_off_the_screen(size, meter):
 
     assert len(lines) == height
     assert max(map(len, lines)) <= width
+    assert lines[1].startswith("http://127.0.0.1:8080/ · leadsman watch")
     assert any(line.startswith("online, ok") for line in lines)
     assert "22:25:29" in "".join(lines[-4:])  # the newest line of the log
 

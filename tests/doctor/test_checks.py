@@ -179,6 +179,7 @@ CASES = [
     (broker(probe=Probe(0x87, False)), "orphans", "unknown", "house/# may not be read", "topic read house/#"),
     (broker(filters={}), "running app", "unknown", "could not be asked", "topic read house/#"),
     (broker(kept={"house/b/state": b""}), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
+    (broker(kept={"house/a/state": b""}, crowded=True), "orphans", "warn", "it looked at 1", "--retained-only"),
     (broker(live=Live("house", None, 1, 9.0)), "running app", "ok", "answers as 'house', after 1 connection", ""),
     (
         broker(live=Live("house", "another client uses the client id 'house'", 2, 9.0)),

@@ -1,6 +1,7 @@
 """The examination as a whole: it ends in time, and a collector that fails does not end the others."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -67,6 +68,30 @@ def test_what_hangs_is_left_at_the_deadline_and_may_clean_up(subject, monkeypatc
     assert set(facts.unfinished) == {"broker"}
     assert cleaned == [True]
     assert facts.machine is not None
+
+
+def test_what_ignores_its_cancellation_is_left_behind(subject, monkeypatch):
+    over = asyncio.Event()
+
+    async def stubborn(self):
+        while not over.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await over.wait()
+
+    async def examined():
+        found = Examination(subject, lambda text: None)
+        facts = await found.run()
+        over.set()
+        return facts, found.left_behind
+
+    monkeypatch.setattr(examination, "DEADLINE", 0.1)
+    monkeypatch.setattr(examination, "CLEARING", 0.1)
+    monkeypatch.setattr(BrokerExamination, "run", stubborn)
+
+    facts, left_behind = asyncio.run(examined())
+
+    assert set(facts.unfinished) == {"broker"}
+    assert left_behind
 
 
 def test_a_server_that_never_answers_is_a_finding(subject, monkeypatch):

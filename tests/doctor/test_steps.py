@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from leadsman.doctor import steps
-from leadsman.doctor.facts import Answered, BrokerFacts, Retained
+from leadsman.doctor.facts import Answered, BrokerFacts, Probe, Retained
 from leadsman.doctor.subject import Subject
-from leadsman.doctor.visit import NoAnswer, Visitor
+from leadsman.doctor.visit import MOST_BYTES, MOST_MESSAGES, NoAnswer, Visit, Visitor
 from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.topics import Topics
 from leadsman.testing.loop import VirtualLoop
@@ -40,11 +41,11 @@ def visits(monkeypatch):
     return made
 
 
-def run(step, subject=SUBJECT):
+def run(step, subject=SUBJECT, facts=BrokerFacts()):
     loop = VirtualLoop()
     try:
         visitor = Visitor(Broker(), "house-doctor-1", V5, system_clock(loop))
-        return loop.run_until_complete(step(visitor, subject, BrokerFacts()))
+        return loop.run_until_complete(step(visitor, subject, facts))
     finally:
         loop.close()
 
@@ -115,3 +116,58 @@ def test_if_no_filter_can_be_examined_the_step_has_failed(monkeypatch):
 def test_a_fault_of_the_doctor_itself_is_not_taken_for_one_of_the_broker(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         listening(monkeypatch, set=ZeroDivisionError())
+
+
+class Flooded(Visit):
+    """A visit at a broker with more retained messages than anybody can read. Its answers wait behind them."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.kept = kept
+
+    async def subscribe(self, topic_filter, qos=1):
+        if topic_filter == "house/status":
+            self.received(Received("house/status", b'{"state":"online"}', True))
+        elif topic_filter == "house/#":
+            for number in range(self.kept):
+                self.received(Received(f"house/d{number}/state", b"1", True))
+
+    async def echo(self, topic, qos=1):
+        raise NoAnswer("no answer to a message")
+
+
+@pytest.mark.parametrize("facts", [BrokerFacts(), BrokerFacts(probe=Probe(0, True, False))])
+def test_of_a_flood_of_retained_messages_so_many_are_kept_and_the_status_is_among_them(monkeypatch, facts):
+    @contextlib.asynccontextmanager
+    async def visit_of(visitor, step):
+        yield Flooded(MOST_MESSAGES + 50)
+
+    monkeypatch.setattr(steps, "visit_of", visit_of)
+
+    found = run(steps.landscape, facts=facts)
+
+    assert found["crowded"]
+    assert len(found["kept"]) == MOST_MESSAGES
+    assert found["kept"]["house/status"] == b'{"state":"online"}'
+
+
+def test_a_broker_that_does_not_answer_without_a_flood_is_no_flood(monkeypatch):
+    @contextlib.asynccontextmanager
+    async def visit_of(visitor, step):
+        yield Flooded(3)
+
+    monkeypatch.setattr(steps, "visit_of", visit_of)
+
+    with pytest.raises(NoAnswer):
+        run(steps.landscape, facts=BrokerFacts(probe=Probe(0, True, False)))
+
+
+def test_few_messages_that_are_large_are_a_flood_too():
+    visit = Visit()
+    visit.received(Received("a", bytes(MOST_BYTES - 2), True))
+    assert not visit.crowded
+
+    visit.received(Received("b", b"12", True))
+
+    assert visit.crowded
+    assert [each.topic for each in visit.messages] == ["a"]

@@ -150,6 +150,8 @@ def test_a_person_acts_on_a_device_and_is_named(run, caplog):
         ({"content": b"{", "headers": {"content-type": "application/json"}}, 400),
         ({"json": [1]}, 400),
         ({"json": {"by": 5}}, 400),
+        ({"json": {"by": None}}, 400),
+        ({"json": "ann"}, 400),
         ({"content": b'{"by": "ann"}'}, 415),
         ({"data": {"by": "ann"}}, 415),
         ({"content": b"x" * 16_385, "headers": {"content-type": "application/json"}}, 413),

@@ -342,6 +342,16 @@ def test_an_unknown_action_is_answered_with_what_is_known(payload):
     assert "is unknown" in answer["error"]
 
 
+@pytest.mark.parametrize("kind", ["hold", "release", "circuit"])
+@pytest.mark.parametrize("by", ["5", "null", "[]", '{"name": "ann"}', "true"])
+def test_a_sender_that_is_no_text_is_refused(kind, by):
+    service = Scripted()
+    ((_, answer),) = ask(service, f"house/d/{kind}/set", f'{{"action": "close", "by": {by}}}'.encode())
+
+    assert service.asked == []
+    assert answer["error"] == "'by' must be text, such as \"ann\""
+
+
 def test_other_topics_and_retained_requests_are_ignored_and_only_these_are_logged(caplog):
     service = Scripted()
 

@@ -131,6 +131,44 @@ def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
     assert re.search(r"What to do: \w+", why.inner_text())
 
 
+def test_its_reasons_have_times_of_this_time_zone_as_all_else(browser, app):
+    context = browser.new_context(timezone_id="Pacific/Kiritimati")  # 14 hours before UTC
+    page = context.new_page()
+    page.goto(f"{app.address}/#/device/boiler")
+    why = page.get_by_role("region", name="Why it is silent")
+    evidence = why.get_by_text("failing since")
+    evidence.wait_for()
+
+    [since] = re.findall(r"circuit, since (.*)", why.inner_text())
+    assert f"failing since {since} (" in evidence.inner_text()
+    assert not re.search(r"\d\dZ", why.inner_text())
+    context.close()
+
+
+def test_it_asks_for_a_token_and_says_that_a_token_is_wrong(page):
+    def guarded(route):
+        if route.request.headers.get("authorization") == "Bearer right":
+            route.continue_()
+        else:
+            route.fulfill(status=401, json={"status": 401, "detail": "send the token"})
+
+    page.route(re.compile("/(events|introspect|trace)$"), guarded)
+    page.reload()
+    dialog, wrong = page.get_by_role("dialog"), page.get_by_role("alert").get_by_text("this token is wrong")
+    dialog.get_by_label("Token").fill("guessed")
+    assert wrong.count() == 0
+    page.get_by_text("No connection to the app since").and_(page.get_by_text(": it wants a token.")).wait_for()
+
+    dialog.get_by_role("button", name="Go on").click()
+    wrong.wait_for()
+    page.get_by_text(": the token is wrong.").wait_for()
+    dialog.get_by_label("Token").fill("right")
+    dialog.get_by_role("button", name="Go on").click()
+    page.wait_for_selector("body[data-connection=live]")
+    assert dialog.count() == 0
+    page.complaints[:] = [each for each in page.complaints if "401" not in each]
+
+
 def test_an_action_is_done_after_a_person_confirmed_it(page):
     page.get_by_role("link", name="meter", exact=True).click()
     page.get_by_role("button", name="Hold").click()

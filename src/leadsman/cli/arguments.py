@@ -4,11 +4,14 @@ import argparse
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import FORMATS, LEVELS
+from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.timing.durations import seconds
+
+T = TypeVar("T")
 
 
 class Argument(NamedTuple):
@@ -51,8 +54,22 @@ def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
 
 def duration(text: str) -> float:
     """The seconds of a duration such as ``5m``."""
+    return _valid(lambda text: seconds(text, "TIME"), text)
+
+
+def device(text: str) -> str:
+    """A name that a device may have."""
+    return _valid(check_name, text)
+
+
+def prefix(text: str) -> str:
+    """A topic prefix that an app may have."""
+    return _valid(check_prefix, text)
+
+
+def _valid(read: Callable[[str], T], text: str) -> T:
     try:
-        return seconds(text, "TIME")
+        return read(text)
     except InvalidValue as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -92,6 +109,7 @@ OWN_PREFIX = argument(
     "two instances can run",
     dest="topic_prefix",
     metavar="PREFIX",
+    type=prefix,
 )
 HTTP = argument(
     "--http",
@@ -121,13 +139,20 @@ RUNNING = (
     ),
 )
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
-PREFIX = argument("--prefix", "the topic prefix of the running app, instead of MODULE:APP", metavar="PREFIX")
+PREFIX = argument(
+    "--prefix",
+    "the topic prefix of the running app, instead of MODULE:APP (default: that of the only app at the broker)",
+    metavar="PREFIX",
+    type=prefix,
+)
 TIMEOUT = argument(
     "--timeout", "how long to wait for an answer (default: 5s)", metavar="TIME", type=duration, default=5.0
 )
 LIVE = (*MAYBE_TARGET, PREFIX, TIMEOUT)
-ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append")
-DEVICE = argument("--device", "the device (can be repeated)", metavar="NAME", action="append", required=True)
+ONLY_DEVICE = argument("--device", "only this device (can be repeated)", metavar="NAME", action="append", type=device)
+DEVICE = argument(
+    "--device", "the device (can be repeated)", metavar="NAME", action="append", type=device, required=True
+)
 
 
 def moment(text: str) -> datetime:

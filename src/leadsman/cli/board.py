@@ -182,8 +182,8 @@ def clip(text: str, width: int) -> str:
 
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
-    state = f"{trouble} in trouble" if trouble else "all is well"
-    text = f"  {head.broker}  {counted(len(rows), 'device')}, {state}"
+    state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
+    text = f"  {head.broker}  {counted(len(rows), 'device')}{state}"
     name, clock = "leadsman watch", f"  {head.clock}"
     yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:

@@ -14,7 +14,6 @@ from leadsman.cli.target import UsageError, load_target
 from leadsman.errors import InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.from_settings import broker_of
-from leadsman.mqtt.topics import check_name, check_prefix
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe
@@ -77,8 +76,9 @@ def doctor(options: argparse.Namespace) -> int:
     from leadsman.doctor.subject import of_plan, of_prefix
 
     if options.target is None:
-        broker, prefix = _running(options, _app(options))
-        return examine(of_prefix(broker, prefix), as_json=options.json)
+        if options.prefix is None:
+            raise UsageError("no app is given; write MODULE:APP, such as house:app, or --prefix")
+        return examine(of_prefix(*_running(options)), as_json=options.json)
     if options.prefix is not None:
         options.topic_prefix = options.prefix
     return examine(of_plan(_load_app(options).plan(os.environ)), as_json=options.json)
@@ -88,14 +88,12 @@ def inspect(options: argparse.Namespace) -> int:
     """Show the registrations of an app, or the state of a running one."""
     from leadsman.cli.inspect import registrations, selected, show
 
-    app = _app(options)
-    if not (options.live or options.prefix):
-        assert app is not None  # there is a target, as there is no prefix
-        show(selected(registrations(app), options.section, options.device), as_json=options.json)
+    if options.target is not None and not (options.live or options.prefix):
+        show(selected(registrations(_load_app(options)), options.section, options.device), as_json=options.json)
         return 0
     from leadsman.cli.remote import any_version, ask
 
-    broker, prefix = _running(options, app)
+    broker, prefix = _running(options)
     request: Request = {}
     if options.section:
         request["sections"] = options.section
@@ -108,16 +106,16 @@ def inspect(options: argparse.Namespace) -> int:
 
 def why(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
-    from leadsman.cli.why import prefix_of, show, verdicts
+    from leadsman.cli.why import show, verdicts
 
-    device = None if options.device is None else check_name(options.device)
+    broker: Broker
+    prefix: str | None
     if options.target is None and options.prefix is None:
-        broker = broker_of(load_broker(_sources(options)))
-        prefix = prefix_of(broker, device)
+        broker, prefix = broker_of(load_broker(_sources(options))), None
     else:
-        broker, prefix = _running(options, _app(options))
-    found = verdicts(broker, prefix, device, options.timeout)
-    show(found, device, as_json=options.json)
+        broker, prefix = _running(options)
+    found = verdicts(broker, prefix, options.device, options.timeout)
+    show(found, options.device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
 
 
@@ -143,7 +141,7 @@ def trace(options: argparse.Namespace) -> int:
     if options.file is not None:
         printer.print(_rows_of_file(options))
         return 0
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
@@ -168,7 +166,7 @@ def gaps(options: argparse.Namespace) -> int:
     from leadsman.cli.gaps import show
     from leadsman.cli.remote import any_version, ask
 
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
         request["devices"] = options.device
@@ -207,7 +205,7 @@ def held(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
 
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     request: Request = {"sections": ["devices", "jobs"]}
     found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout)
     with any_version():
@@ -225,9 +223,9 @@ def hold(options: argparse.Namespace) -> int:
     """Hold devices, so that they are not polled."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     for device in options.device:
-        ask(broker, f"{prefix}/{check_name(device)}/hold/set", {"by": _sender()}, options.timeout)
+        ask(broker, f"{prefix}/{device}/hold/set", {"by": _sender()}, options.timeout)
         print(f"{device}: held")
     return 0
 
@@ -236,9 +234,9 @@ def release(options: argparse.Namespace) -> int:
     """Release held devices, so that they are polled again."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     for device in options.device:
-        ask(broker, f"{prefix}/{check_name(device)}/release/set", {"by": _sender()}, options.timeout)
+        ask(broker, f"{prefix}/{device}/release/set", {"by": _sender()}, options.timeout)
         print(f"{device}: released")
     return 0
 
@@ -247,10 +245,10 @@ def circuit(options: argparse.Namespace) -> int:
     """Isolate, close or disable the circuits of devices."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options, _app(options))
+    broker, prefix = _running(options)
     request = {"action": options.action, "by": _sender()}
     for device in options.device:
-        answer = ask(broker, f"{prefix}/{check_name(device)}/circuit/set", request, options.timeout)
+        answer = ask(broker, f"{prefix}/{device}/circuit/set", request, options.timeout)
         print(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
@@ -317,17 +315,19 @@ def demo(options: argparse.Namespace) -> int:
     return 0
 
 
-def _app(options: argparse.Namespace) -> App | None:
-    """The app of the command line. None if only the prefix of a running one is given."""
-    if options.target is None and options.prefix is None:
-        raise UsageError("no app is given; write MODULE:APP, such as house:app, or --prefix of a running one")
-    return _load_app(options) if options.target else None
+def _running(options: argparse.Namespace) -> tuple[Broker, str]:
+    """The broker and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
+    broker, or the only one there with the device."""
+    if options.target is not None:
+        app = _load_app(options)
+        return app.broker, options.prefix or app.topics.prefix
+    broker = broker_of(load_broker(_sources(options)))
+    if options.prefix is not None:
+        return broker, options.prefix
+    from leadsman.cli.remote import prefix_of
 
-
-def _running(options: argparse.Namespace, app: App | None) -> tuple[Broker, str]:
-    """The broker and the prefix of a running app."""
-    broker = app.broker if app is not None else broker_of(load_broker(_sources(options)))
-    return broker, check_prefix(options.prefix or (app.topics.prefix if app else ""))
+    devices = getattr(options, "device", None)
+    return broker, prefix_of(broker, devices[0] if devices else None)
 
 
 def _sources(options: argparse.Namespace) -> Where:

@@ -29,10 +29,15 @@ def examine(subject: Subject, *, as_json: bool) -> int:
     """Examine an app, print the findings, and return the exit code."""
     started = time.monotonic()
     progress = Progress(sys.stderr)
+    examination, runner = Examination(subject, progress.say), asyncio.Runner()
     try:
-        facts = asyncio.run(Examination(subject, progress.say).run())
+        facts = runner.run(examination.run())
     finally:
         progress.clear()
+        if examination.left_behind:  # closing would wait for it
+            runner.get_loop().set_exception_handler(lambda *_: None)
+        else:
+            runner.close()
     found, seconds = findings(facts), time.monotonic() - started
     print(_json(subject, found, seconds) if as_json else "\n".join(lines(found, seconds)))
     return SOMETHING_FAILS if worst(found) == "fail" else 0

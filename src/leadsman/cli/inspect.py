@@ -2,17 +2,21 @@
 of each setting."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
 
 from leadsman import __version__
 from leadsman.app import App
+from leadsman.cli import gaps
 from leadsman.cli.tables import table
+from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.sections import About, app_section
 from leadsman.text import clean, counted, escaped, suggestion
+from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
         DeviceSection,
         Introspection,
         MqttSection,
+        Recent,
         Registered,
         Runtime,
     )
@@ -77,6 +82,17 @@ def show(document: "Introspection", *, as_json: bool) -> None:
         if devices:
             print()
             print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
+    for name, sentences in document.get("words", {}).items():
+        print("\n".join(["", clean(name), *(f"  {clean(sentence)}" for sentence in sentences)]))
+    if "recent" in document:
+        rows = [_recent_row(name, recent) for name, recent in document["recent"].items()]
+        print("\n" + table(("device", "read at", "last values", "last polls"), rows))
+    if "ledger" in document:
+        print()
+        gaps.show(document["ledger"], as_json=False)
+    if "trace" in document:
+        print()
+        Printer(None, as_json=False).print(document["trace"])
 
 
 def show_settings(app: App) -> None:
@@ -198,6 +214,13 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
         _next(next_at, now),
         clean(error or ""),
     )
+
+
+def _recent_row(name: str, recent: "Recent") -> Sequence[str]:
+    at = recent["at"]
+    values = ", ".join(f"{field} {json.dumps(value, ensure_ascii=False)}" for field, value in recent["fields"].items())
+    polls = ", ".join(f"{count} {word}" for word, count in Counter(recent["outcomes"]["words"]).items())
+    return name, "" if at is None else _time(rfc3339(at)), values, polls
 
 
 def _now(document: "Introspection") -> datetime:

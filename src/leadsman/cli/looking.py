@@ -1,7 +1,7 @@
 """The commands that show how devices are doing, in the table of the commands."""
 
 from leadsman.cli import commands
-from leadsman.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument
+from leadsman.cli.arguments import PREFIX, SETTINGS, TIMEOUT, Command, argument, device
 
 WHY = Command(
     "why",
@@ -9,11 +9,12 @@ WHY = Command(
     "say why a device is silent",
     "Walks the chain from the registration of a device to what the broker retains, and names the first link that\n"
     "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
-    "Without --prefix and --app, asks the app at the broker whose registry has the device.",
+    "Without --prefix and --app, asks the only app at the broker, or the only one there that has the device.",
     "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
-    "Exits with 3 if a device is silent and should not be, 1 if the app refuses to answer, else with 0.",
+    "Exits with 3 if a device is silent and should not be, which a broker that cannot be reached is a reason for;\n"
+    "with 1 if the app or the broker refuses to answer, else with 0.",
     (
-        argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE"),
+        argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE", type=device),
         argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
         *SETTINGS,
         PREFIX,

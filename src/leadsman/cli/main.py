@@ -23,11 +23,13 @@ from leadsman.cli.arguments import (
     duration,
     ends_after,
     moment,
+    prefix,
 )
 from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.target import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
+from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.monitoring.log_format import abandon_unwritable_streams
 from leadsman.simulation.figures import Figures
 
@@ -37,12 +39,12 @@ FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 EXIT_CODES = {
     0: "success, or stopped on request",
     1: "failure; the message says why",
-    2: "the command line is wrong",
+    2: "the command line is wrong, or leaves open which app is meant",
     3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be",
     4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
-    78: "the configuration is wrong: settings, a registration, the broker's address, or a missing library",
+    78: "the configuration is wrong: settings, wherever they come from, a registration, or a missing library",
     130: "a second Ctrl-C or SIGTERM while an app stops, or a first Ctrl-C while a command waits",
 }
 """All of them, and what each means."""
@@ -97,6 +99,7 @@ COMMANDS = (
                 "--prefix",
                 "the topic prefix: instead of the app's own, or instead of MODULE:APP",
                 metavar="PREFIX",
+                type=prefix,
             ),
             argument("--json", "print one JSON object with all findings", action="store_true"),
         ),
@@ -111,13 +114,18 @@ COMMANDS = (
         "           leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
         (
             *LIVE,
-            argument("--live", "ask the running app (implied by --prefix)", action="store_true"),
+            argument(
+                "--live",
+                "ask the running app (implied by --prefix, and if MODULE:APP is left out)",
+                action="store_true",
+            ),
             argument(
                 "--section",
-                "app, mqtt, adapters, devices or jobs (can be repeated)",
+                "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger or recent "
+                "(can be repeated)",
                 action="append",
                 metavar="NAME",
-                choices=("app", "mqtt", "adapters", "devices", "jobs"),
+                choices=(*SECTIONS, *ON_REQUEST),
             ),
             ONLY_DEVICE,
             argument("--json", "print the JSON document", action="store_true"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from leadsman.cli.payloads import object_in
+from leadsman.cli.target import UsageError
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
@@ -17,7 +18,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
-from leadsman.text import clean
+from leadsman.text import clean, counted, suggestion
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
@@ -97,6 +98,32 @@ def retained(broker: Broker, filters: Sequence[str]) -> dict[str, Received]:
     """
     exchange = _Exchange("", {}, quiet=True, filters=filters)
     return asyncio.run(exchange.listen(broker))
+
+
+def prefix_of(broker: Broker, device: str | None) -> str:
+    """The prefix of the app that has a device, or of the only app, as the registries at the broker say.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        UsageError: there is no such app, or there are several.
+    """
+    found: dict[str, set[str]] = {}
+    for topic, message in retained(broker, ("+/registry", "+/registry/+", "+/status")).items():
+        prefix, level, *_ = topic.split("/")
+        document = object_in(message.payload) if level == "registry" else None
+        if document is not None and isinstance(document.get("devices"), dict):
+            found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
+    having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise UsageError(
+            f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
+        )
+    if not found:
+        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or --app MODULE:APP")
+    known = {name for devices in found.values() for name in devices}
+    raise UsageError(f"no app at {broker} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
 
 
 @contextlib.contextmanager

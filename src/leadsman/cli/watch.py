@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import signal
 import sys
 import time
@@ -14,11 +15,12 @@ from datetime import UTC, datetime
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
 from leadsman.cli.remote import connected
-from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connection, Received
+from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
 from leadsman.mqtt.message import Message
 from leadsman.text import clean
 
@@ -27,7 +29,7 @@ ASKING = 3.0
 FRAME = 0.25
 """Seconds between two frames; a frame that takes long is followed by a pause of four times its length."""
 RECONNECT = 0.5
-"""Seconds between two attempts to connect."""
+"""Seconds between two attempts to connect, except after a refusal that only a person can mend."""
 PLAIN_WIDTH = 100
 """Columns of a board that is no screen."""
 _UNSIZED = (80, 24)
@@ -63,6 +65,7 @@ class Watcher:
         self._client_id = f"leadsman-watch-{uuid.uuid4().hex[:12]}"
         self._connection: Connection | None = None
         self._away_since: float | None = time.time()
+        self._next_attempt = 0.0
         self._reason = "connecting"
         self._refused: str | None = None
         self._lost = False
@@ -135,13 +138,17 @@ class Watcher:
 
     async def _listen(self) -> None:
         """Keep a connection until cancelled."""
+        session, wait = ConnectionState(), RECONNECT
         while True:
             try:
                 await self._live()
+                session, wait = ConnectionState(), RECONNECT
             except BrokerError as error:
                 self._reason = clean(str(error))
+                session, wait = after(error, session, random.random())
             self._away_since = self._away_since or time.time()
-            await asyncio.sleep(RECONNECT)
+            self._next_attempt = time.time() + wait
+            await asyncio.sleep(wait)
 
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
@@ -235,7 +242,10 @@ class Watcher:
         """What is wrong with our own connection; None if nothing is."""
         if self._away_since is None:
             return self._refused
-        return f"no connection to the broker for {span(now - self._away_since)}: {self._reason}; what is shown is old"
+        left = self._next_attempt - now
+        again = f"; next attempt in {span(left)}" if left > RECONNECT else ""
+        away = span(now - self._away_since)
+        return f"no connection to the broker for {away}: {self._reason}{again}; what is shown is old"
 
     def _type(self) -> None:
         """Take what was typed."""
@@ -251,6 +261,15 @@ class Watcher:
             if self._view.press(key, rows):
                 self._done.set()
         self._keyed.set()
+
+
+def after(error: BrokerError, session: ConnectionState, draw: float) -> tuple[ConnectionState, float]:
+    """What follows a connection that failed: a new state, and seconds until the next attempt. A wrong password or
+    certificate is tried again as seldom as an app does it, since some brokers ban impatient clients. `draw` is uniform
+    in [0, 1)."""
+    if isinstance(error, TlsRefused) or (isinstance(error, ConnectionRefused) and error.code in CREDENTIALS):
+        return misconfigured(session, draw)
+    return ConnectionState(), RECONNECT
 
 
 def _size() -> tuple[int, int]:

@@ -6,64 +6,48 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from leadsman.cli.payloads import object_in
-from leadsman.cli.remote import look, retained
+from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import table
-from leadsman.cli.target import UsageError
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, counted, escaped, suggestion
+from leadsman.text import clean, counted, escaped
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection
     from leadsman.introspection.explanations import Verdict
 
 
-def prefix_of(broker: Broker, device: str | None) -> str:
-    """The prefix of the app that has a device, or of the only app, as the registries at the broker say.
+def verdicts(broker: Broker, prefix: str | None, device: str | None, timeout: float) -> "list[Verdict]":
+    """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
+    broker cannot be reached, there is one verdict, from what the broker retains.
+
+    Args:
+        broker: where the app is.
+        prefix: its topic prefix; None finds it with `prefix_of`.
+        device: the device; None for all.
+        timeout: seconds to wait for an answer.
 
     Raises:
-        BrokerError: the broker cannot be reached.
+        BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
+            subscription.
         UsageError: there is no such app, or there are several.
     """
-    found: dict[str, set[str]] = {}
-    for topic, message in retained(broker, ("+/registry", "+/registry/+", "+/status")).items():
-        prefix, level, *_ = topic.split("/")
-        document = object_in(message.payload) if level == "registry" else None
-        if document is not None and isinstance(document.get("devices"), dict):
-            found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
-    having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
-    if len(having) == 1:
-        return having[0]
-    if having:
-        raise UsageError(
-            f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
-        )
-    if not found:
-        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or --app MODULE:APP")
-    known = {name for devices in found.values() for name in devices}
-    raise UsageError(f"no app at {broker} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
-
-
-def verdicts(broker: Broker, prefix: str, device: str | None, timeout: float) -> "list[Verdict]":
-    """The verdict about one device, or those about all devices that are silent. If the app does not answer, there is
-    one verdict, from what the broker retains.
-
-    Raises:
-        BrokerError: the app refuses to answer, and not because it does not know the device.
-    """
-    topics = Topics(prefix)
     request = {} if device is None else {"devices": [device]}
     of = device or "+"
     try:
+        prefix = prefix_of(broker, device) if prefix is None else prefix
+        topics = Topics(prefix)
         found = look(
             broker, topics.introspect, request, timeout, (topics.state(of), topics.availability(of)), topics.status
         )
+    except SubscriptionRefused:
+        raise
     except BrokerError as error:
-        return [unanswered(device or "", prefix, None, str(error), datetime.now(UTC))]
+        return [unanswered(device or "", prefix or "", None, str(error), datetime.now(UTC))]
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:

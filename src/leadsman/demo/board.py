@@ -25,14 +25,21 @@ _EVENTS = 100
 
 
 class Board:
-    """Everything shown comes from here, and nearly everything here came from the broker."""
+    """Everything shown comes from here, and nearly everything here came from the broker.
 
-    def __init__(self, prefix: str, broker: str) -> None:
+    Args:
+        prefix: the topic prefix of the app.
+        broker: which broker it is.
+        ways: where else to look: the page, and a command.
+    """
+
+    def __init__(self, prefix: str, broker: str, ways: str) -> None:
         self.note = "all is well"
         """What the demo does on purpose at the moment."""
         self.events: deque[str] = deque(maxlen=_EVENTS)
         self._prefix = prefix
         self._broker = broker
+        self._ways = ways
         self._readings: dict[str, tuple[dict[str, Json], float]] = {}
         self.counts: dict[str, int] = {}
         """Readings that arrived, by device."""
@@ -62,6 +69,7 @@ class Board:
         tall = 1 if width >= _WIDE else 2
         lines = [
             Text.assemble(("leadsman demo", "bold"), f"  {self._broker}"),
+            Text(self._ways, "dim"),
             Text(self.note, "bold yellow"),
             _heading("devices, as the broker has them", width),
             *self._devices(now, width),

@@ -166,12 +166,14 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         app = demo_app(url, meter.device.path)
         if broker is not None:
             asyncio.run(reach(app.broker))
-        board = Board(PREFIX, f"{app.broker} ({description})")
         page = f"127.0.0.1:{page_port()}"
+        watch = f"leadsman watch --mqtt {app.broker}"
+        board = Board(PREFIX, f"{app.broker} ({description})", f"http://{page}/ · {watch}")
         if lines:
             say(f"leadsman demo at {app.broker} ({description})")
             say(f"the page is at http://{page}/")
-            say(f"watch it with: {watching(app.broker, PREFIX)}")
+            say(f"watch it with: {watch}, or {watching(app.broker, PREFIX)}")
+            say(f"ask why the meter is silent: leadsman why meter --mqtt {app.broker}")
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:

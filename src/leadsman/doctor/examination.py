@@ -15,12 +15,15 @@ from leadsman.text import describe
 from leadsman.timing.durations import human
 
 DEADLINE = 16.0
-"""Seconds for everything. What was seen by then counts. The rest is cancelled, and what it left at the broker is
-removed in the time that remains to 20 s."""
+"""Seconds for everything. What was seen by then counts, and the rest is cancelled."""
+CLEARING = 3.5
+"""Seconds in which what is cancelled removes what it left at the broker. Code that ignores a cancellation, such as that
+of an adapter, is left behind."""
 
 
 class Examination:
-    """Collects all facts about one subject. `facts` holds what is known so far.
+    """Collects all facts about one subject. `facts` holds what is known so far, and `left_behind` says whether a
+    collector ignored its cancellation.
 
     Args:
         subject: what is examined.
@@ -29,6 +32,7 @@ class Examination:
 
     def __init__(self, subject: Subject, say: Say) -> None:
         self.facts = Facts(subject)
+        self.left_behind = False
         self._subject = subject
         self._say = say
         self._broker = BrokerExamination(subject, say)
@@ -48,7 +52,8 @@ class Examination:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            _, alive = await asyncio.wait(tasks, timeout=CLEARING)
+            self.left_behind = bool(alive)
         for task in pending:
             self._give_up(tasks[task], f"not done after {human(DEADLINE)}")
         return self.facts._replace(broker=self._broker.facts)

@@ -120,6 +120,8 @@ class BrokerFacts(NamedTuple):
     takeover: Takeover | None = None
     kept: Mapping[str, bytes] | None = None
     """The retained messages below the prefix."""
+    crowded: bool = False
+    """Whether there are more of them than the doctor reads."""
     birth: str | None = None
     """What Home Assistant's birth topic holds."""
     birth_refused: str | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from leadsman.doctor.facts import Answered, BrokerFacts, Live, Probe, Retained, Size, Takeover, Will
 from leadsman.doctor.subject import Subject
-from leadsman.doctor.visit import ANSWER, OFFER, Visit, Visitor, expires, new_marker, open_visit, visit_of
+from leadsman.doctor.visit import ANSWER, OFFER, NoAnswer, Visit, Visitor, expires, new_marker, open_visit, visit_of
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.mqtt.connection import SESSION_EXPIRY, Received
 from leadsman.mqtt.message import Message
@@ -175,9 +175,13 @@ async def takeover(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Fo
 
 
 async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Gather what the broker keeps below the prefix, and Home Assistant's birth message."""
+    """Gather what the broker keeps below the prefix, and Home Assistant's birth message. The status and the registry
+    come first, so that they are there if the rest is too much."""
     found: Found = {}
     async with visit_of(visitor, "kept") as visit:
+        for topic in (subject.topics.status, subject.topics.registry):
+            with contextlib.suppress(SubscriptionRefused):
+                await visit.subscribe(topic, 0)
         try:
             await visit.subscribe(BIRTH, 0)
         except SubscriptionRefused as error:
@@ -186,13 +190,18 @@ async def landscape(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> F
             await visit.subscribe(f"{subject.topics.prefix}/#", 0)
         except SubscriptionRefused:
             return found
-        if facts.probe is not None and facts.probe.heard:
-            await visit.echo(subject.topics.of(DOCTOR, "probe"))
-        else:
-            await visit.until(lambda: False, ANSWER / 4)
+        try:
+            if facts.probe is not None and facts.probe.heard:
+                await visit.echo(subject.topics.of(DOCTOR, "probe"))
+            else:
+                await visit.until(lambda: visit.crowded, ANSWER / 4)
+        except NoAnswer:  # the answer may wait behind the messages
+            if not visit.crowded:
+                raise
         kept = {each.topic: each.payload for each in visit.messages if each.retain}
     found["birth"] = kept[BIRTH].decode(errors="replace") if BIRTH in kept else None
     found["kept"] = {topic: payload for topic, payload in kept.items() if topic != BIRTH}
+    found["crowded"] = visit.crowded
     return found
 
 

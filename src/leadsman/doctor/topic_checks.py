@@ -105,8 +105,12 @@ def orphans(facts: Facts) -> Iterator[Result]:
         yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
         return
     found = left_behind(prefix, devices, kept)
-    if not found:
+    if facts.broker.crowded:
+        text = f"there are more retained messages below {prefix}/ than the doctor reads: it looked at {len(kept)}"
+        yield warn(text, f"find out who publishes them: mosquitto_sub -v -t '{prefix}/#' --retained-only")
+    elif not found:
         yield ok(f"{counted(len(kept), 'retained topic')}, all of the app")
+    if not found:
         return
     text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
     yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")

@@ -17,6 +17,9 @@ from leadsman.timing.clock import Clock
 
 ANSWER = 2.0
 """Seconds for the broker to answer one packet, or to pass a probe on."""
+MOST_MESSAGES, MOST_BYTES = 20_000, 32 * 1024 * 1024
+"""What one visit keeps of the messages that come, topics and payloads together. The rest is dropped, so that a broker
+with a million retained messages does not take the memory of the machine."""
 OFFER = 2
 """The quality of a message that is offered and never released; see `Message.qos`."""
 
@@ -50,6 +53,9 @@ class Visit:
     def __init__(self) -> None:
         self.messages: list[Received] = []
         self.broken: Broken | None = None
+        self.crowded = False
+        """Whether messages were dropped, since there were too many."""
+        self._bytes = 0
         self._codes: dict[int, int] = {}
         self._news = asyncio.Event()
 
@@ -65,7 +71,11 @@ class Visit:
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
-        self.messages.append(message)
+        self._bytes += len(message.topic) + len(message.payload)
+        if len(self.messages) < MOST_MESSAGES and self._bytes <= MOST_BYTES:
+            self.messages.append(message)
+        else:
+            self.crowded = True
         self._news.set()
 
     async def until(self, done: Callable[[], bool], seconds: float | None = None) -> bool:

@@ -60,9 +60,15 @@ def action_of(request: Json) -> str:
 
 
 def sender_of(request: Json, otherwise: str) -> str:
-    """The sender of a request: the name that it gives, else `otherwise`."""
-    named = request.get("by") if isinstance(request, dict) else None
-    return clean(named[:LONGEST_SENDER] if isinstance(named, str) and named else otherwise)
+    """The sender of a request: the name that it gives, else `otherwise`.
+
+    Raises:
+        PayloadError: the name is no text.
+    """
+    named = request.get("by", "") if isinstance(request, dict) else ""
+    if not isinstance(named, str):
+        raise PayloadError("'by' must be text, such as \"ann\"")
+    return clean(named[:LONGEST_SENDER] or otherwise)
 
 
 def _wanted(request: Json, known: Collection[str]) -> tuple[Sequence[str], Sequence[str] | None]:

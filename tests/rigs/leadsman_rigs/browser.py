@@ -1,24 +1,31 @@
-"""A real browser: Debian's Chromium, driven by Playwright."""
+"""A real browser: Debian's Chromium or Google Chrome, driven by Playwright."""
 
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-EXECUTABLE = "chromium"
+EXECUTABLES = ("chromium", "google-chrome")
 
 
 @contextmanager
 def chromium():
     """A browser without a window. As root it runs without its sandbox, which root cannot have."""
-    path = shutil.which(EXECUTABLE)
-    assert path is not None, f"{EXECUTABLE} is not installed; type: make deps"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
         try:
             yield browser
         finally:
             browser.close()
+
+
+def executable():
+    """The path of the browser. Ubuntu's Chromium is a snap, which does not see the profile in /tmp."""
+    for path in filter(None, map(shutil.which, EXECUTABLES)):
+        if Path(path).resolve().name != "snap" and b"/snap/bin/" not in Path(path).read_bytes():
+            return path
+    raise AssertionError("there is no Chromium that is not a snap; type: make deps")
 
 
 class Complaints:

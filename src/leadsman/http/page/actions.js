@@ -1,6 +1,6 @@
 // What a person may ask of a device, each time with a question before.
 
-import { by, h, toast } from "./dom.js";
+import { by, h, keep, kept, toast } from "./dom.js";
 import { post } from "./live.js";
 
 const ACTIONS = {
@@ -36,7 +36,7 @@ export function drawActions(box, device, lost) {
 
 function confirm(device, action) {
 	const [title, effect, done] = ACTIONS[action], dialog = by("ask");
-	const name = h("input", { id: "ask-by", maxlength: 100, autocomplete: "nickname", value: stored() });
+	const name = h("input", { id: "ask-by", maxlength: 100, autocomplete: "nickname", value: kept("name") });
 	const go = h("button", { type: "submit", class: "primary", value: "go" }, title);
 	const form = h(
 		"form", { method: "dialog" },
@@ -48,7 +48,7 @@ function confirm(device, action) {
 	form.addEventListener("submit", async (event) => {
 		event.preventDefault();
 		go.disabled = true;
-		store(name.value.trim());
+		keep("name", name.value.trim());
 		try {
 			await post(`devices/${encodeURIComponent(device.name)}/${action}`, name.value.trim() ? { by: name.value.trim() } : {});
 			toast(`${device.name} ${done}.`);
@@ -62,30 +62,15 @@ function confirm(device, action) {
 	go.focus();
 }
 
-function stored() {
-	try {
-		return localStorage.getItem("leadsman-name") ?? "";
-	} catch {
-		return "";
-	}
-}
-
-function store(name) {
-	try {
-		localStorage.setItem("leadsman-name", name);
-	} catch {
-		// It is asked for again.
-	}
-}
-
-/** Ask for the token that the app wants. */
-export function askToken(use) {
+/** Ask for the token that the app wants; `wrong`: the one that was sent. */
+export function askToken(wrong, use) {
 	const dialog = by("ask");
 	if (dialog.open) return;
 	const input = h("input", { type: "password", autocomplete: "current-password", required: true });
 	const form = h(
 		"form", { method: "dialog" },
 		h("h2", { id: "ask-title" }, "This app wants a token"),
+		wrong && h("p", { class: "lead bad", role: "alert" }, "The app says that this token is wrong."),
 		h("p", {}, "It is the content of the secret file that the app was started with. This browser tab keeps it until it is closed."),
 		h("label", {}, "Token", input),
 		h("p", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Go on")),

@@ -4,7 +4,7 @@ import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, say } from "./dom.js";
 import { attemptsOf, circuitOf, rhythm, shown, sinceOf, WORDS } from "./overview.js";
 import { bars, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
-import { ago, clock, counted, span, until } from "./time.js";
+import { ago, clock, counted, local, span, until } from "./time.js";
 import { traceTable } from "./trace.js";
 
 const RANGES = [[300, "5 min"], [3600, "1 h"], [86400, "24 h"]];
@@ -116,7 +116,7 @@ export class DeviceView {
 		say(this.reason, why.summary);
 		const since = why.since ? `, since ${clock(Date.parse(why.since), now)}` : "";
 		say(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
-		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, each)));
+		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, local(each, now))));
 		say(this.advice, why.advice);
 	}
 
@@ -132,12 +132,12 @@ export class DeviceView {
 			["Polls", counters ? `${counters.polls.toLocaleString()}, ${counters.failed_polls.toLocaleString()} failed, ${counters.retried_polls.toLocaleString()} with retries` : "–"],
 			["Calls", counters ? `${counters.calls.toLocaleString()}, ${counters.failed_calls.toLocaleString()} failed` : "–"],
 			["Missed", runtime ? counted(runtime.missed_polls, "poll") : "–"],
-			...(device.ledger?.availability != null ? [["Available", `${Math.floor(device.ledger.availability * 100) / 100} % of ${counted(device.ledger.slots, "slot")}`]] : []),
-			...(runtime?.deferred_until ? [["Pause until", `${clock(Date.parse(runtime.deferred_until), now)}${runtime.deferred_reason ? `: ${runtime.deferred_reason}` : ""}`]] : []),
-			...(runtime?.restarts != null ? [["Restarts", String(runtime.restarts)]] : []),
-			...(runtime?.commands ? [["Commands", `${runtime.commands.done} done, ${runtime.commands.failed} failed, ${runtime.commands.waiting} waiting`]] : []),
+			device.ledger?.availability != null && ["Available", `${Math.floor(device.ledger.availability * 100) / 100} % of ${counted(device.ledger.slots, "slot")}`],
+			runtime?.deferred_until && ["Pause until", `${clock(Date.parse(runtime.deferred_until), now)}${runtime.deferred_reason ? `: ${runtime.deferred_reason}` : ""}`],
+			runtime?.restarts != null && ["Restarts", String(runtime.restarts)],
+			runtime?.commands && ["Commands", `${runtime.commands.done} done, ${runtime.commands.failed} failed, ${runtime.commands.waiting} waiting`],
 		];
-		table(this.facts, facts);
+		table(this.facts, facts.filter(Boolean));
 	}
 
 	/** The last values, each with its line. */
@@ -172,7 +172,7 @@ export class DeviceView {
 		const word = (name) => name.replaceAll("_", " ");
 		say(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${word(name)}`).join(", "));
 		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
-			h("li", {}, h("time", { datetime: since }, clock(Date.parse(since), now)), h("span", {}, `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`))));
+			happened(Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`)));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 
@@ -196,7 +196,7 @@ export class DeviceView {
 		const text = lines.map((line) => line.join()).join();
 		if (text === this.story.dataset.text) return;
 		this.story.dataset.text = text;
-		this.story.replaceChildren(...lines.map(([at, words, kind]) => h("li", { "data-kind": kind }, h("time", { datetime: new Date(at).toISOString() }, clock(at)), " ", h("span", {}, words))));
+		this.story.replaceChildren(...lines.map(([at, words, kind]) => happened(at, words, kind)));
 		if (!lines.length) this.story.replaceChildren(h("li", {}, "Nothing since this page was opened."));
 	}
 
@@ -204,6 +204,10 @@ export class DeviceView {
 		if (this.name && !this.box.hidden) this.draw();
 	}
 }
+
+/** A line of a list of what happened. */
+const happened = (at, words, kind) =>
+	h("li", { "data-kind": kind }, h("time", { datetime: new Date(at).toISOString() }, clock(at)), " ", h("span", {}, words));
 
 /** The rows of a list of facts. */
 function table(dl, facts) {

@@ -44,6 +44,24 @@ export function put(element, name, value) {
 	else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
+/** What this browser has kept in a storage; null if it keeps nothing. */
+export function kept(name, storage = "localStorage") {
+	try {
+		return globalThis[storage].getItem(`leadsman-${name}`);
+	} catch {
+		return null;
+	}
+}
+
+/** Keep a text in a storage of this browser. One that keeps nothing forgets it with the page. */
+export function keep(name, text, storage = "localStorage") {
+	try {
+		globalThis[storage].setItem(`leadsman-${name}`, text);
+	} catch {
+		return;
+	}
+}
+
 /** The element with an id. */
 export const by = (id) => document.getElementById(id);
 

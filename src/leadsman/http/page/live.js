@@ -1,15 +1,12 @@
 // The connection to the app: documents by fetch, events by a stream that is read here rather than by EventSource, since
 // that can neither send a token nor notice that nothing comes any more.
 
+import { keep, kept } from "./dom.js";
+
 const SILENCE = 15000; // milliseconds without a byte after which the connection is lost; the app sends one every 5 s
 const WAITS = [500, 1000, 2000, 4000, 8000]; // milliseconds before the next attempt
 
-let token = null;
-try {
-	token = sessionStorage.getItem("leadsman-token");
-} catch {
-	// It is asked for again.
-}
+let token = kept("token", "sessionStorage");
 
 /** The server has answered with an error: `status` is its number, the message says why. */
 export class Refused extends Error {
@@ -21,11 +18,7 @@ export class Refused extends Error {
 
 export function useToken(text) {
 	token = text;
-	try {
-		sessionStorage.setItem("leadsman-token", text);
-	} catch {
-		// It is kept until the page is closed.
-	}
+	keep("token", text, "sessionStorage");
 }
 
 async function ask(path, options = {}) {
@@ -62,7 +55,8 @@ export async function post(path, body) {
 }
 
 /** The events of the app, without end. `load` fetches what the events build upon, and drops it if its argument returns true;
- * `state` is told "live", "lost" with the time of the next attempt and what the app said, and "locked" without a token. */
+ * `state` is told "live", "lost" with the time of the next attempt and what the app said, and "locked" with the token that
+ * is wrong, or null. */
 export class Live {
 	constructor(load, event, state) {
 		this.load = load;
@@ -76,12 +70,16 @@ export class Live {
 
 	async run() {
 		for (;;) {
+			const tried = token;
 			let why = "";
 			try {
 				await this.listen();
 			} catch (error) {
-				if (error.status === 401) this.state("locked");
-				else if (error.status) why = error.message;
+				if (error.status) why = error.message;
+				if (error.status === 401) {
+					why = tried ? "the token is wrong" : "it wants a token";
+					this.state("locked", tried);
+				}
 			}
 			const wait = WAITS[Math.min(this.attempts++, WAITS.length - 1)];
 			this.state("lost", Date.now() + wait, why);

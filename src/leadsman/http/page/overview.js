@@ -123,7 +123,7 @@ export class Overview {
 		});
 		by("filter").addEventListener("submit", (event) => {
 			event.preventDefault();
-			this.rows.focus(0, "a");
+			this.rows.focus(0);
 		});
 	}
 

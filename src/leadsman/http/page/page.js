@@ -1,7 +1,7 @@
 // The page: three views of one model, kept current by one connection.
 
 import { askToken } from "./actions.js";
-import { announce, by, put, reicon, say } from "./dom.js";
+import { announce, by, keep, put, reicon, say } from "./dom.js";
 import { DeviceView } from "./device.js";
 import { get, Live, sections, useToken } from "./live.js";
 import { Model, TROUBLE } from "./model.js";
@@ -51,8 +51,7 @@ function announceTurns(changed) {
 
 /** Once a second: countdowns and ages. */
 function tick() {
-	const lost = model.frozen != null;
-	if (lost) showLost();
+	if (model.frozen != null) showLost();
 	if (!loaded || document.hidden) return;
 	if (view === "devices") overview.tick();
 	else if (view === "device") deviceView.tick();
@@ -126,7 +125,7 @@ async function load(stale) {
 let lostAt = null, nextTry = 0, refusal = "", statuses = new Map();
 
 function state(word, more, why) {
-	if (word === "locked") return void askToken((token) => (useToken(token), live.hurry()));
+	if (word === "locked") return void askToken(more, (token) => (useToken(token), live.hurry()));
 	if (word === "live") {
 		if (lostAt != null) announce(`Connected again, after ${span((Date.now() - lostAt) / 1000)}.`);
 		lostAt = null;
@@ -261,9 +260,9 @@ addEventListener("keydown", (event) => {
 	if (event.key === "Escape" && view !== "devices") return void (location.hash = "#/");
 	const down = event.key === "ArrowDown" || (event.key === "j" && !typing), up = event.key === "ArrowUp" || (event.key === "k" && !typing);
 	const inList = view === "devices" && event.target.tagName !== "SELECT";
-	if (inList && (down || up)) overview.rows.step(down ? 1 : -1, "a");
-	else if (inList && !typing && event.key === "Home") overview.rows.focus(0, "a");
-	else if (inList && !typing && event.key === "End") overview.rows.focus(overview.rows.names.length - 1, "a");
+	if (inList && (down || up)) overview.rows.step(down ? 1 : -1);
+	else if (inList && !typing && event.key === "Home") overview.rows.focus(0);
+	else if (inList && !typing && event.key === "End") overview.rows.focus(overview.rows.names.length - 1);
 	else if (event.key === "/" && !typing) document.querySelector(view === "trace" ? "#view-trace input" : "#search").focus();
 	else if (event.key === "t" && !typing) location.hash = "#/trace";
 	else return;
@@ -292,11 +291,7 @@ by("theme").addEventListener("click", () => {
 	const names = Object.keys(THEMES), now = document.documentElement.dataset.theme ?? "auto";
 	const next = names[(names.indexOf(now) + 1) % names.length];
 	theme(next);
-	try {
-		localStorage.setItem("leadsman-theme", next);
-	} catch {
-		// It is forgotten with the page.
-	}
+	keep("theme", next);
 });
 
 route();

@@ -103,14 +103,14 @@ export class Rows {
 	}
 
 	/** Move the focus by so many rows from the one that has it. */
-	step(by, select) {
+	step(by) {
 		const holder = [...this.shown].find(([, row]) => row.contains(document.activeElement));
 		const from = holder ? this.places.get(holder[0]) : by > 0 ? -1 : this.names.length;
-		this.focus(Math.max(0, Math.min(this.names.length - 1, from + by)), select);
+		this.focus(Math.max(0, Math.min(this.names.length - 1, from + by)));
 	}
 
-	/** Focus the row at a place, scrolled to if need be. */
-	focus(place, select) {
+	/** Focus the link of the row at a place, scrolled to if need be. */
+	focus(place) {
 		const name = this.names[place];
 		if (name === undefined) return;
 		const box = this.box.getBoundingClientRect().top + scrollY, top = box + this.tops[place];
@@ -118,6 +118,6 @@ export class Rows {
 		if (top < scrollY + header) scrollTo(0, top - header);
 		else if (bottom > scrollY + innerHeight - 20) scrollTo(0, bottom - innerHeight + 20);
 		this.draw();
-		this.shown.get(name)?.querySelector(select)?.focus({ preventScroll: true });
+		this.shown.get(name)?.querySelector("a")?.focus({ preventScroll: true });
 	}
 }

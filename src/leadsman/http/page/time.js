@@ -53,6 +53,10 @@ export function until(at, now) {
 /** An RFC 3339 time in milliseconds; null stays null. */
 export const parse = (text) => (text == null ? null : Date.parse(text));
 
+/** A line of evidence with its times, which are UTC there, as all others on this page. */
+export const local = (line, now) =>
+	line.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\dZ)(?= \()/g, (_, day, time) => clock(Date.parse(`${day}T${time}`), now));
+
 /** Bytes as text. */
 export function size(bytes) {
 	if (bytes < 1000) return `${bytes} B`;
