@@ -97,7 +97,8 @@ def test_without_a_device_the_silent_ones_are_listed(ask):
     assert code == 3
     assert ask.filters == ("house/status", "house/+/state", "house/+/availability")
     assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["boiler", "pump"]
-    assert printed.splitlines()[-1] == "2 devices silent; leadsman why DEVICE has the evidence, and what to do."
+    end = "2 devices silent that should not be; leadsman why DEVICE has the evidence, and what to do."
+    assert printed.splitlines()[-1] == end
 
 
 def test_one_silent_device_is_explained_at_once_and_none_is_said(ask):

@@ -642,3 +642,16 @@ def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(st
 
     VERDICT.validate_python(verdict, strict=True)
     assert all(line.isprintable() for line in (*verdict["evidence"], verdict["summary"], verdict["advice"]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "advice"),
+    [
+        ("OnChange(0.5)", "add | Every('10m')"),
+        ("OnChange(0.5) & Every('10s')", "add | Every('10m')"),
+        ("OnChange(0.5) | Every('10s')", "wait: the rule has an Every(…)"),
+        ("Every('5m')", "wait: the rule has an Every(…)"),
+    ],
+)
+def test_a_rule_that_publishes_in_time_anyway_needs_no_other(rule, advice):
+    assert why("boiler", *suppressed(rule))["advice"].startswith(advice)

@@ -106,7 +106,7 @@ def test_it_shows_the_devices_explains_one_outlives_the_broker_and_leaves_the_te
     board = screen.wait_for("boiler", "circuit open", "OSError: no answer", "t 21.5", "MQTT 5.0")
     assert all(len(line) <= 80 for line in board)
 
-    screen.press("\x1b[B\r")
+    screen.press("\r")
     screen.wait_for("To do: ", "its circuit is open", "leadsman circuit")
     screen.press("\x1b")
     screen.wait_for("last value", without=["To do"])

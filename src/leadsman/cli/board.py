@@ -33,11 +33,11 @@ STYLES: Mapping[str, str] = {
 }
 """SGR parameters."""
 SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
-    "name": lambda row: (row.prefix, row.device),
     "status": lambda row: (_severity(row.status), row.prefix, row.device),
+    "name": lambda row: (row.prefix, row.device),
     "age": lambda row: (-(row.age or 0.0), row.prefix, row.device),
 }
-"""The orders of the devices."""
+"""The orders of the devices. The first one, which the board begins with, has the devices in trouble first."""
 KEYS = "q quit  ↑ ↓ choose  Enter why  s sort  / filter  t trouble only"
 DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
 _APPS = 6
@@ -62,7 +62,7 @@ class View:
     """What the person at the terminal has chosen."""
 
     def __init__(self) -> None:
-        self.sort = "name"
+        self.sort = next(iter(SORTS))
         self.filter = ""
         self.typing = False
         """Whether the keys go into the filter."""
@@ -284,7 +284,9 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
     yield from ([(text, "bold")] for text in textwrap.wrap(why["summary"], width))
     for each in why["evidence"]:
         yield from _wrapped(f"  {each}", width)
-    yield from ([(text, "bold")] for text in textwrap.wrap(f"To do: {why['advice']}", width, subsequent_indent="  "))
+    if why["state"] != "ok":
+        todo = textwrap.wrap(f"To do: {why['advice']}", width, subsequent_indent="  ")
+        yield from ([(text, "bold")] for text in todo)
 
 
 def _keys(view: View) -> str:

@@ -67,7 +67,7 @@ def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> No
         print(json.dumps(found[0] if device is not None else found, indent=2, ensure_ascii=False))
     elif device is None and len(found) > 1:
         print(table(("device", "link", "since", "why"), [_row(each) for each in found]))
-        print(f"\n{counted(len(found), 'device')} silent; leadsman why DEVICE has the evidence, and what to do.")
+        print(f"\n{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
     elif not found:
         print("No device is silent.")
     for each in found if not as_json and (device is not None or len(found) == 1) else ():
@@ -81,6 +81,13 @@ def lines(verdict: "Verdict") -> list[str]:
     head = f"{name}{verdict['summary']}{since}"
     advice = [] if verdict["state"] == "ok" else [f"To do: {verdict['advice']}"]
     return [escaped(line) for line in (head, *(f"  {each}" for each in verdict["evidence"]), *advice)]
+
+
+def _summary(found: "Sequence[Verdict]") -> str:
+    broken = sum(each["state"] == "broken" for each in found)
+    parts = [f"{counted(broken, 'device')} silent that should not be"] if broken else []
+    parts += [f"{counted(len(found) - broken, 'device')} silent on purpose"] if broken < len(found) else []
+    return ", ".join(parts)
 
 
 def _row(verdict: "Verdict") -> tuple[str, ...]:

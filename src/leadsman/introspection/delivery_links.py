@@ -117,6 +117,9 @@ def _suppressed(s: Situation) -> "Verdict | None":
     sent = s.published["published_at"]
     evidence = [*lines, f"the last reading was published {s.at(sent)}", *s.last_reading()]
     advice = "add | Every('10m') to the rule, if a reading should come at least so often"
+    rule = "" if s.reader is None else s.reader.get("publish") or ""
+    if "Every(" in rule and "&" not in rule:
+        advice = "wait: the rule has an Every(…), after which a reading is published anyway"
     return s.verdict("publish rule", summary, evidence, advice, sent, "intended")
 
 
