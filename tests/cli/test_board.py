@@ -33,10 +33,17 @@ def test_a_board_of_80_columns_has_each_device_with_what_matters():
         "leadsman watch  mqtt://broker.lan:1883  2 devices, 1 in trouble        09:00:00Z",
         "house            online  up 1h, MQTT 5.0, 1 connection, outbox 0",
         "  device              status       last value                 age      next",
-        "> attic               ok           t 21.5                     3s       in 27s",
-        "  boiler              circuit open                            11m40s   in 12s",
+        "> boiler              circuit open                            11m40s   in 12s",
         "    for 3m10s, 5 failed polls, attempt 2: DeviceTimeout: no answer",
+        "  attic               ok           t 21.5                     3s       in 27s",
     ]
+
+
+def test_a_board_without_devices_does_not_say_that_all_is_well():
+    first, *_ = shown([])
+
+    assert "0 devices" in first
+    assert "well" not in first
 
 
 def test_it_fills_the_screen_and_ends_with_the_keys():
@@ -75,9 +82,9 @@ def test_devices_of_several_apps_have_their_prefix():
 
 def test_the_order_and_the_filter_are_keys():
     rows, view = [ATTIC, BOILER, PUMP], View()
-    assert [row.device for row in view.of(rows)] == ["pump", "attic", "boiler"]
-    view.press("s", rows)
     assert [row.device for row in view.of(rows)] == ["boiler", "pump", "attic"]
+    view.press("s", rows)
+    assert [row.device for row in view.of(rows)] == ["pump", "attic", "boiler"]
     view.press("s", rows)
     assert view.of(rows)[0] is BOILER
     view.press("t", rows)
@@ -113,6 +120,7 @@ def test_the_detail_of_a_device_has_its_verdict():
     assert "its circuit is open" in lines
     assert "To do: check the cable" in lines
     assert max(map(len, lines)) <= 80
+    assert not any("To do" in line for line in shown([BOILER], view, why=VERDICT | {"state": "ok"}))
     view.press("esc", [BOILER])
     assert not view.detail
 

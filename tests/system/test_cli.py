@@ -335,7 +335,7 @@ def test_a_device_or_section_that_is_not_there_is_named(here):
             "only a running app has the section 'mqtt'; write --live as well",
         ),
         (("small", "--section", "device"), 2, "invalid choice: 'device'"),
-        ((), 2, "no app is given; write MODULE:APP, such as house:app, or --prefix of a running one"),
+        ((), 2, "no app is given; write MODULE:APP, such as house:app, or --prefix; there is none to be found"),
     ):
         result = here("inspect", *arguments)
         assert (result.returncode, told in result.stderr) == (code, True), result.stderr
@@ -350,8 +350,10 @@ def test_another_prefix_can_be_typed(here):
     topics = json.loads(here("schema", "small:app", "--prefix", "house/second").stdout)["topics"]
     assert "house/second/d/state" in topics
     wrong = here("run", "small:app", "--prefix", "a//b")
-    assert wrong.returncode == 78
-    assert "mqtt.topic_prefix: the prefix 'a//b' has an empty level; write 'a/b'" in wrong.stderr
+    assert wrong.returncode == 2
+    assert "--prefix: the prefix 'a//b' has an empty level; write 'a/b'" in wrong.stderr
+    setting = here("run", "small:app", "--set", "mqtt.topic_prefix=a//b")
+    assert (setting.returncode, "mqtt.topic_prefix: the prefix 'a//b'" in setting.stderr) == (78, True)
 
 
 def test_wrong_log_options_are_named(here):
@@ -359,7 +361,7 @@ def test_wrong_log_options_are_named(here):
 
     loud = here("run", "small:app", "--log-level", "loud")
     assert (loud.returncode, "--log-level: invalid choice: 'loud'" in loud.stderr) == (2, True)
-    assert here("run", "small:app", "--log-level", "DEBUG", "--prefix", "a//b").returncode == 2
+    assert here("run", "small:app", "--log-level", "DEBUG", "--set", "mqtt.topic_prefix=a//b").returncode == 78
     assert "LOG_LEVEL is 'LOUD'" in here("run", "small:app", LOG_LEVEL="loud").stderr
     assert "LOG_FORMAT is 'xml'; write one of" in here("run", "small:app", LOG_FORMAT="xml").stderr
     assert here("run", "small:app", "--log-format", "xml").returncode == 2

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from leadsman.app import App
 from leadsman.cli.target import UsageError, load_target
-from leadsman.errors import InvalidValue, LeadsmanError
+from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.from_settings import broker_of
 from leadsman.settings.load import load_broker
@@ -327,7 +327,11 @@ def _running(options: argparse.Namespace) -> tuple[Broker, str]:
     from leadsman.cli.remote import prefix_of
 
     devices = getattr(options, "device", None)
-    return broker, prefix_of(broker, devices[0] if devices else None)
+    try:
+        return broker, prefix_of(broker, devices[0] if devices else None)
+    except BrokerError as error:
+        found = f"there is none to be found: {error}"
+        raise UsageError(f"no app is given; write MODULE:APP, such as house:app, or --prefix; {found}") from None
 
 
 def _sources(options: argparse.Namespace) -> Where:

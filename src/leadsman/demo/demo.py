@@ -172,8 +172,8 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         if lines:
             say(f"leadsman demo at {app.broker} ({description})")
             say(f"the page is at http://{page}/")
-            say(f"watch it with: {watch}, or {watching(app.broker, PREFIX)}")
-            say(f"ask why the meter is silent: leadsman why meter --mqtt {app.broker}")
+            say(f"watch it with: {watching(app.broker, PREFIX)}")
+            say(f"or with: {watch}; leadsman why meter --mqtt {app.broker} says why the meter is silent")
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:
