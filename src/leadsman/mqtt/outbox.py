@@ -61,8 +61,7 @@ class Outbox:
         self._newest_first = False
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
-        self._number = 0
-        self._late = 0
+        self._number = self._late = 0
         self._one_at_a_time: set[str] = set()
         self.paused: dict[str, float] = {}
         """Topics of which nothing is offered, and until when, monotonic seconds."""
