@@ -180,6 +180,13 @@ CASES = [
     (broker(filters={}), "running app", "unknown", "could not be asked", "topic read house/#"),
     (broker(kept={"house/b/state": b""}), "orphans", "warn", "house/b/state is kept", "mosquitto_pub -r -n"),
     (broker(kept={"house/a/state": b""}, crowded=True), "orphans", "warn", "it looked at 1", "--retained-only"),
+    (
+        Facts(SUBJECT._replace(devices=None), SOUND._replace(crowded=True), MACHINE),
+        "orphans",
+        "warn",
+        "it looked at 0",
+        "--retained-only",
+    ),
     (broker(live=Live("house", None, 1, 9.0)), "running app", "ok", "answers as 'house', after 1 connection", ""),
     (
         broker(live=Live("house", "another client uses the client id 'house'", 2, 9.0)),

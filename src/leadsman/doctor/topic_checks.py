@@ -94,8 +94,11 @@ def _heard(answer: Answered) -> bool | None:
 
 
 def orphans(facts: Facts) -> Iterator[Result]:
-    """Whether the broker keeps topics of devices that the app no longer has."""
+    """Whether the broker keeps topics of devices that the app no longer has, or more than anybody wants to read."""
     kept, devices, prefix = facts.broker.kept, facts.subject.devices, facts.subject.topics.prefix
+    if kept is not None and facts.broker.crowded:
+        text = f"there are more retained messages below {prefix}/ than the doctor reads: it looked at {len(kept)}"
+        yield warn(text, f"find out who publishes them: mosquitto_sub -v -t '{prefix}/#' --retained-only")
     if devices is None or facts.broker.connack is None:
         return
     if kept is None:
@@ -105,15 +108,11 @@ def orphans(facts: Facts) -> Iterator[Result]:
         yield unknown(f"{prefix}/# may not be read", allow_reading(facts))
         return
     found = left_behind(prefix, devices, kept)
-    if facts.broker.crowded:
-        text = f"there are more retained messages below {prefix}/ than the doctor reads: it looked at {len(kept)}"
-        yield warn(text, f"find out who publishes them: mosquitto_sub -v -t '{prefix}/#' --retained-only")
-    elif not found:
+    if found:
+        text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
+        yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")
+    elif not facts.broker.crowded:
         yield ok(f"{counted(len(kept), 'retained topic')}, all of the app")
-    if not found:
-        return
-    text = f"{_named(found)} {'is' if len(found) == 1 else 'are'} kept, and no device of the app publishes there"
-    yield warn(text, f"remove {'it' if len(found) == 1 else 'each'}: mosquitto_pub -r -n -t {found[0]}")
 
 
 def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> list[str]:
