@@ -70,7 +70,7 @@ def unanswered(device: str, prefix: str, retained: Retained | None, error: str, 
     asked.prefix, asked.now = prefix, now
     lines = [clean(error)]
     if retained is None:
-        advice = "start the broker, or correct its address: --mqtt, or the settings of the app"
+        advice = "start the broker, or correct its address or the password: --mqtt, or the settings of the app"
         return asked.verdict("connection", "the broker cannot be reached from here", lines, advice)
     if retained.state is not None:
         at = f", taken {asked.at(retained.taken_at)}" if retained.taken_at else ""
