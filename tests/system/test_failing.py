@@ -226,7 +226,7 @@ def test_an_outage_goes_on_where_it_was_after_a_kill(mosquitto, start_app, tmp_p
     file = tmp_path / "state" / "resilience.db"
     for life in range(1, 4):
         app = start_app(DEAD, mosquitto.url)
-        eventually(lambda least=2 * life: rows_in(file) >= least)
+        eventually(lambda least=life: rows_in(file) >= least)
         app.process.kill()
         app.process.wait()
 
