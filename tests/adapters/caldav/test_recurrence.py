@@ -68,6 +68,29 @@ def test_an_event_that_makes_no_sense_is_told_once(caplog):
     assert len(caplog.records) == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["X-A:1"] * 20_001, "20,010 lines"),
+        (["RDATE:" + ",".join(["20261024T000000Z"] * 5001)], "5,001 dates"),
+        (["EXDATE;VALUE=DATE:20261024", "RDATE:" + ",\r\n ".join(["20261024T000000Z"] * 5000)], "5,001 dates"),
+    ],
+    ids=["lines", "dates", "dates in folded lines"],
+)
+def test_an_object_that_takes_seconds_to_read_is_refused_before_that(lines, why, caplog):
+    good = event("good", "SUMMARY:Good", "DTSTART;VALUE=DATE:20261024")
+    large = event("large", "DTSTART:20261024T000000Z", *lines)
+
+    assert [each.summary for each in occurrences([large, good], FIRST, LAST, BERLIN)] == ["Good"]
+    assert why in caplog.text
+
+
+def test_an_attachment_of_a_megabyte_is_no_reason_to_refuse_an_event():
+    picture = "ATTACH;ENCODING=BASE64;VALUE=BINARY:" + "\r\n ".join(["A" * 74] * 15_000)
+
+    assert len(expanded("SUMMARY:x", "DTSTART;VALUE=DATE:20261024", *["X-A:1"] * 10_000, picture)) == 1
+
+
 def test_events_that_take_for_ever_are_a_named_error(monkeypatch):
     monkeypatch.setattr(module, "LONGEST", -1.0)
 

@@ -1,12 +1,14 @@
 """Expands the events of a calendar: iCalendar text (RFC 5545) becomes the occurrences within a window.
 
 Recurrence rules, exceptions, overrides and time zones are handled by icalendar and recurring-ical-events. This module
-adds three things: a rule that would make thousands of occurrences is refused before it is expanded, an event that
-cannot be read only loses itself, and whole days are kept apart from points in time.
+adds three things: a rule that would make thousands of occurrences, and an object of thousands of events or dates, is
+refused before it costs anything, an event that cannot be read only loses itself, and whole days are kept apart from
+points in time.
 """
 
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
@@ -22,6 +24,9 @@ MOST = 5000
 """Occurrences of one event within the window; a rule for more is a mistake or an attack."""
 MOST_STEPS = 100_000
 """Periods from an event's beginning to the window's end: its rule is stepped through from there. Days since 1753."""
+MOST_LINES = 20_000
+"""Lines of one calendar object, which take a second to parse: an object has one event, and the occurrences of it that
+were moved (RFC 4791 §4.1)."""
 LONGEST = 10.0
 """Seconds for all events together."""
 _PER_DAY = {
@@ -55,6 +60,9 @@ _FINER = {
     "HOURLY": ("BYMINUTE", "BYSECOND"),
 }
 """Parts that make more of it; for days and what is longer: BYHOUR, BYMINUTE and BYSECOND."""
+_FOLD = re.compile(r"\r?\n[ \t]")
+"""A line goes on in the next one (RFC 5545, 3.1)."""
+_DATES = re.compile(r"^(?:RDATE|EXDATE)[;:].*", re.IGNORECASE | re.MULTILINE)
 
 logger = logging.getLogger("leadsman")
 
@@ -114,6 +122,7 @@ def occurrences(
 
 
 def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[CalendarEvent]:
+    _check_size(text)
     calendar = icalendar.Calendar.from_ical(text)
     days = (end - start).days
     for component in calendar.walk("VEVENT"):
@@ -130,6 +139,15 @@ def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[Calend
     return (
         event for each in recurring_ical_events.of(calendar).between(*window) if (event := _event(each)) is not None
     )
+
+
+def _check_size(text: str) -> None:
+    """Refuse an object that would take seconds to parse, before it is parsed."""
+    unfolded = _FOLD.sub("", text)
+    if (lines := unfolded.count("\n")) > MOST_LINES:
+        raise GarbledData(f"it has {lines:,} lines; {MOST_LINES:,} are allowed")
+    if (dates := sum(found[0].count(",") + 1 for found in _DATES.finditer(unfolded))) > MOST:
+        raise GarbledData(f"it has {dates:,} dates in RDATE and EXDATE; {MOST:,} are allowed")
 
 
 def _rules(component: icalendar.Component) -> Iterator[icalendar.vRecur]:
