@@ -5,7 +5,7 @@ ARGS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo deps test test-fast coverage check docs bench
+.PHONY: help demo deps test test-fast coverage faults check docs bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -31,6 +31,11 @@ coverage: ## run the fast tests, and show how many branches they take: in all, a
 	@$(BIN)/coverage run -m pytest -q $(FAST) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 	@$(BIN)/coverage report --sort=cover | sed -n '1,14p;$$p'
+
+faults: ## produce the faults of the fault matrix, and show what the app does (ARGS="P0", "1 15", "--markdown")
+	@scripts/debian-packages mosquitto
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
+	@PYTHONPATH=tests/faults $(BIN)/python -m fault_matrix $(ARGS)
 
 check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench

@@ -31,8 +31,8 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Four groups for four workers: three that mostly wait for real parts, each in a line, and one that only
-    computes."""
+    """Five groups for four workers: four that mostly wait for real parts, each in a line, and one that only computes.
+    The one of the faults is short."""
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
 
@@ -40,6 +40,8 @@ def pytest_collection_modifyitems(items):
 def group_of(path):
     if "apps" in path.parts:
         return "devices"
+    if path.name == "test_matrix.py":
+        return "faults"
     if "system" not in path.parts:
         return "virtual"
     return next((group for group, names in GROUPS.items() if path.name in names), "programs")

@@ -1,0 +1,111 @@
+"""Faults at random, one after the other. ``FAULTS_SECONDS=600 make faults ARGS=55`` goes on for ten minutes."""
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import psutil
+
+from fault_matrix.process import BUSY, WITHIN
+from fault_matrix.row import DISK, P0, P2, row
+from fault_matrix.stand import Job, Stand
+from leadsman.testing import Mosquitto
+from leadsman_rigs.proxy import Proxy
+
+SECONDS = float(os.environ.get("FAULTS_SECONDS", "40"))
+SEED = 55
+TEN = "meters(10, 0.1)"
+
+
+@row("55", P2, f"faults of the broker and the network at random, for {SECONDS:g} s", "loses nothing; nothing grows")
+def at_random(stand: Stand) -> None:
+    Chaos(stand).run(kills=False)
+
+
+@row("55b", P0, f"the same, and the app is killed (-9), for {SECONDS:g} s", "loses nothing that was accepted", DISK)
+def at_random_with_kills(stand: Stand) -> None:
+    Chaos(stand).run(kills=True)
+
+
+class Chaos:
+    """An app behind a proxy, and all that happens to it."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.stand, self.dice = stand, random.Random(SEED)
+        self.broker: Mosquitto = stand.broker()
+        self.proxy: Proxy = stand.proxy(self.broker.port)
+        stand.listen(self.broker.port)
+        self.app: Job = stand.app(self.proxy.url, TEN)
+        self.kills: list[float] = []
+        self.done = Counter[str]()
+
+    def run(self, *, kills: bool) -> None:
+        """Do it, and count the readings."""
+        faults: list[Callable[[], None]] = [self.kill_broker, self.freeze, self.cut, self.stall, self.lead_nowhere]
+        if kills:
+            faults += [self.kill_app, self.kill_app]
+        self.stand.until(lambda: self.stand.tally.came >= 50, "50 readings")
+        before = self._size()
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            fault = self.dice.choice(faults)
+            fault()
+            self.done[fault.__name__] += 1
+            time.sleep(self.dice.uniform(0.5, 3))
+        self._measure(before)
+
+    def _measure(self, before: tuple[float, int]) -> None:
+        expected = self.app.taken()
+        began = time.monotonic()
+        while self._accepted_and_lost(expected) and time.monotonic() - began < 30:
+            time.sleep(0.1)
+        self.stand.figure("faults", self.done.total(), least=5)
+        self.stand.figure("taken", sum(map(len, expected.values())), least=100)
+        self.stand.figure("accepted and lost", self._accepted_and_lost(expected), most=0)
+        self.stand.order(duplicates=20 * self.done.total())
+        if not self.kills:
+            size, descriptors = self._size()
+            self.stand.figure("more memory", size - before[0], "MB", most=20)
+            self.stand.figure("more descriptors", descriptors - before[1], most=5)
+        self.stand.stop(self.app)
+
+    def _accepted_and_lost(self, expected: dict[str, set[int]]) -> int:
+        """Readings that did not come, and were not taken just before a kill."""
+        lost = self.stand.tally.lost(expected)
+        for kill in self.kills:
+            late, early = self.app.taken(kill), self.app.taken(kill - WITHIN - BUSY)
+            lost = {device: numbers - (late[device] - early[device]) for device, numbers in lost.items()}
+        return sum(map(len, lost.values()))
+
+    def _size(self) -> tuple[float, int]:
+        """Its memory in MB, and its descriptors."""
+        process = psutil.Process(self.app.process.pid)
+        return process.memory_info().rss / 2**20, process.num_fds()
+
+    def kill_broker(self) -> None:
+        self.stand.kill_broker(self.broker, self.proxy, self.dice.uniform(0.2, 2))
+
+    def freeze(self) -> None:
+        self.broker.freeze()
+        time.sleep(self.dice.uniform(0.5, 3))
+        self.broker.thaw()
+
+    def cut(self) -> None:
+        self.proxy.cut()
+
+    def stall(self) -> None:
+        self.proxy.stall()
+        time.sleep(self.dice.uniform(0.5, 3))
+        self.proxy.resume()
+
+    def lead_nowhere(self) -> None:
+        self.stand.lead_nowhere(self.proxy)
+        time.sleep(self.dice.uniform(0.5, 3))
+        self.proxy.target = self.broker.port
+
+    def kill_app(self) -> None:
+        self.app.kill()
+        self.kills.append(time.time())
+        self.app.start()

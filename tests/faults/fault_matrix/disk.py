@@ -1,0 +1,158 @@
+"""The disk: full, damaged, shared, lost. These rows know what an outbox on disk must do, and nothing of how it is made.
+
+They look for its files as any file of a database in the state directory of the app.
+"""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from fault_matrix.broker import FIVE
+from fault_matrix.process import BUSY, WITHIN
+from fault_matrix.row import DISK, MOUNT, P0, P1, P2, Absent, missing, row
+from fault_matrix.stand import Job, Stand
+from leadsman.testing import Mosquitto
+from leadsman_rigs.proxy import Proxy
+
+DATABASE = b"SQLite format 3\0"
+
+
+def databases(state: Path) -> list[Path]:
+    """The files of databases in a state directory."""
+    files = [path for path in state.rglob("*") if path.is_file()] if state.exists() else []
+    return [path for path in files if path.read_bytes()[: len(DATABASE)] == DATABASE]
+
+
+def stored(stand: Stand) -> tuple[Mosquitto, Proxy, Job, float]:
+    """An app that was killed while its broker was away, some time after it took readings; and when."""
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port)
+    stand.listen(broker.port)
+    stand.lead_nowhere(proxy)
+    app = stand.app(proxy.url, FIVE)
+    stand.until(lambda: app.readings >= 80, "80 readings are taken")
+    time.sleep(WITHIN + BUSY)
+    app.kill()
+    return broker, proxy, app, time.time()
+
+
+@contextlib.contextmanager
+def small_disk(directory: Path) -> Iterator[Path]:
+    """A tmpfs of 1 MiB."""
+    directory.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(directory)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        raise Absent(f"no tmpfs can be mounted: {mounted.stderr.strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=False)
+
+
+missing("16", P0, "a power cut", "what was committed is there, and each file opens", DISK)
+
+
+@row("17", P0, "the disk is full while the broker is away", "lives, keeps what was accepted, counts drops", DISK, MOUNT)
+def full(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port)
+    stand.listen(broker.port)
+    stand.lead_nowhere(proxy)
+    with small_disk(stand.directory / "app-state") as disk:
+        ballast = disk / "ballast"
+        app = stand.app(proxy.url, FIVE)
+        stand.until(lambda: app.readings >= 50, "50 readings are taken")
+        time.sleep(WITHIN + BUSY)
+        until = time.time() - WITHIN - BUSY
+        stand.expect(databases(disk), "nothing is written to the disk")
+        with contextlib.suppress(OSError), ballast.open("wb") as stream:
+            while True:
+                stream.write(bytes(4096))
+                stream.flush()
+        stand.until(lambda: app.readings >= 150, "100 readings more")
+        stand.expect(app.process.poll() is None, "the process ended")
+        ballast.unlink()
+        time.sleep(3)
+        proxy.target = broker.port
+        stand.until(lambda: stand.tally.came, "a reading")
+        stand.arrive(app, until=until)
+        stand.stop(app)
+
+
+def damage_header(path: Path) -> None:
+    """Write over the beginning of a file."""
+    with path.open("r+b") as stream:
+        stream.write(b"no database any more" * 10)
+
+
+def replace_by_text(path: Path) -> None:
+    """Make it a text file."""
+    path.write_text("hello\n")
+
+
+def cut_in_half(path: Path) -> None:
+    """Leave the first half."""
+    with path.open("r+b") as stream:
+        stream.truncate(path.stat().st_size // 2)
+
+
+@row("18", P0, "the file of the outbox is damaged before a start", "keeps it aside, goes on, says so in health", DISK)
+def damaged(stand: Stand) -> None:
+    broker, proxy, app, _ = stored(stand)
+    state = stand.directory / "app-state"
+    found = databases(state)
+    stand.figure("files of databases", len(found), least=1)
+    proxy.target = broker.port
+    for damage in (damage_header, replace_by_text, cut_in_half):
+        for path in databases(state):
+            damage(path)
+        before, came = len(list(state.rglob("*"))) if state.exists() else 0, stand.tally.came
+        app.start()
+        stand.until(lambda came=came: stand.tally.came >= came + 20, "20 new readings")
+        stand.expect(len(list(state.rglob("*"))) > before, f"after {damage.__name__} no file is kept aside")
+        stand.stop(app)
+
+
+@row("19", P0, "a second process on the same outbox", "is refused at once, or keeps away from it, and says so", DISK)
+def shared(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port)
+    stand.listen(broker.port)
+    stand.lead_nowhere(proxy)
+    first = stand.app(proxy.url, FIVE)
+    stand.until(lambda: first.readings >= 50, "50 readings are taken")
+    second = stand.app(proxy.url, FIVE, "second", STATE_DIRECTORY=str(stand.directory / "app-state"))
+    refused = stand.until(lambda: "another process" in second.log or second.process.poll() is not None, "a word", 30)
+    stand.figure("it says so after", refused, "s", most=10)
+    second.kill()
+    time.sleep(WITHIN + BUSY)
+    first.kill()
+    killed = time.time()
+    first.start()
+    proxy.target = broker.port
+    stand.arrive(first, until=killed - WITHIN - BUSY, seconds=20)
+    stand.stop(first)
+
+
+@row("53", P1, "files of the state under umask 022", "directory 0700, files 0600")
+def modes(stand: Stand) -> None:
+    broker = stand.broker()
+    stand.listen(broker.port)
+    store = "app = App('row', mqtt=os.environ['URL'], settings=Settings, keep_state=True)\nos.umask(0o022)\n"
+    app = stand.app(broker.url, store + FIVE)
+    stand.until(lambda: stand.tally.came >= 20, "20 readings")
+    stand.stop(app)
+    state = stand.directory / "app-state"
+    files = [path for path in state.rglob("*") if path.is_file()]
+    stand.figure("files", len(files), least=1)
+    stand.figure("files that others may read", sum(bool(path.stat().st_mode & 0o077) for path in files), most=0)
+    stand.expect(not state.stat().st_mode & 0o077, "others may look into the directory")
+
+
+missing("44", P1, "a bit flips in a stored message", "the others are delivered, and it is reported", DISK)
+missing("45", P1, "the outbox cannot be written: read-only, or deleted", "memory, and a word in health", DISK)
+missing("57", P2, "an upgrade, and a downgrade, with messages in the outbox", "they are delivered", DISK)

@@ -1,0 +1,195 @@
+"""The process of the app ends, hangs or is killed."""
+
+import logging
+import socket
+import time
+
+from fault_matrix.answers import SILENCE, judging, refusing
+from fault_matrix.broker import FIVE, WINDOW
+from fault_matrix.row import DISK, P0, row
+from fault_matrix.stand import LONGEST_EXIT, Job, Stand, good, greet
+from leadsman import App, CircuitBreaker
+from leadsman.testing import Harness, Scripted
+from leadsman.testing.mosquitto import free_port
+from leadsman_rigs.byte_broker import Peer
+
+WITHIN = 0.25
+"""Seconds after which a reading that was taken is accepted: by the broker, or by the disk."""
+BUSY = 1.0
+"""Seconds that a busy machine may need more for that."""
+
+
+@row("14", P0, "the app is killed (-9) while it is connected, 3 times", "every accepted reading arrives, in order")
+def killed_online(stand: Stand) -> None:
+    broker = stand.broker()
+    stand.listen(broker.port)
+    app = stand.app(broker.url, FIVE)
+    for _ in range(3):
+        came = stand.tally.came
+        stand.until(lambda came=came: stand.tally.came >= came + 30, "30 readings")
+        app.kill()
+        killed = time.time()
+        app.start()
+    stand.until(lambda: stand.tally.came >= 120, "120 readings")
+    stand.arrive(app, until=killed - WITHIN - BUSY, seconds=20)
+    stand.figure("lost, of any age", sum(map(len, stand.tally.lost(app.taken(killed)).values())))
+    stand.order(duplicates=3 * WINDOW)
+    stand.stop(app)
+
+
+@row("13", P0, "the app is killed (-9) while the broker is away", "every accepted reading arrives later", DISK)
+def killed_offline(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port)
+    stand.listen(broker.port)
+    stand.lead_nowhere(proxy)
+    app = stand.app(proxy.url, FIVE)
+    killed = 0.0
+    for life in range(3):
+        stand.until(lambda life=life: app.readings >= 80 * (life + 1), "80 readings are taken")
+        time.sleep(WITHIN + BUSY)
+        app.kill()
+        killed = time.time()
+        app.start()
+    proxy.target = broker.port
+    stand.until(lambda: stand.tally.came >= 10, "10 readings")
+    stand.arrive(app, until=killed - WITHIN - BUSY, seconds=20)
+    stand.order(duplicates=0)
+    stand.stop(app)
+
+
+class Phases:
+    """One app in each phase of its connection, and the brokers that keep it there."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.stand, self.opened = stand, time.monotonic()
+        self.frozen = stand.broker()
+        stand.listen(self.frozen.port)
+        self.hole = socket.socket()
+        self.hole.bind(("127.0.0.1", 0))
+        self.hole.listen(0)
+        self.fillers = [socket.socket() for _ in range(4)]
+        for filler in self.fillers:  # the next connection attempt is never answered
+            filler.setblocking(False)
+            filler.connect_ex(self.hole.getsockname())
+        self.jobs: dict[str, Job] = {}
+
+    def __enter__(self) -> "Phases":
+        hang, mute = Peer.hang, judging(lambda packet: SILENCE)
+        for phase, url in {
+            "backoff": f"mqtt://127.0.0.1:{free_port()}",
+            "SYN": f"mqtt://127.0.0.1:{self.hole.getsockname()[1]}",
+            "CONNACK": self.stand.faulty(hang).url,
+            "PUBACK": self.stand.faulty(mute).url,
+            "connected": self.stand.faulty(good).url,
+            "SIGSTOP": self.frozen.url,
+            "replay": self.stand.faulty(self._slow).url,
+            "bad credentials": self.stand.faulty(refusing(0x86, [])).url,
+        }.items():
+            self.jobs[phase] = self.stand.app(url, "meters(5, 0.1)", phase.replace(" ", "-"))
+        return self
+
+    def _slow(self, peer: Peer) -> None:
+        """Leave at once for some seconds; then acknowledge 20 messages a second."""
+        if time.monotonic() - self.opened < 4:
+            return
+        greet(peer)
+        while True:
+            peer.answer(peer.packet())
+            time.sleep(0.05)
+
+    def reach(self) -> None:
+        """Wait until each app has taken readings, and the one before the frozen broker has been connected."""
+        for job in self.jobs.values():
+            self.stand.until(lambda job=job: job.readings >= 50, "50 readings of each app")
+        self.stand.until(lambda: self.stand.tally.came, "a reading at the broker that will be frozen")
+        self.stand.until(lambda: "connected to the broker" in self.jobs["replay"].log, "the replay begins")
+        self.frozen.freeze()
+        time.sleep(1)
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.frozen.thaw()
+        for each in (*self.fillers, self.hole):
+            each.close()
+
+
+@row("15", P0, "SIGTERM in each of 8 phases of the connection", "ends within 1 s with exit code 0; figures: seconds")
+def asked_to_end(stand: Stand) -> None:
+    with Phases(stand) as phases:
+        phases.reach()
+        took = {phase: stand.stop(job) for phase, job in phases.jobs.items()}
+    for phase, seconds in took.items():
+        stand.figure(phase, seconds, most=LONGEST_EXIT)
+
+
+@row("15b", P0, "SIGTERM in 4 phases without delivery, and a restart", "no accepted reading is lost", DISK)
+def asked_to_end_and_restarted(stand: Stand) -> None:
+    with Phases(stand) as phases:
+        phases.reach()
+        for job in phases.jobs.values():
+            stand.stop(job)
+    lost = {}
+    for phase in ("backoff", "SYN", "CONNACK", "bad credentials"):
+        broker, job = stand.broker(), phases.jobs[phase]
+        stand.tally.clear()
+        stand.listen(broker.port)
+        expected = job.taken()
+        job.environment["URL"] = broker.url
+        job.start()
+        began = time.monotonic()
+        while stand.tally.lost(expected) and time.monotonic() - began < 8:
+            time.sleep(0.05)
+        lost[phase] = sum(map(len, stand.tally.lost(expected).values()))
+        stand.expect(not lost[phase], f"{phase}: {lost[phase]} of {sum(map(len, expected.values()))} lost")
+        job.kill()
+    stand.figure("lost", sum(lost.values()), most=0)
+
+
+STUBBORN = """
+@app.telemetry("stubborn", interval=1, timeout=0.3)
+async def stubborn():
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            pass
+
+meters(5, 0.2)
+"""
+
+
+@row("20", P0, "a handler hangs and ignores its cancellation", "is left behind; the others run; the exit takes 1 s")
+def stubborn(stand: Stand) -> None:
+    broker = stand.broker()
+    stand.listen(broker.port)
+    app = stand.app(broker.url, STUBBORN)
+    stand.until(lambda: stand.tally.came >= 5, "readings")
+    came, began = stand.tally.came, time.monotonic()
+    time.sleep(5)
+    rate = (stand.tally.came - came) / (time.monotonic() - began)
+    stand.figure("rate of the others, of 25", rate, "readings/s", least=20)
+    reported = "row/stubborn/error"
+    waited = stand.until(lambda: any(topic == reported for topic, _ in list(stand.heard)), "a report of it", 30)
+    stand.figure("reported after further", waited, "s")
+    stand.arrive(app)
+    stand.figure("exit took", stand.stop(app), "s")
+
+
+@row("21", P0, "a handler raises each time, for an hour of virtual time", "slows down, reports; the others run on")
+def raising(stand: Stand) -> None:
+    app = App("row", heartbeat=30)
+    bad, well = Scripted(RuntimeError("no")), Scripted({"t": 1.0})
+    app.add_telemetry("bad", bad, interval=1, retry=2, circuit_breaker=CircuitBreaker())
+    app.add_telemetry("good", well, interval=10)
+    logger = logging.getLogger("leadsman")
+    before, logger.level = logger.level, logging.CRITICAL
+    try:
+        with Harness(app) as harness:
+            harness.run("1h")
+            readings, errors = len(harness.states("good")), len(harness.errors("bad"))
+            stand.expect(harness.status()["health"] == "degraded", "health is not degraded")
+    finally:
+        logger.level = before
+    stand.figure("calls of it", len(bad.calls), most=2000)
+    stand.figure("messages about it", errors, least=1, most=60)
+    stand.figure("readings of another device, of 360", readings, least=358)

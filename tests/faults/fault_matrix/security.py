@@ -1,0 +1,157 @@
+"""Secrets, names and bombs."""
+
+import json
+import subprocess
+import sys
+
+from benchmarks.ear import Ear
+
+from fault_matrix.answers import refusing
+from fault_matrix.row import P0, row
+from fault_matrix.stand import CANARY, Stand
+from leadsman import App
+from leadsman.errors import ConfigurationError
+from leadsman.testing.mosquitto import free_port
+
+TELLING = """
+@app.telemetry("failing", interval=0.5)
+async def failing(settings: Settings):
+    raise RuntimeError(f"the settings are {settings!r}, and the app is {app!r}")
+
+@app.command("failing")
+async def obey(settings: Settings):
+    raise RuntimeError(repr(settings))
+
+meters(2, 0.2)
+"""
+WRONG = """
+class Settings(BaseModel):
+    api_key: int = 0
+app = App("row", mqtt=os.environ.get("URL"), settings=Settings)
+meters(2, 0.2)
+"""
+
+
+@row("22", P0, "a password in the URL, in a file, and in wrong settings", "in no log, message, document or file")
+def canary(stand: Stand) -> None:
+    """Each row is searched for it, see `Stand`; this one makes the app talk."""
+    broker = stand.broker()
+    stand.listen(broker.port)
+    app = stand.app(broker.url, TELLING, LOG_LEVEL="DEBUG")
+    refused = stand.app(stand.faulty(refusing(0x86, [])).url, TELLING, "refused", LOG_LEVEL="DEBUG", LOG_FORMAT="json")
+    away = stand.app(f"mqtt://127.0.0.1:{free_port()}", TELLING, "away", LOG_FORMAT="journal")
+    wrong = stand.app(broker.url, WRONG, "wrong")
+    stand.until(lambda: stand.tally.came >= 10 and wrong.process.poll() is not None, "readings, and an end")
+    stand.expect(wrong.process.returncode == 78, f"wrong settings end with {wrong.process.returncode}")
+    asking = Ear(broker.port, ("nothing",))
+    for topic, payload in {
+        "row/introspect": {"sections": ["app", "mqtt", "adapters", "devices", "jobs", "recent", "trace"]},
+        "row/failing/set": {"value": CANARY[:6]},
+        "row/failing/get": {},
+    }.items():
+        asking.publish(topic, json.dumps(payload).encode())
+    stand.until(lambda: any(topic == "row/introspect/response" for topic, _ in stand.heard), "an answer")
+    asking.close()
+    target = f"{app.file.stem}:app"
+    commands = ["check"], ["inspect"], ["doctor"]
+    for number, words in enumerate(commands):
+        with (stand.directory / f"command{number}.txt").open("wb") as output:
+            subprocess.run(
+                [sys.executable, "-m", "leadsman", *words, target],
+                cwd=stand.directory,
+                env=app.environment,
+                stdout=output,
+                stderr=output,
+                timeout=60,
+                check=False,
+            )
+    written = sum(path.stat().st_size for path in stand.directory.glob("*") if path.suffix in (".log", ".txt"))
+    stand.figure("searched", (written + sum(len(payload) for _, payload in stand.heard)) / 1000, "kB", least=5)
+    for each in (app, refused, away):
+        each.kill()
+        stand.expect(each.log, f"{each.log_path.name} is empty, so nothing was searched")
+        each.log_path.write_text(each.log.replace("Traceback", "traceback"))  # the handlers raise on purpose
+
+
+NAMES = (
+    *("kitchen", "living room", "küche", "🌡", "..", "a.b", "a%2Fb", "a_b", "A", "a", "ä", "a\u0308", "x" * 200),
+    *("a+b", "#", "a/b", "/", "", " ", "a\0b", "a\rb", "a\nb", "a\u2028b", "a\u200bb", "\ufeffa", "\ud800", "$SYS"),
+    *("x" * 300, "ü" * 101, "status", "set", "a\x1b[31mb", "\u202eb"),
+)
+
+
+@row("23", P0, "device names with + # / NUL CR U+2028, of 300 bytes", "refused by name, or one level of a topic")
+def names(stand: Stand) -> None:
+    good, refused = [], 0
+    for name in NAMES:
+        try:
+            App("row").add_telemetry(name, _read, interval=1)
+        except ConfigurationError as error:
+            refused += 1
+            stand.expect(str(error).isprintable(), f"the error about {name!a} has control characters")
+        else:
+            good.append(name)
+    broker = stand.broker()
+    stand.listen(broker.port)
+    code = f"for name in {good!r}:\n    app.add_telemetry(name, Meter('m'), interval=0.5)\n"
+    app = stand.app(broker.url, code)
+    expected = {f"row/{name}/state" for name in good}
+    stand.until(lambda: expected <= {topic for topic, _ in list(stand.heard)}, "a reading of each device", 20)
+    stand.figure("refused", refused, least=15)
+    stand.figure("taken", len(good), least=10)
+    topics = {topic for topic, _ in stand.heard if topic.endswith("/state")}
+    stand.figure("topics of state", len(topics), most=len(good), least=len(good))
+    stand.figure("connections", app.log.count("connected to the broker"), most=1)
+    stand.stop(app)
+
+
+async def _read() -> dict[str, int]:
+    return {"t": 1}
+
+
+BOMBS = """
+import json, resource, sys, time
+from datetime import date
+from zoneinfo import ZoneInfo
+from leadsman.adapters.caldav.recurrence import occurrences
+
+def event(*lines):
+    return "\\r\\n".join(["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:x", "BEGIN:VEVENT", "UID:1", *lines,
+        "END:VEVENT", "END:VCALENDAR", ""])
+
+def many(count):
+    lines = "BEGIN:VEVENT", "UID:%d", "DTSTART:20260101T000000Z", "END:VEVENT", ""
+    body = "".join("\\r\\n".join(lines) % n for n in range(count))
+    return f"BEGIN:VCALENDAR\\r\\nVERSION:2.0\\r\\nPRODID:x\\r\\n{body}END:VCALENDAR\\r\\n"
+
+START = "DTSTART:20240101T000000Z"
+bombs = {
+    "SECONDLY": event(START, "RRULE:FREQ=SECONDLY"),
+    "COUNT=2e9": event(START, "RRULE:FREQ=SECONDLY;COUNT=2000000000"),
+    "INTERVAL=0": event(START, "RRULE:FREQ=DAILY;INTERVAL=0"),
+    "MINUTELY": event(START, "RRULE:FREQ=MINUTELY"),
+    "YEARLY by all": event(START, "RRULE:FREQ=YEARLY;BYHOUR=" + ",".join(map(str, range(24))) + ";BYMINUTE="
+        + ",".join(map(str, range(60))) + ";BYSECOND=" + ",".join(map(str, range(60)))),
+    "RDATE": event(START, "RDATE:" + ",".join(["20240102T000000Z"] * 200_000)),
+    "50,000 events": many(50_000),
+}
+for name, text in bombs.items():
+    before = time.process_time()
+    try:
+        occurrences([text], date(2026, 11, 1), date(2026, 11, 8), ZoneInfo("UTC"), set())
+    except Exception as error:
+        print(type(error).__name__, file=sys.stderr)
+    used = time.process_time() - before
+    print(json.dumps([name, used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), flush=True)
+"""
+
+
+@row("24", P0, "recurrence rules that never end, calendars that are too large", "less than 2 s of CPU, 150 MB")
+def bombs(stand: Stand) -> None:
+    done = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, timeout=120, check=False)
+    stand.expect(done.returncode == 0, f"it ended with {done.returncode}: {done.stderr[-300:]}")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    stand.figure("bombs", len(found), least=7)
+    slowest = max(found, key=lambda each: each[1])
+    stand.figure(f"slowest, {slowest[0]},", slowest[1], "s of CPU", most=2)
+    stand.figure("memory at most", max(size for _, _, size in found), "MB", most=150)
