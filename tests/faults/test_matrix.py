@@ -5,7 +5,7 @@ import pytest
 from fault_matrix.report import produce_all
 from fault_matrix.row import all_rows
 
-AT_ONCE = 6
+AT_ONCE = 4
 pytestmark = [pytest.mark.system, pytest.mark.timeout(400)]
 ROWS = {row.number: row for row in all_rows() if row.in_ci}
 
@@ -22,4 +22,4 @@ def outcomes(request, tmp_path_factory):
 def test_the_app_does_what_is_expected_of_it(outcomes, number):
     outcome = outcomes[number]
 
-    assert outcome.verdict == "pass", f"{outcome.row.fault}: {outcome.words}"
+    assert not outcome.missed, f"{outcome.row.fault}: {outcome.words}"

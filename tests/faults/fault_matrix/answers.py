@@ -151,7 +151,7 @@ def not_authorised(stand: Stand) -> None:
     others = len(stand.tally.numbers["d1"])
     stand.figure("readings of another device meanwhile", others, least=10)
     stand.figure("refusals", refusals, most=20)
-    stand.until(lambda: stand.tally.numbers["d0"], "a reading of d0", 70)
+    stand.until(lambda: stand.tally.numbers["d0"], "a reading of d0")
     stand.arrive(app)
     stand.figure("connections", app.log.count(CONNECTED), most=1)
     stand.stop(app)
@@ -169,12 +169,12 @@ def closed_on_one(stand: Stand) -> None:
 
     app = stand.app(stand.faulty(judging(judge)).url, "meters(6, 0.2)")
     stand.until(lambda: closed, "a break")
-    stand.until(lambda: len(stand.tally.numbers["d0"]) >= 10, "the readings of d0 go on", 60)
+    stand.until(lambda: len(stand.tally.numbers["d0"]) >= 10, "the readings of d0 go on")
     stand.figure("breaks", len(closed), most=5)
     stand.figure("until it was dropped", time.monotonic() - closed[0], "s", most=40)
     stand.until(lambda: dropped(stand) >= 1, "the heartbeat counts it")
     expected = app.taken(time.time() - 1)
-    stand.until(lambda: not stand.tally.lost({**expected, "d0": expected["d0"] - {5}}), "all others", 30)
+    stand.until(lambda: not stand.tally.lost({**expected, "d0": expected["d0"] - {5}}), "all others")
     stand.figure("lost", sum(map(len, stand.tally.lost(expected).values())), most=1, least=1)
     stand.figure("counted in the heartbeat", dropped(stand), most=1, least=1)
     stand.expect("row/d0/state" in app.log, "the log does not name the topic")
@@ -212,7 +212,7 @@ def too_large(stand: Stand) -> None:
 def bad_password(stand: Stand) -> None:
     times: list[float] = []
     app = stand.app(stand.faulty(refusing(0x86, times), refusing(0x87, times), good).url, "meters(3, 0.5)")
-    stand.until(lambda: stand.tally.came, "a reading", 90)
+    stand.until(lambda: stand.tally.came, "a reading")
     gaps = [times[1] - times[0], time.monotonic() - times[1]]
     stand.figure("first wait", gaps[0], "s", least=3.5)
     stand.figure("second wait", gaps[1], "s", least=7)
@@ -269,7 +269,7 @@ def receive_maximum(stand: Stand) -> None:
                 peer.answer(packet)
 
     app = stand.app(stand.faulty(slow).url, "meters(5, 0.2)")
-    stand.until(lambda: stand.tally.came >= 60, "60 readings", 90)
+    stand.until(lambda: stand.tally.came >= 60, "60 readings")
     stand.figure("in flight at most", most, most=3, least=2)
     stand.arrive(app, BUSY + 20)
     stand.stop(app)

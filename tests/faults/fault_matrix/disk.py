@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fault_matrix.broker import FIVE
-from fault_matrix.process import BUSY, WITHIN
 from fault_matrix.row import DISK, MOUNT, P0, P1, P2, Absent, missing, row
-from fault_matrix.stand import Job, Stand
+from fault_matrix.stand import WITHIN, Job, Stand
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 
@@ -25,15 +24,16 @@ def databases(state: Path) -> list[Path]:
     return [path for path in files if path.read_bytes()[: len(DATABASE)] == DATABASE]
 
 
-def stored(stand: Stand) -> tuple[Mosquitto, Proxy, Job, float]:
+def stored(stand: Stand, name: str = "app") -> tuple[Mosquitto, Proxy, Job, float]:
     """An app that was killed while its broker was away, some time after it took readings; and when."""
+    stand.tally.clear()
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
     stand.listen(broker.port)
     stand.lead_nowhere(proxy)
-    app = stand.app(proxy.url, FIVE)
+    app = stand.app(proxy.url, FIVE, name)
     stand.until(lambda: app.readings >= 80, "80 readings are taken")
-    time.sleep(WITHIN + BUSY)
+    time.sleep(WITHIN)
     app.kill()
     return broker, proxy, app, time.time()
 
@@ -66,8 +66,7 @@ def full(stand: Stand) -> None:
         ballast = disk / "ballast"
         app = stand.app(proxy.url, FIVE)
         stand.until(lambda: app.readings >= 50, "50 readings are taken")
-        time.sleep(WITHIN + BUSY)
-        until = time.time() - WITHIN - BUSY
+        time.sleep(WITHIN)
         stand.expect(databases(disk), "nothing is written to the disk")
         with contextlib.suppress(OSError), ballast.open("wb") as stream:
             while True:
@@ -79,7 +78,8 @@ def full(stand: Stand) -> None:
         time.sleep(3)
         proxy.target = broker.port
         stand.until(lambda: stand.tally.came, "a reading")
-        stand.arrive(app, until=until)
+        stand.until(lambda: "connected to the broker" in app.log, "a connection")
+        stand.arrive(app)
         stand.stop(app)
 
 
@@ -100,20 +100,30 @@ def cut_in_half(path: Path) -> None:
         stream.truncate(path.stat().st_size // 2)
 
 
-@row("18", P0, "the file of the outbox is damaged before a start", "keeps it aside, goes on, says so in health", DISK)
+@row("18", P0, "the file of the outbox is damaged before a start", "loses nothing, or keeps it aside; goes on", DISK)
 def damaged(stand: Stand) -> None:
-    broker, proxy, app, _ = stored(stand)
-    state = stand.directory / "app-state"
-    found = databases(state)
-    stand.figure("files of databases", len(found), least=1)
-    proxy.target = broker.port
     for damage in (damage_header, replace_by_text, cut_in_half):
-        for path in databases(state):
+        name = damage.__name__
+        broker, proxy, app, killed = stored(stand, name)
+        state = stand.directory / f"{name}-state"
+        found = databases(state)
+        stand.expect(found, f"{name}: there is no file to damage")
+        for path in found:
             damage(path)
-        before, came = len(list(state.rglob("*"))) if state.exists() else 0, stand.tally.came
+        before, readings = {path.name for path in state.rglob("*")}, app.readings
+        expected = {device: numbers.copy() for device, numbers in app.accepted([killed]).items()}
+        proxy.target = broker.port
         app.start()
-        stand.until(lambda came=came: stand.tally.came >= came + 20, "20 new readings")
-        stand.expect(len(list(state.rglob("*"))) > before, f"after {damage.__name__} no file is kept aside")
+        stand.until(lambda app=app, least=readings + 20: app.readings >= least, "20 new readings")
+        stand.until(lambda app=app: "connected to the broker" in app.log, "a connection")
+        time.sleep(3)
+        lost = sum(map(len, stand.tally.lost(expected).values()))
+        stand.figure(f"{name}: lost", lost)
+        kept = [
+            each for each in {path.name for path in state.rglob("*")} - before if not each.endswith(("-wal", "-shm"))
+        ]
+        stand.expect(kept or not lost, f"{name}: no file is kept aside")
+        stand.expect(stand.tally.came >= 20, f"{name}: no new readings came")
         stand.stop(app)
 
 
@@ -126,15 +136,14 @@ def shared(stand: Stand) -> None:
     first = stand.app(proxy.url, FIVE)
     stand.until(lambda: first.readings >= 50, "50 readings are taken")
     second = stand.app(proxy.url, FIVE, "second", STATE_DIRECTORY=str(stand.directory / "app-state"))
-    refused = stand.until(lambda: "another process" in second.log or second.process.poll() is not None, "a word", 30)
+    refused = stand.until(lambda: "another process" in second.log or second.process.poll() is not None, "a word")
     stand.figure("it says so after", refused, "s", most=10)
     second.kill()
-    time.sleep(WITHIN + BUSY)
     first.kill()
     killed = time.time()
     first.start()
     proxy.target = broker.port
-    stand.arrive(first, until=killed - WITHIN - BUSY, seconds=20)
+    stand.arrive(first, 20, [killed])
     stand.stop(first)
 
 

@@ -14,7 +14,7 @@ LOST = "No connection to the broker"
 CONNECTED = "connected to the broker"
 SOON = 5
 """Seconds of keep-alive that a broker asks for; by itself the app takes 15."""
-BUSY = 10.0
+BUSY = 20.0
 """Seconds that a busy machine may add to a timeout before it counts as missed."""
 
 
@@ -26,11 +26,11 @@ def half_open(stand: Stand) -> None:
     app = stand.app(proxy.url, FIVE)
     stand.until(lambda: stand.tally.came >= 20, "20 readings")
     proxy.stall()
-    noticed = stand.until(lambda: LOST in app.log, "the loss is noticed", PUBACK_TIMEOUT + 20)
+    noticed = stand.until(lambda: LOST in app.log, "the loss is noticed")
     stand.figure("noticed after", noticed, "s", most=PUBACK_TIMEOUT + BUSY)
     proxy.cut()
     proxy.resume()
-    stand.until(lambda: app.log.count(CONNECTED) >= 2, "a connection", 40)
+    stand.until(lambda: app.log.count(CONNECTED) >= 2, "a connection")
     stand.arrive(app)
     stand.order(duplicates=WINDOW)
     stand.stop(app)
@@ -47,11 +47,11 @@ def half_open_and_idle(stand: Stand) -> None:
     stand.until(lambda: stand.tally.came, "a reading")
     time.sleep(1)
     proxy.stall()
-    noticed = stand.until(lambda: LOST in app.log, "the loss is noticed", 2 * SOON + 20)
+    noticed = stand.until(lambda: LOST in app.log, "the loss is noticed")
     stand.figure(f"with a keep-alive of {SOON} s noticed after", noticed, "s", most=2 * SOON + BUSY)
     proxy.cut()
     proxy.resume()
-    stand.figure("connected after", stand.until(lambda: app.log.count(CONNECTED) >= 2, "a connection", 40), "s")
+    stand.figure("connected after", stand.until(lambda: app.log.count(CONNECTED) >= 2, "a connection"), "s")
     stand.arrive(app)
     stand.stop(app)
 
@@ -77,7 +77,7 @@ def cut_after_connack(stand: Stand) -> None:
     stand.stop(app)
 
 
-@row("27", P1, "no CONNACK, or garbage instead of one, 30 times", "closes each socket; nothing grows")
+@row("27", P1, "no CONNACK, or garbage instead of one, 15 times", "closes each socket; nothing grows")
 def no_connack(stand: Stand) -> None:
     def garbage(peer: Peer) -> None:
         peer.sock.recv(1000)
@@ -87,12 +87,12 @@ def no_connack(stand: Stand) -> None:
     def silent(peer: Peer) -> None:
         peer.hang()
 
-    broker = stand.faulty(*[garbage] * 15, silent, silent, *[garbage] * 13, good)
+    broker = stand.faulty(*[garbage] * 8, silent, *[garbage] * 6, good)
     app = stand.app(broker.url, FIVE)
-    stand.until(lambda: broker.connections >= 5, "5 connections")
+    stand.until(lambda: broker.connections >= 3, "3 connections")
     process = psutil.Process(app.process.pid)
     before = process.num_fds(), process.num_threads()
-    stand.until(lambda: broker.connections >= 30, "30 connections", 400)
+    stand.until(lambda: broker.connections >= 15, "15 connections")
     stand.figure("more descriptors", process.num_fds() - before[0], most=5)
     stand.figure("more threads", process.num_threads() - before[1], most=5)
     stand.until(lambda: stand.tally.came >= 50, "50 readings")

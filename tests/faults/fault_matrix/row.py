@@ -8,6 +8,8 @@ P0, P1, P2 = 0, 1, 2
 DISK = "an outbox on disk"
 MOUNT = "the right to mount a tmpfs"
 ORDER = "order also after the broker paused; today the newest readings go first then, see ADR 0059"
+NOT_THERE_YET = frozenset({DISK, ORDER})
+"""What rows need that leadsman does not do yet: `make faults` misses them, and CI does not select them."""
 
 
 class Absent(Exception):
@@ -62,8 +64,8 @@ class Row:
 
     @property
     def in_ci(self) -> bool:
-        """Whether ``make test`` runs it as a row: tests run there anyway, and what a row needs is not there yet."""
-        return self.priority == P0 and self.run is not None and not self.needs
+        """Whether ``make test`` runs it as a row; the tests of a row run there anyway."""
+        return self.priority == P0 and self.run is not None and not self.needs & NOT_THERE_YET
 
     @property
     def order(self) -> tuple[int, int, str]:

@@ -96,7 +96,7 @@ def names(stand: Stand) -> None:
     code = f"for name in {good!r}:\n    app.add_telemetry(name, Meter('m'), interval=0.5)\n"
     app = stand.app(broker.url, code)
     expected = {f"row/{name}/state" for name in good}
-    stand.until(lambda: expected <= {topic for topic, _ in list(stand.heard)}, "a reading of each device", 20)
+    stand.until(lambda: expected <= {topic for topic, _ in list(stand.heard)}, "a reading of each device")
     stand.figure("refused", refused, least=15)
     stand.figure("taken", len(good), least=10)
     topics = {topic for topic, _ in stand.heard if topic.endswith("/state")}
