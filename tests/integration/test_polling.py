@@ -10,6 +10,7 @@ from leadsman import App, CircuitBreaker, Cron, Every, OnChange, RetryRequested
 from leadsman.errors import DeviceUnavailable
 from leadsman.testing import Scripted, fail, hang
 from leadsman.testing.loop import START
+from leadsman.timing.slots import BATCH
 
 READING = {"t": 21.5}
 
@@ -92,7 +93,7 @@ def test_a_spread_starts_devices_apart_and_always_at_the_same_point(harness):
 
 def test_many_devices_are_spread_by_default_after_a_first_poll_at_once(harness):
     app, sensors = App("app"), {}
-    for number in range(100):
+    for number in range(5 * BATCH - 1):  # the bus is one more
         sensors[number] = Scripted(READING)
         app.add_telemetry(f"d{number}", sensors[number], interval=60)
     for name, words in {"all at once": {"spread": 0}, "bus": {"group": "bus"}, "bus too": {"group": "bus"}}.items():
@@ -111,12 +112,12 @@ def test_many_devices_are_spread_by_default_after_a_first_poll_at_once(harness):
 
 
 def test_a_few_devices_are_polled_together_in_a_group_or_not(harness):
-    app, sensors = App("app"), [Scripted(READING) for _ in range(25)]
+    app, sensors = App("app"), [Scripted(READING) for _ in range(BATCH)]
     for number, sensor in enumerate(sensors):
         app.add_telemetry(f"d{number}", sensor, interval=60)
     harness(app).run("2m1s")
 
-    assert [sensor.calls for sensor in sensors] == [[0, 60, 120]] * 25
+    assert [sensor.calls for sensor in sensors] == [[0, 60, 120]] * BATCH
 
 
 def test_a_device_is_not_stale_before_it_was_asked_at_all(harness):
