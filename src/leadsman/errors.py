@@ -12,6 +12,7 @@ sense.
 | `Stopped`            | a device that must work    | after a restart      |
 | `BrokerError`        | the broker or its settings | the link reconnects  |
 | `EndpointError`      | the settings               | it is tried again    |
+| `SpoolError`         | the disk, or another app   | see its classes      |
 """
 
 from collections.abc import Sequence
@@ -151,3 +152,24 @@ class TlsRefused(BrokerError):
 
 class ConnackMissing(BrokerError):
     """The broker closed the connection, or kept silent, where a CONNACK was due."""
+
+
+class SpoolError(LeadsmanError):
+    """The file in which readings wait for the broker cannot be used. Nothing was changed in it by this call."""
+
+
+class SpoolLocked(SpoolError):
+    """Another process has the file. Another attempt does not help while that one runs."""
+
+
+class SpoolFull(SpoolError):
+    """The disk is full, or has less free space than the floor. Later there may be more."""
+
+
+class SpoolUnavailable(SpoolError):
+    """The file cannot be opened, read or written just now: permissions, descriptors, an I/O error, or it was written by
+    a newer version. The message says what to do. Another attempt may succeed later."""
+
+
+class SpoolReplaced(SpoolError):
+    """The file was deleted or replaced while it was open. Open it again, and write again what it should contain."""

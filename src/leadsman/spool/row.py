@@ -1,0 +1,114 @@
+"""Rows of the spool, their checksum, and the quota: what is stored, what it counts, and what the store answers."""
+
+import struct
+import zlib
+from typing import NamedTuple
+
+ROW_BYTES = 60
+"""Bytes that a row counts besides its topic and its payload: its other columns, and its share of the page."""
+MIB = 1024 * 1024
+DAY = 86_400.0
+
+_FIXED = struct.Struct(">qqBdd")
+_NEVER = float("inf")
+
+
+class Row(NamedTuple):
+    """One reading, as it waits."""
+
+    id: int
+    """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to 2^63 - 1."""
+    run: int
+    """Random number of the process that took the reading, 0 to 2^63 - 1. Subscribers know duplicates by (run, id)."""
+    topic: str
+    payload: bytes
+    qos: int
+    """0 to 2."""
+    retain: bool
+    taken_at: float
+    """Epoch seconds."""
+    expires_at: float | None
+    """Epoch seconds after which nobody wants it; None: only the quota limits its life."""
+    latest: bool
+    """Only the newest row of its topic counts: a row that is written replaces those of its topic that are `latest`."""
+
+
+class Quota(NamedTuple):
+    """How much waits at the most."""
+
+    most_bytes: int = 64 * MIB
+    """Bytes of all rows, as `size` counts them."""
+    most_age: float = 7 * DAY
+    """Seconds since a reading was taken."""
+    least_free: int = 16 * MIB
+    """Bytes that the file system must have free, before a row is added."""
+
+
+class Found(NamedTuple):
+    """What is in a file that was opened."""
+
+    rows: int
+    bytes: int
+    """Of all rows, as `size` counts them."""
+    next_id: int
+    """The smallest id that is larger than all in the file."""
+    oldest_taken_at: float | None
+    """Epoch seconds; None without rows."""
+    quarantined: str | None = None
+    """The name of the damaged file that was put aside; it lies in the same directory."""
+    salvaged: int = 0
+    """Rows that were copied from the damaged file."""
+    damaged: int = 0
+    """Rows with a wrong checksum, which are among the dead letters. Rows of unreadable pages cannot be counted."""
+
+
+class Evicted(NamedTuple):
+    """Rows of one topic that were deleted, or not written, to obey the quota."""
+
+    topic: str
+    rows: int
+    reason: str
+    """`FULL` or `EXPIRED`: readings that are lost. `SUPERSEDED`: a newer row of a topic with `Row.latest` is there."""
+    ids: list[int]
+    """Their ids, in order."""
+
+
+FULL = "outbox full"
+EXPIRED = "expired"
+SUPERSEDED = "superseded"
+DAMAGED = "the checksum does not match"
+"""Why a dead letter is one that was never sent: its bytes changed on the disk."""
+
+
+class DeadLetter(NamedTuple):
+    """A row that is not sent any more, until a person sends it again."""
+
+    number: int
+    """Its number among the dead letters, which is never used again."""
+    row: Row
+    died_at: float
+    """Epoch seconds."""
+    why: str
+
+    @property
+    def damaged(self) -> bool:
+        """Whether its content is not what was accepted."""
+        return self.why == DAMAGED
+
+
+def flags(row: Row) -> int:
+    """QoS, retain and latest as one number."""
+    return row.qos | row.retain << 2 | row.latest << 3
+
+
+def crc(row: Row) -> int:
+    """The CRC-32 of all fields of a row (`zlib.crc32`). SQLite does not notice a bit that flips in a payload."""
+    topic = row.topic.encode(errors="replace")
+    expires_at = _NEVER if row.expires_at is None else row.expires_at
+    fixed = _FIXED.pack(row.id, row.run, flags(row), row.taken_at, expires_at)
+    return zlib.crc32(row.payload, zlib.crc32(b"%s%d:%s" % (fixed, len(topic), topic)))
+
+
+def size(topic: str, payload: int) -> int:
+    """The bytes that a row counts, with a payload of `payload` bytes."""
+    return len(topic.encode(errors="replace")) + payload + ROW_BYTES
