@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import MOST_BEFORE, Dropped, Outbox, Standing
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import MOST_BEFORE, Dropped, Standing
 from leadsman.mqtt.topic_queue import Item
 
 

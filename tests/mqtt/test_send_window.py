@@ -11,7 +11,8 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, BEHIND, LIMITED, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.window_size import BEHIND, LIMITED
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import FIRST, MOST
 from leadsman.testing import VirtualLoop

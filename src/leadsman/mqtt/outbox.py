@@ -13,39 +13,13 @@ messages are returned to the caller.
 """
 
 from collections import OrderedDict, deque
-from typing import NamedTuple
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import SETTLED, Item, TopicQueue
+from leadsman.mqtt.topic_queue import MOST_BEFORE, SETTLED, Dropped, Item, Standing, TopicQueue
 
 MOST_MESSAGES = 10_000
-MOST_BEFORE = 100
-"""Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 MOST_BYTES = 8 * 2**20
 """Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
-
-
-class Dropped(NamedTuple):
-    """So many `messages` of `topic` were dropped because of `reason`."""
-
-    topic: str
-    messages: int
-    reason: str
-
-
-class Standing(NamedTuple):
-    """Where the messages of one topic are in the outbox."""
-
-    messages: int
-    """Those in flight included."""
-    in_flight: int
-    before: int | None
-    """Topics whose next message goes first. None if nothing of this topic may be sent now, or if more than
-    `MOST_BEFORE` topics go first."""
-    since: float | None
-    """When its oldest reading was taken, in seconds as `Outbox.oldest`."""
-    paused_until: float | None
-    """Nothing of it is sent before, monotonic seconds."""
 
 
 class Outbox:

@@ -21,21 +21,15 @@ from leadsman.mqtt.connection import ConnAck, Connection
 from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.outbox import Dropped, Outbox
+from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
-from leadsman.mqtt.topic_queue import Item
-from leadsman.mqtt.window_size import WindowSize
+from leadsman.mqtt.topic_queue import Dropped, Item
+from leadsman.mqtt.window_size import BEHIND, LIMITED, Lag, WindowSize
 from leadsman.timing.clock import Clock
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
-BEHIND = 1.0
-"""Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
-minutes is made up for in order."""
-LIMITED = 10.0
-"""Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
-reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
 SILENCE = 0.35
@@ -90,8 +84,7 @@ class SendWindow:
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
         self._timed = True
         self._size = WindowSize(ConnAck().receive_maximum)
-        self._waits_since: float | None = None
-        self._behind = self._reported = False
+        self._lag = Lag()
         self._round_trip = 0.0
         self._quiet: asyncio.TimerHandle | None = None
         self.frozen = False
@@ -117,7 +110,7 @@ class SendWindow:
         """``"receive_maximum"`` while readings come faster than the broker takes them because it allows no more
         messages in flight (MQTT 5 §3.2.2.3.3), else None."""
         connection = self.connection
-        if connection is None or not self._behind or self._size.size < connection.connack.receive_maximum:
+        if connection is None or not self._lag.behind or self._size.size < connection.connack.receive_maximum:
             return None
         return "receive_maximum"
 
@@ -273,30 +266,29 @@ class SendWindow:
 
     def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
+        lag = self._lag
         if self._suspects.searching:  # the window is small on purpose
-            self._waits_since = now
+            lag.begin(now)
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
-            if self._waits_since is None:
-                self._waits_since = now
-                connection.urgent = True
-            waited = now - self._waits_since
-            if not self._behind and waited >= BEHIND and self._size.settled:
-                self._behind = True
+            connection.urgent = True
+            waited = lag.waits(now)
+            if not lag.behind and waited >= BEHIND and self._size.settled:
+                lag.behind = True
                 self.outbox.prefer_newest(self._timed)
-            if not self._reported and waited >= LIMITED and self.limited_by is not None:
-                self._reported = True
+            if not lag.reported and waited >= LIMITED and self.limited_by is not None:
+                lag.reported = True
                 self._events.emit(LinkLimited(self._size.size))
 
     def _caught_up(self) -> None:
         """No message waits: all go in the order in which they are put."""
-        if self._waits_since is not None:
-            self._waits_since = None
+        lag = self._lag
+        if lag.ends():
             if self.connection is not None:
                 self.connection.urgent = False
             self._size.caught_up()
-        if self._behind:
-            self._behind = self._reported = False
+        if lag.behind:
+            lag.behind = lag.reported = False
             self.outbox.prefer_newest(False)
 
     def _next(self, now: float, largest: int | None) -> Item | None:

@@ -1,11 +1,39 @@
 """The messages of one topic in the outbox, in the order in which they were put. Pure."""
 
 from collections import deque
+from typing import NamedTuple
 
 from leadsman.mqtt.message import Message
 
 SETTLED = Message("", b"")
 """Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
+
+
+MOST_BEFORE = 100
+"""Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
+
+
+class Dropped(NamedTuple):
+    """So many `messages` of `topic` were dropped because of `reason`."""
+
+    topic: str
+    messages: int
+    reason: str
+
+
+class Standing(NamedTuple):
+    """Where the messages of one topic are in the outbox."""
+
+    messages: int
+    """Those in flight included."""
+    in_flight: int
+    before: int | None
+    """Topics whose next message goes first. None if nothing of this topic may be sent now, or if more than
+    `MOST_BEFORE` topics go first."""
+    since: float | None
+    """When its oldest reading was taken, in seconds as `Outbox.oldest`."""
+    paused_until: float | None
+    """Nothing of it is sent before, monotonic seconds."""
 
 
 class Item:

@@ -22,6 +22,12 @@ SHORTEST = 0.05
 """Seconds of a round at least: in less, a pause of the event loop looks like the road."""
 AGAIN = 60.0
 """Seconds until twice the size is tried: the road and the broker change."""
+BEHIND = 1.0
+"""Seconds that messages have waited for the window after which the newest readings go first. In less, an outage of some
+minutes is made up for in order."""
+LIMITED = 10.0
+"""Seconds that messages have waited for the window after which this is reported, if the broker's Receive Maximum is the
+reason. The start of an app with a thousand devices, and the end of an outage, may take as long."""
 
 
 class WindowSize:
@@ -99,3 +105,31 @@ class WindowSize:
     def _double(self) -> None:
         self.size = min(2 * self.size, self._most)
         self._stale = 0
+
+
+class Lag:
+    """For how long messages have waited for room in the window."""
+
+    __slots__ = ("_since", "behind", "reported")
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self.behind = False
+        """Whether readings come faster than the broker takes them."""
+        self.reported = False
+        """Whether it was reported that the broker allows too few messages in flight."""
+
+    def begin(self, now: float) -> None:
+        """Messages wait from now on, for a reason that says nothing about the road."""
+        self._since = now
+
+    def waits(self, now: float) -> float:
+        """Messages wait. Returns for how many seconds, without a break."""
+        if self._since is None:
+            self._since = now
+        return now - self._since
+
+    def ends(self) -> bool:
+        """No message waits. Returns whether one did."""
+        waited, self._since = self._since is not None, None
+        return waited
