@@ -1,7 +1,9 @@
 """For all tests, those of the apps included."""
 
+import itertools
 import os
 import random
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
@@ -14,6 +16,9 @@ GROUPS = {
     "devices": ("test_ble.py", "test_caldav.py"),
     "brokers": ("test_broker.py", "test_faulty_brokers.py", "test_process.py", "test_serial.py", "test_demo.py"),
 }
+
+HOMES = TemporaryDirectory(prefix="leadsman-tests-", ignore_cleanup_errors=True)
+NUMBERS = itertools.count()
 
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("dev", deadline=None)
@@ -28,6 +33,7 @@ def pytest_configure():
     """
     for name in [each for each in os.environ if each not in KEPT and not each.startswith(KEPT_PREFIXES)]:
         del os.environ[name]
+    os.environ["XDG_STATE_HOME"] = HOMES.name
 
 
 def pytest_collection_modifyitems(items):
@@ -51,3 +57,9 @@ def group_of(path):
 def same_dice():
     """The jitter of every test is that of its last run."""
     random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_state(monkeypatch):
+    """No test finds what another one left on disk."""
+    monkeypatch.setenv("XDG_STATE_HOME", f"{HOMES.name}/{next(NUMBERS)}")

@@ -24,7 +24,7 @@ from benchmarks.ear import Ear, Heard
 from benchmarks.measures import WIDE, highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
-from leadsman.mqtt.outbox import MOST_MESSAGES
+from leadsman.mqtt.queues import MOST_MESSAGES
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.monitoring.ledger import BUFFERED, DISPOSITIONS, DROPPED, FAILED, MISSED, PUBLISHED, Ledger, total
+from leadsman.monitoring.ledger import (
+    BUFFERED,
+    DISPOSITIONS,
+    DROPPED,
+    FAILED,
+    MISSED,
+    PUBLISHED,
+    REPLAYED,
+    Ledger,
+    total,
+)
 from leadsman.monitoring.ledger_state import KILLED, NOT_RUNNING, Now, Row, restore, rows
 from leadsman.timing.schedule import Cron, slots_between
 
@@ -81,6 +91,18 @@ def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
     restore(again, [found[0], row], Now(6.0, WALL + 66.0), every(60))
     assert total(again.periods()) == {PUBLISHED: 1, DROPPED: 2}
     assert again.gaps() == []
+
+
+def test_what_waited_on_disk_when_the_app_was_killed_is_replayed():
+    before = Ledger(0.0)
+    before.period.slots = before.period.sent = 3
+    before.period.delivered(late=False)
+
+    after = Ledger(5.0)
+    restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(60), durable=True)
+
+    assert total(after.periods()) == {PUBLISHED: 1, REPLAYED: 2}
+    assert after.gaps() == []
 
 
 def test_a_poll_under_way_when_the_app_was_killed_is_missed():

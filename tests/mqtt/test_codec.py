@@ -93,9 +93,12 @@ def test_a_message_is_written_with_all_that_it_has(payload, qos, retain, taken_a
 
 
 def test_the_time_of_a_reading_is_a_user_property():
-    packet = parsed(codec.publish(Message("a", b"", taken_at=1_767_225_600.25), 1, 0.0))
+    message = Message("a", b"", taken_at=1_767_225_600.25)
+    packet = parsed(codec.publish(message, 1, 0.0))
+    late = parsed(codec.publish(message._replace(replayed=True), 1, 0.0))
 
     assert packet.user_properties == [("taken_at", "2026-01-01T00:00:00.250Z")]
+    assert late.user_properties == [*packet.user_properties, ("replayed", "1")]
 
 
 def test_connack_says_what_the_broker_allows():

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import MOST_BEFORE, Dropped, Standing
-from leadsman.mqtt.topic_queue import Item
+from leadsman.mqtt.topic_queue import MOST_BEFORE, Dropped, Item, Standing
 
 
 def message(topic="t", number=0, **words):
@@ -424,7 +423,7 @@ class Life:
             case "drop" if item:
                 self.gone(item)
                 self.spoilt.add(topic)
-                outbox.drop(item)
+                outbox.drop(item, "refused")
             case "refuse" if item:
                 self.gone(item)
                 refuse(outbox, item, self.now + 3)
@@ -444,7 +443,7 @@ class Life:
                 outbox.pause(topic, self.now + 3)
             case "discard" if waiting:
                 self.spoilt.add(topic)
-                outbox.discard(topic)
+                outbox.discard(topic, "refused")
             case "newest" | "oldest":
                 outbox.prefer_newest(action == "newest")
             case "trust":

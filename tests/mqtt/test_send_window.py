@@ -12,9 +12,8 @@ from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
-from leadsman.mqtt.window_size import BEHIND, LIMITED
 from leadsman.mqtt.suspects import FEW, QUIET
-from leadsman.mqtt.window_size import FIRST, MOST
+from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import Clock
 

@@ -9,7 +9,7 @@ import pytest
 
 from leadsman.errors import InvalidType, ResultError
 from leadsman.runtime.directory import StateDirectory
-from leadsman.runtime.store import LARGEST, Store, Stores, state_directory
+from leadsman.runtime.store import LARGEST, Store, Stores
 
 
 @pytest.fixture
@@ -197,11 +197,3 @@ def test_a_device_name_leads_nowhere_else(tmp_path):
         stores.save()
         assert dict(Stores(tmp_path).of(name)) == {"a": 1}
     assert all(path.parent == tmp_path for path in tmp_path.rglob("*.json"))
-
-
-def test_the_state_directory_is_systemds_or_the_users(monkeypatch, tmp_path):
-    monkeypatch.setenv("STATE_DIRECTORY", "/var/lib/house:/var/lib/other")
-    assert str(state_directory("house")) == "/var/lib/house"
-    monkeypatch.delenv("STATE_DIRECTORY")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert state_directory("house") == tmp_path / "leadsman" / "house"

@@ -30,6 +30,9 @@ OPTIONAL = (
     "leadsman.runtime.directory",
     "leadsman.runtime.persistence",
     "leadsman.runtime.sources",
+    "leadsman.settings.outbox",
+    "leadsman.spool",
+    "sqlite3",
 )
 
 PROGRAM = """
@@ -42,13 +45,13 @@ app = App("app", mqtt="mqtt://localhost")
 @app.telemetry("d", interval=1)
 async def read():
     asyncio.get_running_loop().call_soon(app.stop)
+    print(*sys.modules)  # at its end the app imports what stores its only reading
     return {"t": 1}
 
 async def connect(*what):
     raise BrokerError("there is none")
 
-asyncio.run(app.serve(connect, environment={}))
-print(*sys.modules)
+asyncio.run(app.serve(connect, environment={"STATE_DIRECTORY": sys.argv[1]}))
 """
 
 
@@ -69,8 +72,9 @@ def parts_of(app, tmp_path, *, keep_state=False):
         loop.close()
 
 
-def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use():
-    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True).stdout.split()
+def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
     assert "leadsman.runtime.poller" in found
     assert [module for module in OPTIONAL if module in found] == []
@@ -130,3 +134,13 @@ def test_an_app_that_must_end_says_why_after_everything_was_ended():
         harness.run(5)
 
     assert harness.status()["state"] == "offline"
+
+
+def test_the_state_directory_is_systemds_or_the_users():
+    def directory(**variables):
+        app = App("house")
+        app.load()
+        return str(plan_of(app.setup, variables=variables).state_directory)
+
+    assert directory(STATE_DIRECTORY="/var/lib/house:/var/lib/other") == "/var/lib/house"
+    assert directory(XDG_STATE_HOME="/home/me/state") == "/home/me/state/leadsman/house"

@@ -10,7 +10,6 @@ from leadsman.errors import NotInstalled
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
-from leadsman.runtime.store import state_directory
 from leadsman.wiring.plan import Plan
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
@@ -57,7 +56,7 @@ def of_plan(plan: Plan) -> Subject:
         frozenset((*plan.telemetries, *plan.sources, *plan.commands)),
         len({each.name for each in plan.handlers}),
         tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
-        state_directory(plan.state_name, plan.variables) if keeps else None,
+        plan.state_directory if keeps else None,
         missing(plan),
     )
 

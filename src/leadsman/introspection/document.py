@@ -11,7 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.explanations import DeviceOutbox, Published
+from leadsman.introspection.explanations import DeviceOutbox, Published, StoredReadings
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.mqtt.answers import Json
 
@@ -177,6 +177,7 @@ class OutboxSection(TypedDict):
     dropped: int
     oldest: float | None
     """The age of the oldest reading."""
+    on_disk: NotRequired[StoredReadings]
 
 
 class MqttSection(TypedDict):
@@ -344,6 +345,7 @@ class StatusMqtt(TypedDict):
     connects: int
     outbox_messages: int
     outbox_bytes: int
+    on_disk: NotRequired[StoredReadings]
     dropped: int
     dropped_last_minute: int
     limited_by: Literal["receive_maximum"] | None

@@ -80,6 +80,22 @@ class Published(TypedDict):
     """If the publish rule did not publish the last reading: at most 20 of its fields."""
 
 
+class StoredReadings(TypedDict):
+    """Readings on disk. Left out as long as none had to be written since the start of the app."""
+
+    store: Literal["opening", "ok", "full", "locked", "memory"]
+    """``full``: the disk has no room, and what comes waits in memory. ``locked``: another process has the file.
+    ``memory``: it cannot be used."""
+    readings: int
+    """Those on disk that did not arrive."""
+    only: int
+    """Those of them that do not wait in memory as well."""
+    replayed: int
+    """Readings that were read back since the start."""
+    dead: int
+    """Readings since the start that the broker does not take. They are on disk, too."""
+
+
 class DeviceOutbox(TypedDict):
     """The readings of a device that wait for the broker."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         AdapterSection,
         AppSection,
         MqttSection,
+        OutboxSection,
         RegistryDevice,
         RegistryHead,
         Runtime,
@@ -102,6 +103,23 @@ class Sections:
         """The connection to the broker."""
         link, outbox = self._parts.link, self._parts.link.outbox
         oldest = outbox.oldest
+        found = outbox.on_disk
+        waiting: OutboxSection = {
+            "messages": outbox.messages,
+            "bytes": outbox.bytes,
+            "in_flight": outbox.in_flight,
+            "delivered": outbox.delivered,
+            "dropped": outbox.dropped,
+            "oldest": None if oldest is None else round(self._clock.uptime() - oldest, 3),
+        }
+        if found is not None:
+            waiting["on_disk"] = {
+                "store": found.store,
+                "readings": found.readings,
+                "only": found.only,
+                "replayed": found.replayed,
+                "dead": found.dead,
+            }
         return {
             "broker": self._about.broker,
             "client_id": self._about.client_id,
@@ -114,14 +132,7 @@ class Sections:
             "window": link.window,
             "limited_by": link.limited_by,
             "last_error": link.last_error,
-            "outbox": {
-                "messages": outbox.messages,
-                "bytes": outbox.bytes,
-                "in_flight": outbox.in_flight,
-                "delivered": outbox.delivered,
-                "dropped": outbox.dropped,
-                "oldest": None if oldest is None else round(self._clock.uptime() - oldest, 3),
-            },
+            "outbox": waiting,
         }
 
     def adapters(self) -> "list[AdapterSection]":

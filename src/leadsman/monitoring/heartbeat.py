@@ -16,6 +16,7 @@ from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health, is_defe
 from leadsman.monitoring.statuses import Change, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.resilience.environment import Snapshot
 from leadsman.slices import Slices
@@ -164,6 +165,7 @@ class Heartbeat:
                 "connects": link.connects,
                 "outbox_messages": outbox.messages,
                 "outbox_bytes": outbox.bytes,
+                **on_disk(outbox),
                 "dropped": outbox.dropped,
                 "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
                 "limited_by": link.limited_by,
@@ -240,6 +242,12 @@ class Heartbeat:
 
     def _send(self, topic: str, payload: bytes) -> None:
         self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
+
+
+def on_disk(outbox: Outbox) -> dict[str, object]:
+    """What the heartbeat says of readings on disk."""
+    found = outbox.on_disk
+    return {} if found is None else {"on_disk": found._asdict()}
 
 
 def will(version: str, session: int, *, dry_run: bool) -> bytes:

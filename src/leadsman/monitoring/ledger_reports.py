@@ -70,6 +70,8 @@ class LedgerReports:
     def __init__(self, topics: Topics, link: Link, environment: Environment, slices: Slices) -> None:
         self.save: Callable[[str, Iterable[Row]], None] | None = None
         """Takes what has changed of a ledger, by the name of its device; None if no state is kept."""
+        self.durable = False
+        """Whether readings that wait as the app ends are on disk, and sent by its next life."""
         self._topics = topics
         self._link = link
         self._environment = environment
@@ -121,7 +123,7 @@ class LedgerReports:
         """
         entry = self._entries.get(name)
         if entry is not None and name not in self._disabled:
-            changed = restore(entry.ledger, found, self._now(), entry.schedule.slots)
+            changed = restore(entry.ledger, found, self._now(), entry.schedule.slots, durable=self.durable)
             if changed and self.save is not None:
                 self.save(name, changed)
 
@@ -130,7 +132,8 @@ class LedgerReports:
         now = self._now()
         for name, entry in self._entries.items():
             entry.ledger.on_news = None
-            entry.ledger.end(now.uptime, LOST)
+            if not self.durable:
+                entry.ledger.end(now.uptime, LOST)
             self._save(name, entry, now, stopped=True)
 
     def document(self, name: str, since: float = 0.0, most_gaps: int | None = None) -> dict[str, Json]:

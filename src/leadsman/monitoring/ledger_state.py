@@ -7,7 +7,17 @@ ledger was written. Times in the rows are epoch seconds.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from leadsman.monitoring.ledger import BUFFERED, DISPOSITIONS, DROPPED, MISSED, PERIODS, Counts, Gap, Ledger
+from leadsman.monitoring.ledger import (
+    BUFFERED,
+    DISPOSITIONS,
+    DROPPED,
+    MISSED,
+    PERIODS,
+    REPLAYED,
+    Counts,
+    Gap,
+    Ledger,
+)
 
 Json = Any
 """What JSON can represent."""
@@ -60,7 +70,7 @@ def rows(ledger: Ledger, now: Now, first_offset: float, *, stopped: bool) -> Ite
         yield _row(counts, now.offset, round(counts.start + first_offset))
 
 
-def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots) -> list[Row]:
+def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots, *, durable: bool = False) -> list[Row]:
     """Continue an earlier ledger. The slots since it was written are missed.
 
     Args:
@@ -68,6 +78,7 @@ def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots) -
         found: the rows, in the order of their keys.
         now: this moment.
         count: counts the slots of the schedule.
+        durable: whether what waited was on disk, and is sent now.
 
     Returns:
         The rows that are new, and those that are no longer what they were: they must be written.
@@ -87,12 +98,12 @@ def restore(ledger: Ledger, found: Iterable[Row], now: Now, count: CountSlots) -
             ledger.remember_gap(gap)
     changed: list[Row] = []
     for key, each in counts.items():
-        ended = _ended(each)
+        ended = _ended(each, REPLAYED if durable else DROPPED)
         ledger.remember(ended)
         if ended != each:
             changed.append(_row(ended, now.offset, key))
     unsent = sum(each.by.get(BUFFERED, 0) for each in counts.values())
-    if unsent:
+    if unsent and not durable:
         last = at - now.offset
         ledger.remember_gap(Gap(last, last, f"{DROPPED}: {LOST}", {DROPPED: unsent}))
     absent = _absent(ledger, max(at, earliest), now, count, NOT_RUNNING if stopped else KILLED)
@@ -120,12 +131,13 @@ def _row(counts: Counts, offset: float, key: int) -> Row:
     return Row(key, {"start": counts.start + offset, "slots": counts.slots, "by": dict(counts.by)})
 
 
-def _ended(counts: Counts) -> Counts:
-    """A period of an app that has ended: what waited is lost, and a poll that was under way gave nothing."""
+def _ended(counts: Counts, waited: str) -> Counts:
+    """A period of an app that has ended: what waited has the disposition `waited`, and a poll that was under way gave
+    nothing."""
     by = dict(counts.by)
     unsent = by.pop(BUFFERED, 0)
     if unsent:
-        by[DROPPED] = by.get(DROPPED, 0) + unsent
+        by[waited] = by.get(waited, 0) + unsent
     if (under_way := counts.slots - sum(by.values())) > 0:
         by[MISSED] = by.get(MISSED, 0) + under_way
     return counts._replace(by=by)

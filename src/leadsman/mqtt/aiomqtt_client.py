@@ -274,6 +274,8 @@ class BrokerConnection:
             data = struct.pack("!BI", 0x02, min(remaining, 0xFFFF_FFFF))
         if message.taken_at is not None:  # User Property: two strings with their lengths; RFC 3339 has 24 characters
             data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
+            if message.replayed:
+                data += b"\x26\x00\x08replayed\x00\x011"
         if message.correlation is not None:  # Correlation Data: bytes with their length
             data += struct.pack("!BH", 0x09, len(message.correlation)) + message.correlation
         return _Packed(data) if data else None

@@ -307,8 +307,16 @@ def publish(message: Message, packet_id: int, now: float) -> bytes:
         packet_id=packet_id if message.qos else None,
         message_expiry_interval=expiry,
         correlation_data=message.correlation,
-        user_properties=None if message.taken_at is None else [("taken_at", rfc3339(message.taken_at))],
+        user_properties=None if message.taken_at is None else _about(message, message.taken_at),
     ).write()
+
+
+def _about(message: Message, taken_at: float) -> list[tuple[str, str]]:
+    """The user properties of a reading."""
+    about = [("taken_at", rfc3339(taken_at))]
+    if message.replayed:
+        about.append(("replayed", "1"))
+    return about
 
 
 def puback(packet_id: int) -> bytes:

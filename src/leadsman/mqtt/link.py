@@ -106,6 +106,14 @@ class Link:
         """Send `message` as soon as possible; see `SendWindow.put`."""
         self._window.put(message)
 
+    def store(self, after: float, write: Callable[[int], None]) -> None:
+        """Have readings written that were not acknowledged `after` seconds; see `SendWindow.store`."""
+        self._window.store(after, write)
+
+    def pump(self) -> None:
+        """Send what waits, as far as the connection takes it."""
+        self._window.pump()
+
     async def run(self) -> None:
         """Connect, wait for the end of the connection, and connect again."""
         while True:

@@ -42,6 +42,8 @@ class Message(NamedTuple):
     """What the wall clock was set to at `taken_at`, see `leadsman.timing.clock.Clock.offset`."""
     receipt: Receipt | None = None
     """Learns once whether the message arrived."""
+    replayed: bool = False
+    """Whether it waited over an outage or a restart; sent as the MQTT 5 user property ``replayed``."""
 
     @property
     def size(self) -> int:

@@ -5,6 +5,8 @@ delivers them in the order in which they are handed out. A message that the brok
 the outbox is full, the oldest messages are dropped, in steps of a hundredth, but never the newest of a topic: a publish
 rule that compares a reading with the last one relies on its arrival.
 
+A `Keeper` stores readings that wait, and those for which the memory has no room.
+
 While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
 see `prefer_newest`.
 
@@ -12,77 +14,16 @@ Every operation takes amortised constant time, however many messages wait. Pure:
 messages are returned to the caller.
 """
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
+from collections.abc import Iterable
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import MOST_BEFORE, SETTLED, Dropped, Item, Standing, TopicQueue
-
-MOST_MESSAGES = 10_000
-MOST_BYTES = 8 * 2**20
-"""Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
+from leadsman.mqtt.queues import RESERVE, Queues, never_arrives
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue
 
 
-class Outbox:
+class Outbox(Queues):
     """Messages on their way: `put`, `take`, then `accept`, `refuse` or `drop`; `lost` after a broken connection."""
-
-    def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
-        self._most_messages = most_messages
-        self._most_bytes = most_bytes
-        self._largest = most_bytes // 8
-        self._queues: dict[str, TopicQueue] = {}
-        self._ready: OrderedDict[str, None] = OrderedDict()
-        self._fresh: OrderedDict[str, None] = OrderedDict()
-        self._newest_first = False
-        self._flying: dict[Item, None] = {}
-        self._order: deque[Item] = deque()
-        self._number = self._late = 0
-        self._one_at_a_time: set[str] = set()
-        self.paused: dict[str, float] = {}
-        """Topics of which nothing is offered, and until when, monotonic seconds."""
-        self.bytes = 0
-        """Bytes held, see `Message.size`."""
-        self.messages = 0
-        """Messages held, those in flight included."""
-        self.dropped = 0
-        """Messages dropped since the start."""
-        self.delivered = 0
-        """Messages accepted since the start."""
-
-    def __contains__(self, topic: str) -> bool:
-        return topic in self._queues
-
-    @property
-    def in_flight(self) -> int:
-        """Messages handed out by `take` and not settled yet."""
-        return len(self._flying)
-
-    @property
-    def ready(self) -> bool:
-        """Whether `take` has something to hand out, unless it has expired."""
-        return bool(self._ready)
-
-    @property
-    def oldest(self) -> float | None:
-        """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
-        never set."""
-        heads = [queue.waiting[0].message for queue in self._queues.values() if queue.waiting]
-        heads += [item.message for item in self._flying]
-        taken = ((head.taken_at, head.clock_offset) for head in heads)
-        return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
-
-    def standing(self, topic: str) -> Standing:
-        """Where the messages of a topic are."""
-        queue, until = self._queues.get(topic), self.paused.get(topic)
-        if queue is None:
-            return Standing(0, 0, None, None, until)
-        order = self._fresh if topic in self._fresh else self._ready
-        turns = zip(range(MOST_BEFORE + 1), order, strict=False)
-        before = next((number for number, each in turns if each == topic), None) if topic in order else None
-        head = queue.waiting[0].message if queue.waiting else None
-        since = None
-        if head is not None and head.taken_at is not None and head.clock_offset is not None:
-            since = head.taken_at - head.clock_offset
-        return Standing(len(queue.waiting) + queue.in_flight, queue.in_flight, before, since, until)
 
     def put(self, message: Message) -> list[Dropped]:
         """Keep a message until it is accepted. Returns the messages that were dropped for it, or the message itself
@@ -90,20 +31,27 @@ class Outbox:
         size = message.size
         if size > self._largest:
             self.dropped += 1
-            _lost(message)
+            never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
-        queue = self._queues.get(message.topic)
-        if queue is None:
-            queue = self._queues[message.topic] = TopicQueue()
-        elif queue.waiting:
-            if message.latest:
-                self._forget(queue.waiting.pop())
-            else:
-                self._list(queue.waiting[-1])
-        self._append(queue, message, size)
+        self._number += 1
+        item = Item(self._number, message, size)
+        self.messages += 1
+        self.bytes += size
+        keeper = self._keeper
+        if keeper is not None and message.taken_at is not None:
+            if keeper.takes(message.topic, full=self.is_full(RESERVE)):
+                return keeper.hold(item)
+            keeper.waits(item)
+        self.admit(item)
         if self.messages > self._most_messages or self.bytes > self._most_bytes:
             return self._evict()
         return []
+
+    def repeat(self, message: Message) -> None:
+        """Send a message again that arrived before, unless newer ones of its topic are on their way. It was counted
+        and stored then."""
+        if message.topic not in self:
+            self._append(message._replace(receipt=None))
 
     def hand_over(self, message: Message) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
@@ -118,6 +66,7 @@ class Outbox:
             or self.messages >= self._most_messages
             or self.bytes + size > self._most_bytes
             or size > self._largest
+            or (self._keeper is not None and self._keeper.holds(topic))
         ):
             return None
         if queue is None:
@@ -153,7 +102,7 @@ class Outbox:
             if queue.waiting or queue.ahead is not None:
                 again = queue.hand_out(item)
                 if again is not None:
-                    self._append(queue, again, again.size)
+                    self._append(again)
                 self._offer(topic, queue)
             return item, expired
         return None, expired
@@ -163,7 +112,9 @@ class Outbox:
 
         Readings are messages with `taken_at`, by which a subscriber finds their order. Messages without it are not
         overtaken by others of their topic. What was overtaken follows when no new reading waits, the oldest first.
+        While readings are on disk only, all go in order.
         """
+        preferred = preferred and not (self._keeper is not None and self._keeper.rows)
         if preferred is not self._newest_first:
             self._newest_first = preferred
             self._fresh = OrderedDict.fromkeys(self._ready) if preferred else OrderedDict()
@@ -173,8 +124,9 @@ class Outbox:
         self.delivered += 1
         return self._done(item, arrived=True)
 
-    def drop(self, item: Item) -> Message:
-        """A message in flight will never arrive."""
+    def drop(self, item: Item, why: str) -> Message:
+        """The broker does not take a message in flight, and never will."""
+        self._bury(item, why)
         self.dropped += 1
         return self._done(item, arrived=False)
 
@@ -196,36 +148,67 @@ class Outbox:
         """Several messages of a topic may be in flight again."""
         self._one_at_a_time.discard(topic)
 
-    def pause(self, topic: str, until: float) -> None:
-        """Offer nothing of `topic` before `until`, monotonic seconds."""
-        self._ready.pop(topic, None)
-        self._fresh.pop(topic, None)
-        self.paused[topic] = until
+    def keep(self, keeper: Keeper) -> None:
+        """Let a keeper store the readings that wait, and those to come."""
+        self._keeper = keeper
+        for queue in self._queues.values():
+            for item in queue.waiting:
+                if item.row == UNSTORED and item.message.taken_at is not None:
+                    keeper.waits(item)
 
     @property
-    def only_paused(self) -> bool:
-        """Whether all messages that are left belong to topics that pause."""
-        return len(self._queues) <= len(self.paused) and all(topic in self.paused for topic in self._queues)
+    def flying(self) -> Iterable[Item]:
+        """What is in flight."""
+        return self._flying
 
-    def is_paused(self, topic: str) -> bool:
-        """Whether nothing of `topic` is offered now."""
-        return topic in self.paused
+    def unstored(self, number: int) -> bool:
+        """Whether a reading with this number or a lower one has not arrived, and has no row on disk."""
+        for item in self._flying:
+            if item.number <= number and item.row == UNSTORED and item.message.taken_at is not None:
+                return True
+        if self._keeper is not None:
+            return self._keeper.waiting(number)
+        heads = (queue.waiting[0] for queue in self._queues.values() if queue.waiting)
+        return any(head.number <= number and head.message.taken_at is not None for head in heads)
 
-    def resume(self, now: float) -> float | None:
-        """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
-        for topic in [topic for topic, until in self.paused.items() if until <= now]:
-            self._end_pause(topic)
-        return min(self.paused.values(), default=None)
+    def sendable(self, enough: int) -> int:
+        """How many messages wait that may be sent now. It is not counted beyond `enough`."""
+        count = 0
+        for topic in self._ready:
+            count += len(self._queues[topic].waiting)
+            if count >= enough:
+                return enough
+        return count
 
-    def resume_next(self) -> None:
-        """Let the topic go on whose pause ends first."""
-        if self.paused:
-            self._end_pause(min(self.paused, key=self.paused.__getitem__))
+    def renumber(self, by: int) -> None:
+        """Add to all numbers, so that none of them is that of a row on disk."""
+        self._number += by
+        self._late += by
+        for item in self._flying:
+            item.number += by
+        for queue in self._queues.values():
+            for item in queue.waiting:
+                item.number += by
+            if queue.ahead is not None:
+                queue.ahead = queue.ahead[0] + by, queue.ahead[1]
 
-    def defer(self, topic: str) -> None:
-        """Let all other topics go before `topic`."""
-        if topic in self._ready:
-            self._ready.move_to_end(topic)
+    def drop_held(self, item: Item) -> None:
+        """A reading that was held will never be sent."""
+        self.dropped += 1
+        self._forget(item)
+
+    def bring_back(self, item: Item) -> None:
+        """A reading that was on disk only waits in memory."""
+        self.messages += 1
+        self.bytes += item.size
+        self.admit(item)
+
+    def let_go(self, item: Item) -> Message:
+        """A reading that was held is on disk only from now on."""
+        message, item.message = item.message, SETTLED
+        self.messages -= 1
+        self.bytes -= item.size
+        return message
 
     def connected_again(self) -> None:
         """There is a connection again: all that waits is late when it arrives."""
@@ -244,12 +227,18 @@ class Outbox:
                 self._ready.move_to_end(topic, last=False)
         return {topic: len(items) for topic, items in flying.items()}
 
-    def discard(self, topic: str) -> None:
-        """Drop the first message of a topic of which nothing is in flight."""
+    def discard(self, topic: str, why: str) -> None:
+        """As `drop`, the first message of a topic of which nothing is in flight."""
         queue = self._queues[topic]
-        self._forget(queue.waiting.popleft())
+        item = queue.waiting.popleft()
+        self._bury(item, why)
+        self._forget(item)
         self.dropped += 1
         self._offer(topic, queue)
+
+    def _bury(self, item: Item, why: str) -> None:
+        if self._keeper is not None and item.message.taken_at is not None and item.row != NEVER:
+            self._keeper.bury(item, why)
 
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
         """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
@@ -264,28 +253,14 @@ class Outbox:
             self._fresh[topic] = None
         return topic, queue, item
 
-    def _offer(self, topic: str, queue: TopicQueue) -> None:
-        """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
-        if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
-            self._ready.setdefault(topic)
-            return
-        self._ready.pop(topic, None)
-        self._fresh.pop(topic, None)
-        if not queue.waiting and not queue.in_flight:
-            del self._queues[topic]
-
-    def _append(self, queue: TopicQueue, message: Message, size: int) -> None:
+    def _append(self, message: Message) -> None:
+        """Put a message that is never stored."""
         self._number += 1
-        item = Item(self._number, message, size)
-        queue.waiting.append(item)
-        self._order.append(item)
+        item = Item(self._number, message, message.size)
+        item.row = NEVER
         self.messages += 1
-        self.bytes += size
-        topic = message.topic
-        if topic not in self._ready:
-            self._offer(topic, queue)
-        if self._newest_first and topic in self._ready:
-            self._fresh[topic] = None
+        self.bytes += item.size
+        self.admit(item)
 
     def _return(self, topic: str, items: list[Item]) -> None:
         """Put items that were in flight back in their places."""
@@ -296,15 +271,9 @@ class Outbox:
         queue.take_back(items)
         for item in reversed(items):
             self._list(item)
+            if self._keeper is not None and item.row == UNSTORED and item.message.taken_at is not None:
+                self._keeper.waits(item)
         self._offer(topic, queue)
-
-    def _end_pause(self, topic: str) -> None:
-        del self.paused[topic]
-        queue = self._queues.get(topic)
-        if queue is not None:
-            self._offer(topic, queue)
-            if self._newest_first and topic in self._ready:
-                self._fresh[topic] = None
 
     def _done(self, item: Item, *, arrived: bool) -> Message:
         del self._flying[item]
@@ -320,55 +289,3 @@ class Outbox:
             else:
                 del self._queues[message.topic]
         return message
-
-    def _forget(self, item: Item, *, arrived: bool = False) -> None:
-        if not arrived:
-            _lost(item.message)
-        elif (receipt := item.message.receipt) is not None:
-            if item.number <= self._late:
-                receipt.replayed += 1
-            else:
-                receipt.published += 1
-        self.messages -= 1
-        self.bytes -= item.size
-        item.message = SETTLED
-        order = self._order
-        while order and order[0].message is SETTLED:
-            order.popleft()
-        if len(order) > 2 * self.messages + 64:  # as many were settled since the last time
-            self._order = deque(item for item in order if item.message is not SETTLED)
-
-    def _list(self, item: Item) -> None:
-        """Let `_evict` find an item that it passed over."""
-        if not item.listed:
-            item.listed = True
-            self._order.appendleft(item)
-
-    def _evict(self) -> list[Dropped]:
-        """Make room for a hundredth of the bounds, oldest first. What is in flight, and the newest of a topic, are
-        passed over, and listed again when they are neither."""
-        counts: dict[str, int] = {}
-        while self._order and not (
-            self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99
-        ):
-            item = self._order.popleft()
-            item.listed = False
-            if item.message is SETTLED or item in self._flying:
-                continue
-            topic = item.message.topic
-            waiting = self._queues[topic].waiting
-            if item is waiting[-1]:
-                continue
-            oldest = waiting.popleft()
-            if oldest is not item:
-                self._list(item)
-            self._forget(oldest)
-            counts[topic] = counts.get(topic, 0) + 1
-        self.dropped += sum(counts.values())
-        return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
-
-
-def _lost(message: Message) -> None:
-    """A message will never arrive."""
-    if message.receipt is not None and message.taken_at is not None and message.clock_offset is not None:
-        message.receipt.dropped(message.taken_at - message.clock_offset)

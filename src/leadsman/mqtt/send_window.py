@@ -22,6 +22,7 @@ from leadsman.mqtt.connection_state import NO_MESSAGE, SETTLED
 from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.topic_queue import Dropped, Item
@@ -30,13 +31,13 @@ from leadsman.timing.clock import Clock
 
 BATCH = 100
 """Messages that are sent in one turn of the event loop, a few milliseconds of work: then the loop reads, and polls."""
-PUBACK_TIMEOUT = 10.0
-"""Seconds without the acknowledgement of a message after which the connection is dropped."""
 SILENCE = 0.35
 """Seconds without an acknowledgement after which a flush gives up, if three round trips are shorter: such a broker is
 frozen, and the process shall end."""
 FIRST_CONNECTION = 5.0
 """Seconds that the first connection may take; what waits for it longer waits over an outage."""
+LATE = 5.0
+"""Seconds. A reading that is older when it is sent is marked as replayed."""
 PAUSE = (1.0, 60.0)
 """Seconds: the first and the longest pause of a topic whose message was refused."""
 PAUSE_DOUBTFUL = 8.0
@@ -72,13 +73,13 @@ class SendWindow:
         self._lost = lost
         self._must_wait = must_wait
         self._sent: dict[int, tuple[Item, float]] = {}
+        self._overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained: dict[str, Message] = {}
         self._suspects = Suspects()
         self._pauses: dict[str, float] = {}
         self._faults: dict[str, str] = {}
         self._empty: asyncio.Future[None] | None = None
         self._pump_due = False
-        self._check: asyncio.TimerHandle | None = None
         self._resume: asyncio.TimerHandle | None = None
         self._started = 0.0
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
@@ -114,6 +115,11 @@ class SendWindow:
             return None
         return "receive_maximum"
 
+    def store(self, after: float, write: Callable[[int], None]) -> None:
+        """Call `write` with the number of a reading when readings up to this one waited `after` seconds; see
+        `Overdue.store`."""
+        self._overdue.store(after, write)
+
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped for it are reported."""
         connection = self.connection
@@ -127,6 +133,7 @@ class SendWindow:
             self._report(dropped)
         if connection is not None:
             self._soon()
+        self._overdue.waits()
 
     def _calm(self, message: Message, connection: Connection) -> bool:
         """Whether a message may go without its turn in the outbox: no topic is in trouble, and the window has room."""
@@ -164,8 +171,8 @@ class SendWindow:
             self.outbox.connected_again()
         self._outage_after = -math.inf
         for topic, message in self._retained.items():
-            if topic not in self.outbox and not self._suspects.is_blamed(topic):
-                self.outbox.put(message._replace(receipt=None))  # it was counted when it arrived
+            if not self._suspects.is_blamed(topic):
+                self.outbox.repeat(message)
         self.pump()
 
     def stop(self, code: int = 0) -> Broken:
@@ -173,10 +180,11 @@ class SendWindow:
         self.connection = None
         self._sent.clear()
         self._caught_up()
-        for handle in (self._check, self._quiet):
-            if handle is not None:
-                handle.cancel()
-        self._check = self._quiet = None
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._quiet = None
+        self._overdue.stop()
+        self._overdue.waits()
         flying = self.outbox.lost()
         if code in NO_MESSAGE:
             self._suspects.acquit()
@@ -187,7 +195,8 @@ class SendWindow:
     def close(self) -> None:
         """Send no more."""
         self.connection = None
-        for handle in (self._check, self._resume, self._quiet):
+        self._overdue.stop()
+        for handle in (self._resume, self._quiet):
             if handle is not None:
                 handle.cancel()
 
@@ -197,7 +206,7 @@ class SendWindow:
         connection, outbox, suspects = self.connection, self.outbox, self._suspects
         if connection is None or self._must_wait():
             return
-        now, offset = self._clock.monotonic(), self._clock.offset()
+        now, offset, late = self._clock.monotonic(), self._clock.offset(), self._clock.wall() - LATE
         if outbox.paused:
             self._resume_paused(now)
         window = suspects.window(self._size.size)
@@ -216,6 +225,8 @@ class SendWindow:
                 message = suspects.certain(message, now)
             if is_off(message, offset):
                 message = retimed(message, offset)
+            if message.taken_at is not None and message.taken_at < late:
+                message = message._replace(replayed=True)
             if not self._publish(connection, item, message, now):
                 return
         if outbox.ready:
@@ -233,8 +244,8 @@ class SendWindow:
             self._lost(str(error))
             return False
         self._sent[packet_id] = item, now
-        if self._check is None:
-            self._check = self._loop.call_later(PUBACK_TIMEOUT, self._check_acknowledgements)
+        if self._overdue.handle is None:
+            self._overdue.sends()
         return True
 
     def acknowledged(self, packet_id: int, code: int) -> None:
@@ -303,8 +314,7 @@ class SendWindow:
                 return None
             if largest is None or item.message.size + 20 <= largest:
                 return item
-            message = self.outbox.drop(item)
-            self._report([Dropped(message.topic, 1, f"larger than the broker's limit of {largest} bytes")])
+            self._bury(item, f"larger than the broker's limit of {largest} bytes")
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
         message = self.outbox.accept(item)
@@ -319,8 +329,7 @@ class SendWindow:
         self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
         self._suspects.refused(topic, self._clock.monotonic())
         if code not in PASSING:
-            self.outbox.drop(item)
-            self._report([Dropped(topic, 1, f"the broker refused it for good (0x{code:02x})")])
+            self._bury(item, f"the broker refused it for good (0x{code:02x})")
         elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
             self.outbox.refuse(item)
         else:
@@ -349,8 +358,10 @@ class SendWindow:
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
         if in_flight and blame.breaks >= POISON and self.outbox.delivered > blame.delivered:
             self._suspects.pardon(topic)
-            self.outbox.discard(topic)
-            self._report([Dropped(topic, 1, f"the connection broke {POISON} times on it")])
+            why = f"the connection broke {POISON} times on it"
+            self._overdue.writes()
+            self.outbox.discard(topic, why)
+            self._report([Dropped(topic, 1, why)])
         return Broken(True, topic, fault)
 
     def _forgive(self, topic: str) -> None:
@@ -373,16 +384,12 @@ class SendWindow:
                 self._resume.cancel()
             self._resume = self._loop.call_at(due, self.pump)
 
-    def _check_acknowledgements(self) -> None:
-        self._check = None
-        if not self._sent:
-            return
-        now = self._clock.monotonic()
-        _, oldest = next(iter(self._sent.values()))
-        if now - oldest >= PUBACK_TIMEOUT:
-            self._lost(f"no acknowledgement within {PUBACK_TIMEOUT:g} s")
-        else:
-            self._check = self._loop.call_at(oldest + PUBACK_TIMEOUT, self._check_acknowledgements)
+    def _bury(self, item: Item, why: str) -> None:
+        """The broker does not take a message, and never will."""
+        if item.message.taken_at is not None:
+            self._overdue.writes()
+        message = self.outbox.drop(item, why)
+        self._report([Dropped(message.topic, 1, why)])
 
     def _report(self, dropped: list[Dropped]) -> None:
         for topic, count, reason in dropped:

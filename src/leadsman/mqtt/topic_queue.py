@@ -1,13 +1,14 @@
 """The messages of one topic in the outbox, in the order in which they were put. Pure."""
 
 from collections import deque
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from leadsman.mqtt.message import Message
 
 SETTLED = Message("", b"")
 """Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
-
+UNSTORED, NEVER = 0, -1
+"""In place of the row of an item: it has none yet, or shall have none."""
 
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
@@ -39,7 +40,7 @@ class Standing(NamedTuple):
 class Item:
     """A message in the outbox."""
 
-    __slots__ = ("listed", "message", "number", "size")
+    __slots__ = ("listed", "message", "number", "row", "size")
 
     def __init__(self, number: int, message: Message, size: int) -> None:
         self.number = number
@@ -49,6 +50,70 @@ class Item:
         """See `Message.size`."""
         self.listed = True
         """Whether the outbox finds it when it makes room."""
+        self.row = 0
+        """The number of its row on disk, `UNSTORED`, or `NEVER`."""
+
+
+class OnDisk(NamedTuple):
+    """What a keeper has on disk."""
+
+    store: Literal["opening", "ok", "full", "locked", "memory"]
+    """``full``: only reading works. ``locked``: another process has the file. ``memory``: it cannot be used."""
+    readings: int
+    """Those that did not arrive."""
+    only: int
+    """Those of them that do not wait in memory as well."""
+    replayed: int
+    """Readings that were read back since the start."""
+    dead: int
+    """Readings since the start that the broker does not take."""
+
+
+class Keeper(Protocol):
+    """Keeps the readings of an outbox on disk. Those of a topic that are on disk only are older than what it holds of
+    the topic in memory."""
+
+    @property
+    def rows(self) -> int:
+        """Readings that are on disk only."""
+        ...
+
+    @property
+    def on_disk(self) -> OnDisk:
+        """What is on disk."""
+        ...
+
+    def holds(self, topic: str) -> bool:
+        """Whether older readings of a topic are on disk only, or may be."""
+        ...
+
+    def readings(self, topic: str) -> int:
+        """How many readings of a topic are held, or on disk only."""
+        ...
+
+    def takes(self, topic: str, *, full: bool) -> bool:
+        """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
+        ...
+
+    def hold(self, item: Item) -> list[Dropped]:
+        """Keep a reading for which `takes` is true. Returns what was dropped for it."""
+        ...
+
+    def waits(self, item: Item) -> None:
+        """A reading waits in memory, and has no row."""
+        ...
+
+    def waiting(self, number: int) -> bool:
+        """Whether a reading that waits, with this number or a lower one, has no row."""
+        ...
+
+    def bury(self, item: Item, why: str) -> None:
+        """Keep a reading that the broker does not take among the dead letters."""
+        ...
+
+    def settled(self, row: int) -> None:
+        """A row is of no use any more: its reading arrived or was dropped."""
+        ...
 
 
 class TopicQueue:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
+    from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
 
@@ -92,6 +93,8 @@ class Setup:
         """The named policies; None where no handler needs one."""
         self.endpoint: Endpoint | None = None
         """The HTTP endpoint; None where there is none."""
+        self.outbox: OutboxSettings | None = None
+        """How readings wait for the broker, if the settings say it."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -169,10 +172,10 @@ class Setup:
             self.registry.telemetries[name] = self._decide(telemetry)
 
     def _check(self, loaded: "Loaded") -> None:
-        """Read broker, names, endpoint and policies. Raises one `ConfigurationError` for all faults, those of the
-        settings included."""
+        """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
+        of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        for step in (self._read_broker, self._read_names, self._read_endpoint, self._read_policies):
+        for step in (self._read_broker, self._read_names, self._read_endpoint, self._read_outbox, self._read_policies):
             try:
                 step(loaded)
             except ConfigurationError as error:
@@ -202,6 +205,12 @@ class Setup:
             from leadsman.settings.endpoint import endpoint_of
 
             self.endpoint = endpoint_of(loaded.http)
+
+    def _read_outbox(self, loaded: "Loaded") -> None:
+        if loaded.outbox:
+            from leadsman.settings.outbox import outbox_of
+
+            self.outbox = outbox_of(loaded.outbox)
 
     def _read_policies(self, loaded: "Loaded") -> None:
         if loaded.retry or self._policies:

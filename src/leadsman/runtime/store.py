@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,14 +32,6 @@ EMPTY = b"{}"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 
 logger = logging.getLogger("leadsman")
-
-
-def state_directory(app: str, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where an app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``."""
-    if given := environment.get("STATE_DIRECTORY", "").split(":")[0]:
-        return Path(given)
-    home = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "leadsman" / quote(app, safe=" @+")
 
 
 def _log(file: Path, error: Exception | None) -> None:

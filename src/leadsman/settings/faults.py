@@ -14,7 +14,7 @@ from leadsman.settings.model import (
     required_below,
 )
 from leadsman.settings.rows import is_secret
-from leadsman.settings.sources import BROKER, HTTP, RETRY, Entry, variable
+from leadsman.settings.sources import BROKER, HTTP, OUTBOX, RETRY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", "topic_prefix", "client_id")
 HTTP_KEYS = ("bind", "token", "token_file", "hosts")
-KEYS = {BROKER: BROKER_KEYS, HTTP: HTTP_KEYS}
+OUTBOX_KEYS = ("durability", "max_bytes", "max_age")
+KEYS = {BROKER: BROKER_KEYS, HTTP: HTTP_KEYS, OUTBOX: OUTBOX_KEYS}
 """The keys of the sections that every app has."""
-_SECTIONS = (BROKER, HTTP, RETRY, f"{RETRY}.policy")
+_SECTIONS = (BROKER, HTTP, OUTBOX, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, Entry]
 """The origin of each value, by its path."""
 

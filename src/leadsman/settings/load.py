@@ -10,7 +10,18 @@ from leadsman.errors import SettingsError
 from leadsman.settings.faults import KEYS, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
-from leadsman.settings.sources import BROKER, HTTP, RANKS, RETRY, Entry, Where, read_entries, read_text, settings_file
+from leadsman.settings.sources import (
+    BROKER,
+    HTTP,
+    OUTBOX,
+    RANKS,
+    RETRY,
+    Entry,
+    Where,
+    read_entries,
+    read_text,
+    settings_file,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,6 +41,8 @@ class Loaded(NamedTuple):
     rows: tuple[SettingRow, ...]
     http: Mapping[str, Entry] = {}
     """The entries of the section ``http``, by key."""
+    outbox: Mapping[str, Entry] = {}
+    """The entries of the section ``outbox``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -60,8 +73,10 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _entries(BROKER, broker, origins, faults)
-    http = tree.pop(HTTP, {}) if model is None or HTTP not in model.model_fields else {}
-    http_entries = _entries(HTTP, http, origins, faults)
+    sections = {}
+    for section in (HTTP, OUTBOX):
+        found = tree.pop(section, {}) if model is None or section not in model.model_fields else {}
+        sections[section] = _entries(section, found, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
     if not isinstance(retry, dict):
         faults.append(
@@ -78,13 +93,14 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
         SettingRow(f"{section}.{key}", shown(key, each.value), each.origin)
-        for section, entries in ((BROKER, broker_entries), (HTTP, http_entries))
+        for section, entries in {BROKER: broker_entries, **sections}.items()
         for key, each in entries.items()
     ]
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)
-    return Loaded(settings, broker_entries, tuple(rows), http_entries, retry, retry_origins, tuple(faults))
+    http, outbox = sections[HTTP], sections[OUTBOX]
+    return Loaded(settings, broker_entries, tuple(rows), http, outbox, retry, retry_origins, tuple(faults))
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
@@ -116,7 +132,7 @@ def _merge_all(
     tree: Tree = {}
     origins: dict[SettingPath, Entry] = {}
     for each in entries:
-        if model is None and each.path[0] not in (BROKER, HTTP, RETRY) and RANKS[each.rank] in _SHARED:
+        if model is None and each.path[0] not in (BROKER, HTTP, OUTBOX, RETRY) and RANKS[each.rank] in _SHARED:
             continue  # an app without settings ignores variables that begin with its name
         entry = each._replace(path=_with_case(each.path, tree, model))
         try:

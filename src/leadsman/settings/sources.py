@@ -15,6 +15,8 @@ BROKER = "mqtt"
 BROKER_PREFIX = "MQTT__"
 HTTP = "http"
 HTTP_PREFIX = "HTTP__"
+OUTBOX = "outbox"
+OUTBOX_PREFIX = "OUTBOX__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -110,7 +112,8 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    return "__".join(parts) if parts[0] in (BROKER.upper(), HTTP.upper()) else variable_prefix(app) + "__".join(parts)
+    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper())
+    return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
 def read_text(path: Path) -> str:
@@ -264,6 +267,8 @@ def _path(name: str, prefix: str) -> SettingPath | None:
         return (BROKER, name.removeprefix(BROKER_PREFIX).lower())
     if name.startswith(HTTP_PREFIX):
         return (HTTP, name.removeprefix(HTTP_PREFIX).lower())
+    if name.startswith(OUTBOX_PREFIX):
+        return (OUTBOX, name.removeprefix(OUTBOX_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

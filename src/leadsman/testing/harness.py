@@ -14,6 +14,7 @@ from leadsman.app import App
 from leadsman.mqtt.answers import Json
 from leadsman.registration.setup import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
+from leadsman.settings.outbox import OutboxSettings
 from leadsman.settings.sources import Where
 from leadsman.testing.broker import MemoryBroker
 from leadsman.testing.loop import START, VirtualLoop
@@ -27,7 +28,8 @@ class Harness:
 
     Each harness starts with the app as its module declares it, and restores it at the end. So one app can be used by
     many harnesses, one after the other, each with its own settings. Neither the environment of the process nor a file
-    is read, and only the state directory is written.
+    is read, and only the state directory is written. Readings wait for the broker in memory, unless the settings have
+    ``outbox.durability``.
 
     Args:
         app: the app to run.
@@ -78,6 +80,8 @@ class Harness:
         try:
             self._app.enter_context(self.app.unloaded(self._adapters))
             self.app.load(self._where)
+            if self.app.setup.outbox is None:
+                self.app.setup.outbox = OutboxSettings("memory")
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:

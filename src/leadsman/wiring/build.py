@@ -79,7 +79,10 @@ async def build(
     outages = OutageReporter(
         plan.topics, core.link.put, core.records, log_lines, functools.partial(_declared_errors, plan)
     )
+    core.ledgers.durable = reports and optional.stores_readings
     pending = await _restored(core, optional, outages)
+    if reports:
+        optional.store_readings()
     statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,

@@ -42,7 +42,12 @@ if TYPE_CHECKING:
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.sources import SourceRunner
+    from leadsman.spool.committer import Committer
 
+_STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
+"""Seconds after which a reading that the broker does not have is written to disk, by ``outbox.durability``."""
+OUTBOX_FILE = "outbox.db"
+"""In the state directory."""
 _TRACED = frozenset({AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld})
 """The events that create the trace: an app in which nothing fails, and nobody interferes, has none."""
 
@@ -91,6 +96,46 @@ class OptionalParts:
         """The contexts of handlers that ask for one; None where none does."""
         self.store = self._store() if plan.keep_state else None
         """The failure state of devices; None where it is not kept."""
+        self.committer: Committer | None = None
+        """What keeps readings on disk; None while none had to wait."""
+
+    @property
+    def stores_readings(self) -> bool:
+        """Whether readings that wait for the broker are written to disk."""
+        plan = self._core.plan
+        return not plan.dry_run and (plan.outbox is None or plan.outbox.durability in _STORED_AFTER)
+
+    def store_readings(self) -> None:
+        """Have readings that wait for the broker written to disk. What an earlier run left there is sent first."""
+        if not self.stores_readings:
+            return
+        plan = self._core.plan
+        durability = "acked-or-durable" if plan.outbox is None else plan.outbox.durability
+        self._core.link.store(_STORED_AFTER[durability], self._write)
+        if (plan.state_directory / OUTBOX_FILE).exists():
+            self._make_committer().open()
+
+    def _write(self, number: int) -> None:
+        (self.committer or self._make_committer()).write(number)
+
+    def _make_committer(self) -> "Committer":
+        from leadsman.spool.committer import Committer
+        from leadsman.spool.row import Quota
+
+        core, settings = self._core, self._core.plan.outbox
+        quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
+        path, environment = core.plan.state_directory / OUTBOX_FILE, core.environment
+        self.committer = Committer(core.link, path, quota, environment.clock, environment.events)
+        self._resources.callback(self.committer.abandon)
+        return self.committer
+
+    async def store_the_rest(self) -> None:
+        """Write the readings that the broker does not have as the app ends."""
+        outbox = self._core.link.outbox
+        if self.stores_readings and self.committer is None and outbox.unstored(outbox.number):
+            self._make_committer()
+        if self.committer is not None:
+            await self.committer.finish()
 
     def _sources(self) -> "dict[str, SourceRunner]":
         enabled = [source for source in self._core.plan.sources.values() if source.enabled]
@@ -129,7 +174,6 @@ class OptionalParts:
     def state_directory(self) -> "StateDirectory":
         """Where state is kept. What fails there is an event, whichever thread finds it."""
         from leadsman.runtime.directory import StateDirectory
-        from leadsman.runtime.store import state_directory
 
         loop, emit = asyncio.get_running_loop(), self._core.environment.events.emit
 
@@ -139,7 +183,7 @@ class OptionalParts:
                 loop.call_soon_threadsafe(emit, event)
 
         plan = self._core.plan
-        directory = StateDirectory(state_directory(plan.state_name, plan.variables), report)
+        directory = StateDirectory(plan.state_directory, report)
         self._resources.callback(directory.release)
         return directory
 

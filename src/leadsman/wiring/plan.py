@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 from leadsman._version import __version__
 from leadsman.adapters.managed import ManagedAdapter
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.endpoint import Endpoint
+    from leadsman.settings.outbox import OutboxSettings
 
 
 class Plan(NamedTuple):
@@ -35,6 +38,8 @@ class Plan(NamedTuple):
     broker: Broker
     endpoint: "Endpoint | None"
     """The HTTP endpoint; None where there is none."""
+    outbox: "OutboxSettings | None"
+    """How readings wait for the broker; None for the defaults."""
     variables: Mapping[str, str]
     """Environment variables, which say where state, health file and service manager are."""
     dry_run: bool
@@ -55,6 +60,14 @@ class Plan(NamedTuple):
     """Called with the trace, once there is something in it."""
     settings_file: str | None
     """Where settings were read, for the log."""
+
+    @property
+    def state_directory(self) -> Path:
+        """Where the app keeps what must survive it: systemd's ``$STATE_DIRECTORY``, else below ``$XDG_STATE_HOME``."""
+        if given := self.variables.get("STATE_DIRECTORY", "").split(":")[0]:
+            return Path(given)
+        home = self.variables.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+        return Path(home) / "leadsman" / quote(self.state_name, safe=" @+")
 
     @property
     def polled(self) -> list[Telemetry]:
@@ -111,6 +124,7 @@ def plan_of(
         state_name=setup.state_name,
         broker=setup.broker,
         endpoint=setup.endpoint,
+        outbox=setup.outbox,
         variables=variables,
         dry_run=setup.dry_run,
         heartbeat=heartbeat,

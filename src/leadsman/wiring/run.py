@@ -114,21 +114,33 @@ async def stop(parts: Parts, running: Running) -> int:
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
         closing.append(loop.create_task(optional.contexts.finish()))
-    if not await link.flush(_FLUSH):
-        one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
-        logger.warning(
-            "%s as the process ends",
-            counted(link.outbox.messages, one, many),
-            extra=log_fields("messages lost", messages=link.outbox.messages),
-        )
+    await link.flush(_FLUSH)
     core.ledgers.stop()
+    closing.append(loop.create_task(optional.store_the_rest()))
     if optional.store is not None:
         closing.append(loop.create_task(optional.store.finish()))
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
+    _say_what_is_left(parts)
     if parts.fatal:
         raise Stopped(parts.fatal[0], alive)
     return alive
+
+
+def _say_what_is_left(parts: Parts) -> None:
+    """Log what the broker does not have as the process ends."""
+    lost = parts.core.link.outbox.messages
+    if (committer := parts.optional.committer) is not None:
+        backlog = committer.backlog
+        kept, lost = backlog.kept, lost - backlog.in_memory
+        if kept:
+            waiting = counted(kept, "reading waits", "readings wait")
+            about = log_fields("readings kept", readings=kept)
+            logger.info("%s on disk for the broker, and the next start sends them", waiting, extra=about)
+    if lost:
+        one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
+        about = log_fields("messages lost", messages=lost)
+        logger.warning("%s as the process ends", counted(lost, one, many), extra=about)
 
 
 def _say_goodbye(parts: Parts) -> None:

@@ -51,7 +51,8 @@ class Process:
 def app_process(code, url, log_path):
     """An app named ``sys`` with the registrations of `code`. A warning is an error in it."""
     command = [sys.executable, "-c", HEADER + code + "\napp.run()\n"]
-    return Process(command, log_path, URL=url, PYTHONWARNINGS="error")
+    state = str(Path(log_path).parent / "state")
+    return Process(command, log_path, URL=url, PYTHONWARNINGS="error", XDG_STATE_HOME=state)
 
 
 def program_process(name, arguments, log_path, **environment):

@@ -1,0 +1,217 @@
+"""The messages of the outbox that wait: a queue for each topic, topics in turn, pauses, and the bounds. Pure.
+
+The oldest message of all is found without a search: each is listed in the order in which it came.
+"""
+
+from collections import OrderedDict, deque
+
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topic_queue import MOST_BEFORE, SETTLED, Dropped, Item, Keeper, OnDisk, Standing, TopicQueue
+
+MOST_MESSAGES = 10_000
+MOST_BYTES = 8 * 2**20
+"""Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
+RESERVE = 0.1
+"""The part of the bounds that readings leave free where they can wait on disk: status and availability cannot."""
+
+
+class Queues:
+    """What waits in the outbox, and what is in flight."""
+
+    def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+        self._largest = most_bytes // 8
+        self._queues: dict[str, TopicQueue] = {}
+        self._ready: OrderedDict[str, None] = OrderedDict()
+        self._fresh: OrderedDict[str, None] = OrderedDict()
+        self._newest_first = False
+        self._flying: dict[Item, None] = {}
+        self._order: deque[Item] = deque()
+        self._number = 0
+        self._late = 0
+        self._keeper: Keeper | None = None
+        self._one_at_a_time: set[str] = set()
+        self.paused: dict[str, float] = {}
+        """Topics of which nothing is offered, and until when, monotonic seconds."""
+        self.bytes = 0
+        """Bytes held, see `Message.size`."""
+        self.messages = 0
+        """Messages held, those in flight included."""
+        self.dropped = 0
+        """Messages dropped since the start."""
+        self.delivered = 0
+        """Messages accepted since the start."""
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._queues or (self._keeper is not None and self._keeper.holds(topic))
+
+    @property
+    def on_disk(self) -> OnDisk | None:
+        """What is on disk; None as long as nothing had to be written."""
+        return None if self._keeper is None else self._keeper.on_disk
+
+    @property
+    def number(self) -> int:
+        """The number of the message that was put last; they count upwards."""
+        return self._number
+
+    @property
+    def in_flight(self) -> int:
+        """Messages handed out by `take` and not settled yet."""
+        return len(self._flying)
+
+    @property
+    def ready(self) -> bool:
+        """Whether `take` has something to hand out, unless it has expired."""
+        return bool(self._ready)
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
+        never set."""
+        heads = [queue.waiting[0].message for queue in self._queues.values() if queue.waiting]
+        heads += [item.message for item in self._flying]
+        taken = ((head.taken_at, head.clock_offset) for head in heads)
+        return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
+
+    def is_full(self, reserve: float = 0.0) -> bool:
+        """Whether the bounds are reached, less this part of them."""
+        part = 1 - reserve
+        return self.messages > self._most_messages * part or self.bytes > self._most_bytes * part
+
+    def standing(self, topic: str) -> Standing:
+        """Where the messages of a topic are."""
+        queue, until = self._queues.get(topic), self.paused.get(topic)
+        held = 0 if self._keeper is None else self._keeper.readings(topic)
+        if queue is None:
+            return Standing(held, 0, None, None, until)
+        order = self._fresh if topic in self._fresh else self._ready
+        turns = zip(range(MOST_BEFORE + 1), order, strict=False)
+        before = next((number for number, each in turns if each == topic), None) if topic in order else None
+        head = queue.waiting[0].message if queue.waiting else None
+        since = None
+        if head is not None and head.taken_at is not None and head.clock_offset is not None:
+            since = head.taken_at - head.clock_offset
+        return Standing(len(queue.waiting) + queue.in_flight + held, queue.in_flight, before, since, until)
+
+    def admit(self, item: Item) -> None:
+        """Let an item take its place behind the others of its topic."""
+        topic = item.message.topic
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = TopicQueue()
+        elif queue.waiting:
+            if item.message.latest:
+                self._forget(queue.waiting.pop())
+            else:
+                self._list(queue.waiting[-1])
+        queue.waiting.append(item)
+        self._order.append(item)
+        if topic not in self._ready:
+            self._offer(topic, queue)
+        if self._newest_first and topic in self._ready:
+            self._fresh[topic] = None
+
+    def pause(self, topic: str, until: float) -> None:
+        """Offer nothing of `topic` before `until`, monotonic seconds."""
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
+        self.paused[topic] = until
+
+    @property
+    def only_paused(self) -> bool:
+        """Whether all messages that are left belong to topics that pause."""
+        return len(self._queues) <= len(self.paused) and all(topic in self.paused for topic in self._queues)
+
+    def is_paused(self, topic: str) -> bool:
+        """Whether nothing of `topic` is offered now."""
+        return topic in self.paused
+
+    def resume(self, now: float) -> float | None:
+        """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
+        for topic in [topic for topic, until in self.paused.items() if until <= now]:
+            self._end_pause(topic)
+        return min(self.paused.values(), default=None)
+
+    def resume_next(self) -> None:
+        """Let the topic go on whose pause ends first."""
+        if self.paused:
+            self._end_pause(min(self.paused, key=self.paused.__getitem__))
+
+    def defer(self, topic: str) -> None:
+        """Let all other topics go before `topic`."""
+        if topic in self._ready:
+            self._ready.move_to_end(topic)
+
+    def _offer(self, topic: str, queue: TopicQueue) -> None:
+        """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
+        if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
+            self._ready.setdefault(topic)
+            return
+        self._ready.pop(topic, None)
+        self._fresh.pop(topic, None)
+        if not queue.waiting and not queue.in_flight:
+            del self._queues[topic]
+
+    def _end_pause(self, topic: str) -> None:
+        del self.paused[topic]
+        queue = self._queues.get(topic)
+        if queue is not None:
+            self._offer(topic, queue)
+            if self._newest_first and topic in self._ready:
+                self._fresh[topic] = None
+
+    def _forget(self, item: Item, *, arrived: bool = False) -> None:
+        if not arrived:
+            never_arrives(item.message)
+        elif (receipt := item.message.receipt) is not None:
+            if item.number <= self._late:
+                receipt.replayed += 1
+            else:
+                receipt.published += 1
+        if item.row > 0 and self._keeper is not None:
+            self._keeper.settled(item.row)
+        self.messages -= 1
+        self.bytes -= item.size
+        item.message = SETTLED
+        order = self._order
+        while order and order[0].message is SETTLED:
+            order.popleft()
+        if len(order) > 2 * self.messages + 64:  # as many were settled since the last time
+            self._order = deque(item for item in order if item.message is not SETTLED)
+
+    def _list(self, item: Item) -> None:
+        """Let `_evict` find an item that it passed over."""
+        if not item.listed:
+            item.listed = True
+            self._order.appendleft(item)
+
+    def _evict(self) -> list[Dropped]:
+        """Make room for a hundredth of the bounds, oldest first. What is in flight, and the newest of a topic, are
+        passed over, and listed again when they are neither."""
+        counts: dict[str, int] = {}
+        while self._order and not (
+            self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99
+        ):
+            item = self._order.popleft()
+            item.listed = False
+            if item.message is SETTLED or item in self._flying:
+                continue
+            topic = item.message.topic
+            waiting = self._queues[topic].waiting
+            if item is waiting[-1]:
+                continue
+            oldest = waiting.popleft()
+            if oldest is not item:
+                self._list(item)
+            self._forget(oldest)
+            counts[topic] = counts.get(topic, 0) + 1
+        self.dropped += sum(counts.values())
+        return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+
+
+def never_arrives(message: Message) -> None:
+    """A message will never arrive."""
+    if message.receipt is not None and message.taken_at is not None and message.clock_offset is not None:
+        message.receipt.dropped(message.taken_at - message.clock_offset)

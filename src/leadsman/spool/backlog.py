@@ -1,0 +1,390 @@
+"""What of an outbox is on disk: decides what is written, deleted and read back. Pure.
+
+A reading that waits in memory has a row as well once it has waited. Where the memory has no room, and behind older
+readings of its topic that are on disk only, a new reading is held until it is written; then it is on disk only, too.
+Rows come back in the order of their numbers, a page at a time, as the outbox has room. So the readings of a topic keep
+their order, and a topic without rows on disk sends at once.
+
+The number of a reading is the number of its row, and they count upwards over all lives of the app.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from leadsman.mqtt.message import Message, Receipt
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
+from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
+
+MOST_ROWS = 1000
+"""Rows that are written at once: some milliseconds of work for the event loop."""
+MOST_DEAD = 100
+"""Dead letters that wait to be written, at the most; the newest are kept."""
+BURST = 2
+"""The bounds of the memory may be exceeded so many times by readings that are about to be written."""
+DAMAGED = "damaged on the disk"
+REPLACED = "the file of the outbox was replaced"
+FEW = 80
+"""Messages that may be sent at once while a page is read, at the least: four windows of a broker that allows 20."""
+Store = Literal["opening", "ok", "full", "locked", "memory"]
+"""See `OnDisk`."""
+_STEP = 0.5
+"""Seconds. A difference between wall clock and uptime that changes by less was not set."""
+
+
+class Times(NamedTuple):
+    """The clocks of one moment."""
+
+    wall: float
+    """Epoch seconds."""
+    monotonic: float
+
+
+class _Span:
+    """Readings in a row that one receipt counts, and that were taken while the wall clock was set to one offset."""
+
+    __slots__ = ("first", "last", "offset", "receipt", "taken_at")
+
+    def __init__(self, number: int, message: Message) -> None:
+        self.first = self.last = number
+        self.receipt: Receipt | None = message.receipt
+        self.offset = message.clock_offset
+        self.taken_at = message.taken_at
+
+    def goes_on_with(self, message: Message) -> bool:
+        """Whether a further reading belongs to it."""
+        if message.receipt is not self.receipt or message.clock_offset is None or self.offset is None:
+            return False
+        return abs(message.clock_offset - self.offset) < _STEP
+
+    def dropped(self) -> None:
+        """One of these readings will never arrive."""
+        if self.receipt is not None and self.taken_at is not None and self.offset is not None:
+            self.receipt.dropped(self.taken_at - self.offset)
+
+
+class _Tail:
+    """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them."""
+
+    __slots__ = ("held", "rows", "spans")
+
+    def __init__(self, rows: int = 0) -> None:
+        self.rows = rows
+        self.held: deque[Item] = deque()
+        self.spans: deque[_Span] = deque()
+
+    def span_of(self, number: int) -> _Span | None:
+        """The span of a reading that comes back. Those before it are forgotten."""
+        while self.spans and self.spans[0].last < number:
+            self.spans.popleft()
+        return self.spans[0] if self.spans and self.spans[0].first <= number else None
+
+
+class Backlog:
+    """The keeper of an outbox (`leadsman.mqtt.topic_queue.Keeper`).
+
+    Args:
+        outbox: what it keeps.
+        run: the random number of this process.
+        wake: called when a row is of no use any more.
+    """
+
+    def __init__(self, outbox: Outbox, run: int, wake: Callable[[], None]) -> None:
+        self._outbox = outbox
+        self._run = run
+        self._wake = wake
+        self._tails: dict[str, _Tail] = {}
+        self._unstored: list[Item] = []
+        self._stored: dict[int, Item] = {}
+        self._settled: dict[int, None] = {}
+        self._held = 0
+        self._gave_up = False
+        self._overtaken = 0
+        self.store: Store = "opening"
+        """Whether the disk can be used."""
+        self.known = False
+        """Whether it is known what is on disk, or that nothing can be known. Until then all readings are held."""
+        self.works = True
+        """Whether rows can be written."""
+        self.rows = 0
+        """Readings that are on disk only."""
+        self.read = 0
+        """The number of the last row that was read back."""
+        self.replayed = 0
+        """Readings that were read back since the start."""
+        self.dead = 0
+        """Readings since the start that the broker does not take."""
+        self._buried: list[tuple[Item, str]] = []
+
+    @property
+    def in_memory(self) -> int:
+        """Readings that are on disk and wait in memory as well."""
+        return len(self._stored)
+
+    @property
+    def kept(self) -> int:
+        """Readings that are on disk and did not arrive."""
+        return self.rows + len(self._stored)
+
+    @property
+    def on_disk(self) -> OnDisk:
+        """What is on disk."""
+        return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead)
+
+    @property
+    def unsafe(self) -> int:
+        """Readings that wait in memory, and have no row."""
+        waiting = {item for item in self._unstored if _is_unstored(item)}
+        return len(waiting | {item for item in self._outbox.flying if _is_unstored(item)})
+
+    def holds(self, topic: str) -> bool:
+        """Whether older readings of a topic are on disk only, or may be."""
+        return not self.known or topic in self._tails
+
+    def readings(self, topic: str) -> int:
+        """How many readings of a topic are held, or on disk only."""
+        tail = self._tails.get(topic)
+        return 0 if tail is None else tail.rows + len(tail.held)
+
+    def takes(self, topic: str, *, full: bool) -> bool:
+        """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
+        return not self.known or topic in self._tails or (full and self.works)
+
+    def hold(self, item: Item) -> list[Dropped]:
+        """Keep a reading behind those of its topic that are on disk. Returns what was dropped for it: the oldest of
+        these, if nothing can be written and the memory is full."""
+        topic = item.message.topic
+        tail = self._tails.setdefault(topic, _Tail())
+        tail.held.append(item)
+        self._held += 1
+        self._unstored.append(item)
+        if len(tail.held) == 1 or not self._outbox.is_full(1 - BURST if self.works else 0):
+            return []
+        self._held -= 1
+        self._outbox.drop_held(tail.held.popleft())
+        return [Dropped(topic, 1, FULL)]
+
+    def waits(self, item: Item) -> None:
+        """A reading waits in memory, and has no row."""
+        self._unstored.append(item)
+
+    def waiting(self, number: int) -> bool:
+        """Whether a reading that waits, with this number or a lower one, has no row."""
+        return any(item.number <= number and _is_unstored(item) for item in self._unstored)
+
+    def bury(self, item: Item, why: str) -> None:
+        """Keep a reading that the broker does not take among the dead letters."""
+        self.dead += 1
+        buried = Item(item.number, item.message, item.size)
+        self._buried = [*self._buried, (buried, why)][-MOST_DEAD:]
+        self._wake()
+
+    def dead_letters(self) -> list[tuple[Item, str]]:
+        """Take the readings to be written among the dead letters, each with its reason."""
+        buried, self._buried = self._buried, []
+        return buried
+
+    def settled(self, row: int) -> None:
+        """A row is of no use any more: its reading arrived or was dropped."""
+        self._stored.pop(row, None)
+        self._settled[row] = None
+        self._wake()
+
+    def begin(self, rows: Mapping[str, int], next_row: int | None) -> list[Dropped]:
+        """The disk has so many rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
+        on there; else rows may be among them that wait in memory as well. Returns what was on disk only, and is not
+        there any more."""
+        lost = [] if next_row is None else self._begin_again(next_row)
+        if self._gave_up:
+            self._gave_up, self._overtaken = False, self._outbox.number
+        mine: dict[str, int] = {}
+        for item in self._stored.values():
+            mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
+        for topic, count in rows.items():
+            if (only := count - mine.get(topic, 0)) > 0:
+                self._tails.setdefault(topic, _Tail()).rows = only
+                self.rows += only
+        self.read = 0
+        self.known = self.works = True
+        for topic in [topic for topic, tail in self._tails.items() if not tail.rows]:
+            self._release(topic)
+        return lost
+
+    def give_up(self) -> None:
+        """Nothing can be written or read for now: send what is in memory. Rows on disk come back in another life, or
+        with `begin`."""
+        self.known, self.works, self.rows = True, False, 0
+        self._gave_up = True
+        for topic in list(self._tails):
+            self._release(topic)
+
+    def batch(self, number: int) -> list[Item]:
+        """Take the readings to be written, up to this number, in order: `MOST_ROWS` at the most."""
+        unstored = dict.fromkeys(item for item in self._unstored if _is_unstored(item))
+        unstored |= dict.fromkeys(item for item in self._outbox.flying if _is_unstored(item))
+        ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
+        for item in ripe:
+            item.row = item.number
+            del unstored[item]
+        self._unstored = list(unstored)
+        return ripe
+
+    def row(self, item: Item, now: Times) -> Row:
+        """The row of a reading."""
+        topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
+        expires_at = None if expires is None else now.wall + expires - now.monotonic
+        return Row(item.number, self._run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
+
+    def to_delete(self) -> list[int]:
+        """Take the rows that are of no use any more."""
+        rows = list(self._settled)
+        self._settled.clear()
+        return rows
+
+    @property
+    def deletes(self) -> int:
+        """How many rows are of no use any more, dead letters included."""
+        return len(self._settled) + len(self._buried)
+
+    def written(self, batch: Iterable[Item], evicted: Sequence[Evicted]) -> list[Dropped]:
+        """Readings were written, and rows deleted to make room. Returns what is lost by that."""
+        self.works = True
+        topics: dict[str, None] = {}
+        for item in batch:
+            if item.message is not SETTLED:
+                self._stored[item.row] = item
+                topics[item.message.topic] = None
+        for topic in topics:
+            tail = self._tails.get(topic)
+            while tail is not None and tail.held and tail.held[0].row > 0:
+                self._put_away(tail, tail.held.popleft())
+        return [drop for each in evicted if (drop := self._evicted(each)) is not None]
+
+    def failed(self, batch: Iterable[Item], deleted: Iterable[int], dead: Sequence[tuple[Item, str]] = ()) -> None:
+        """Nothing was written or deleted: it must be done another time."""
+        self._buried = [*dead, *self._buried][-MOST_DEAD:]
+        for item in batch:
+            if item.message is not SETTLED:
+                item.row = UNSTORED
+                self._unstored.append(item)
+        self._settled = dict.fromkeys(deleted) | self._settled
+        self.works = False
+        for topic in [topic for topic, tail in self._tails.items() if not tail.rows]:
+            self._release(topic)
+
+    def wanted(self, window: int) -> int:
+        """How many rows to read back, for a connection with so many messages in flight. None while enough wait."""
+        enough = max(FEW, 4 * window)
+        if not self.rows or self._outbox.is_full(0.5) or self._outbox.sendable(enough) >= enough // 2:
+            return 0
+        return enough
+
+    def page(self, rows: Sequence[Row], now: Times) -> list[Dropped]:
+        """Rows were read back, those that follow `read`. If there are none, nothing is left: returns what was there and
+        cannot be read."""
+        self._outbox.prefer_newest(False)
+        for row in rows:
+            self.read = row.id
+            tail = self._tails.get(row.topic)
+            if row.id in self._stored or row.id in self._settled or tail is None or not tail.rows:
+                continue
+            tail.rows -= 1
+            self.rows -= 1
+            self.replayed += 1
+            item = self._item(row, tail, now)
+            self._stored[row.id] = item
+            self._outbox.bring_back(item)
+            if not tail.rows:
+                self._release(row.topic)
+        if rows:
+            return []
+        self._outbox.dropped += self.rows
+        self.rows = 0
+        lost = [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
+        for topic in list(self._tails):
+            self._release(topic)
+        return lost
+
+    def _item(self, row: Row, tail: _Tail, now: Times) -> Item:
+        """The message of a row. Only the newest of its topic is sent with the retain flag."""
+        newest = tail.rows == 0 and not tail.held and row.id > self._overtaken
+        expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
+        span = tail.span_of(row.id)
+        offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
+        retain = row.retain and newest
+        times = (row.taken_at, expires, row.latest, None, offset, receipt)
+        message = Message(row.topic, row.payload, row.qos, retain, *times, replayed=True)
+        item = Item(row.id, message, message.size)
+        item.row = row.id
+        return item
+
+    def _put_away(self, tail: _Tail, item: Item) -> None:
+        """A reading that was held is on disk only."""
+        self._held -= 1
+        tail.rows += 1
+        self.rows += 1
+        del self._stored[item.row]
+        message = self._outbox.let_go(item)
+        if tail.spans and tail.spans[-1].goes_on_with(message):
+            tail.spans[-1].last = item.row
+        else:
+            tail.spans.append(_Span(item.row, message))
+
+    def _release(self, topic: str) -> None:
+        """Nothing of a topic is on disk only: what was held goes on."""
+        tail = self._tails.pop(topic)
+        self._held -= len(tail.held)
+        for item in tail.held:
+            self._outbox.admit(item)
+
+    def _evicted(self, evicted: Evicted) -> Dropped | None:
+        """Rows were deleted. What waits in memory as well is sent in spite of it, and is not written again."""
+        lost = 0
+        tail = self._tails.get(evicted.topic)
+        for row in evicted.ids:
+            item = self._stored.pop(row, None)
+            if item is not None:
+                item.row = NEVER
+            elif tail is not None and tail.rows and row > self.read:
+                tail.rows -= 1
+                self.rows -= 1
+                lost += 1
+                span = tail.span_of(row)
+                if span is not None:
+                    span.dropped()
+        if tail is not None and not tail.rows:
+            self._release(evicted.topic)
+        if not lost or evicted.reason == SUPERSEDED:
+            return None
+        self._outbox.dropped += lost
+        return Dropped(evicted.topic, lost, evicted.reason)
+
+    def _begin_again(self, next_row: int) -> list[Dropped]:
+        """No row is ours: what waits in memory is written, or written again."""
+        by = next_row - 1
+        self._outbox.renumber(by)
+        for item in self._stored.values():
+            item.row = UNSTORED
+            self._unstored.append(item)
+        self._stored.clear()
+        self._settled.clear()
+        for item, _ in self._buried:
+            item.number += by
+        lost = []
+        for topic, tail in self._tails.items():
+            for item in tail.held:
+                item.number += by
+            if tail.rows:
+                lost.append(Dropped(topic, tail.rows, REPLACED))
+                for span in tail.spans:
+                    span.dropped()
+                tail.rows = 0
+                tail.spans.clear()
+        self._outbox.dropped += self.rows
+        self.rows = 0
+        return lost
+
+
+def _is_unstored(item: Item) -> bool:
+    return item.row == UNSTORED and item.message.taken_at is not None

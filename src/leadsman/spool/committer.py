@@ -1,0 +1,329 @@
+"""Writes what waits in the outbox to disk, and reads it back: the loop's end of it, with a worker thread for the file.
+
+One call at a time is made in the thread. It writes what has waited, deletes what arrived, and reads a page. Nothing
+here blocks the event loop. While the file cannot be used, the outbox waits in memory, as it does without one; the file
+is tried again after `AGAIN`.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
+from leadsman.event_bus import EventBus
+from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.topic_queue import Dropped, Item
+from leadsman.spool.backlog import MOST_ROWS, Backlog, Store, Times
+from leadsman.spool.row import Evicted, Found, Quota, Row
+from leadsman.text import counted, describe, log_fields
+from leadsman.threads import Worker
+from leadsman.timing.clock import Clock
+
+if TYPE_CHECKING:
+    from leadsman.spool.file import SpoolFile
+
+IDLE = 1.0
+"""Seconds after which rows that are of no use any more are deleted, unless something is written earlier."""
+MANY = 1000
+"""Rows of no use that are deleted at once."""
+PAGE = 256 * 1024
+"""Bytes of rows that are read at once."""
+AGAIN = 30.0
+"""Seconds until a file that cannot be used is tried again."""
+AGAIN_FULL = 1.0
+"""The same for a disk that is full, and for a file that another process is about to leave."""
+LEAVING = 10.0
+"""Seconds after the start for which another process that has the file is taken for one that is about to end."""
+
+LAST = 0.3
+"""Seconds that a cancelled app waits for the call in the thread, so that the next one finds the file closed."""
+LOOK = 16
+"""Readings that arrive between two looks at whether more can be read."""
+EARLY = 0.001
+"""Seconds. A timer of the loop may be that early."""
+
+logger = logging.getLogger("leadsman")
+
+
+class _Job(NamedTuple):
+    """What the thread does in one call."""
+
+    batch: list[Item]
+    add: list[Row]
+    delete: list[int]
+    buried: list[tuple[Item, str]]
+    dead: list[tuple[Row, str]]
+    after: int
+    page: int
+    """How many rows to read; 0 for none."""
+
+
+NOTHING = _Job([], [], [], [], [], 0, 0)
+
+
+class _Done(NamedTuple):
+    """What the thread did. With `error` nothing was written or deleted; with `broken` the file must be opened again."""
+
+    job: _Job
+    found: Found | None = None
+    topics: dict[str, int] | None = None
+    evicted: Sequence[Evicted] = ()
+    page: list[Row] | None = None
+    error: SpoolError | None = None
+    broken: bool = False
+
+
+class Committer:
+    """Keeps the file of one running app.
+
+    Args:
+        link: whose outbox is kept.
+        path: the file.
+        quota: how much waits on disk at the most.
+        clock: the clocks.
+        events: takes what is lost, and whether the file can be used.
+    """
+
+    def __init__(self, link: Link, path: Path, quota: Quota, clock: Clock, events: EventBus) -> None:
+        self.path = path
+        self._link = link
+        self._clock = clock
+        self._events = events
+        self._loop = asyncio.get_running_loop()
+        self._quota = quota
+        self._file: SpoolFile | None = None
+        self._worker = Worker("outbox")
+        self._open = self._busy = self._closing = False
+        self._first = True
+        self._due = False
+        self._ripe = 0
+        self._retry_at = -math.inf
+        self._began = clock.monotonic()
+        self._timer: asyncio.TimerHandle | None = None
+        self.backlog = Backlog(link.outbox, random.getrandbits(63), self._woken)
+        link.outbox.keep(self.backlog)
+        events.subscribe(self._observe, readings=False)
+
+    def open(self) -> None:
+        """Open the file. Readings wait until it is known what is in it."""
+        self._next()
+
+    def write(self, number: int) -> None:
+        """Write the readings that wait, up to this number."""
+        self._due, self._ripe = True, max(self._ripe, number)
+        self._next()
+
+    async def finish(self) -> None:
+        """Write all that waits, and close the file."""
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        await asyncio.wrap_future(self._worker.submit(int))  # after the call that is being made
+        if not self._open and self.backlog.store == "opening" and self.backlog.unsafe:
+            await self._make(self._job())
+        if self._open:
+            job = self._job()
+            while job.add or job.delete or job.dead:
+                await self._make(job)
+                job = self._job() if self.backlog.store == "ok" else NOTHING
+        await asyncio.wrap_future(self._worker.submit(self._close))
+        self._worker.stop()
+
+    def abandon(self) -> None:
+        """Close the file, if `finish` did not, because the app was cancelled."""
+        if not self._closing:
+            self._closing = True
+            with contextlib.suppress(TimeoutError):
+                self._worker.submit(self._close).result(LAST)
+            self._worker.stop()
+
+    async def _make(self, job: _Job) -> None:
+        self._finished(await asyncio.wrap_future(self._worker.submit(self._do, job, opened=self._open)))
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, LinkUp):
+            self._next()
+
+    def _woken(self) -> None:
+        """A row is of no use any more. Called for each reading that arrives late."""
+        backlog = self.backlog
+        if self._timer is None and not self._closing:
+            self._wait(IDLE)
+        if not self._busy and (backlog.deletes >= MANY or (backlog.rows and self._may_read())):
+            self._next()
+
+    def _may_read(self) -> bool:
+        return not self.backlog.deletes % LOOK or not self._link.outbox.ready
+
+    def _next(self, *, idle: bool = False) -> None:
+        """Make the next call in the thread, if there is something to do."""
+        if self._busy or self._closing:
+            return
+        early = self._clock.monotonic() < self._retry_at
+        deletes = self.backlog.deletes
+        writes = not early and (not self._open or self._due or deletes >= MANY or (idle and deletes > 0))
+        if writes or self._page():
+            self._busy = True
+            made = self._worker.submit(self._do, self._job() if writes else self._read(), opened=self._open)
+            made.add_done_callback(lambda done: self._call_soon(done.result()))
+
+    def _call_soon(self, done: "_Done") -> None:
+        """In the thread."""
+        with contextlib.suppress(RuntimeError):  # the app has ended
+            self._loop.call_soon_threadsafe(self._finished, done)
+
+    def _page(self) -> int:
+        """How many rows to read."""
+        if not self._open or self._closing or not self._link.up:
+            return 0
+        return self.backlog.wanted(self._link.window)
+
+    def _read(self) -> _Job:
+        return NOTHING._replace(after=self.backlog.read, page=self._page())
+
+    def _job(self) -> _Job:
+        """What is to be done now."""
+        backlog = self.backlog
+        if not self._open:
+            return NOTHING._replace(delete=backlog.to_delete())
+        now = self._now()
+        ripe = self._link.outbox.number if self._closing else self._ripe if self._due else 0
+        batch = backlog.batch(ripe)
+        self._due = len(batch) == MOST_ROWS
+        rows = [backlog.row(item, now) for item in batch]
+        buried = backlog.dead_letters()
+        dead = [(backlog.row(item, now), why) for item, why in buried]
+        return self._read()._replace(batch=batch, add=rows, delete=backlog.to_delete(), buried=buried, dead=dead)
+
+    def _do(self, job: _Job, *, opened: bool) -> "_Done":
+        """In the thread."""
+        try:
+            file = self._spool_file()
+            if not opened:
+                found = file.open()
+                if job.delete and not self._first:
+                    file.write((), job.delete)
+                return _Done(job, found, file.topics() if found.rows else {})
+            full, evicted = None, list[Evicted]()
+            if job.add or job.delete or job.dead:
+                try:
+                    evicted = file.write(job.add, job.delete, job.dead)
+                except SpoolFull as error:
+                    full, evicted = error, self._make_room(file, job)
+            page = file.read(job.after, job.page, PAGE) if job.page else None
+            return _Done(job, evicted=evicted, page=page, error=full)
+        except SpoolError as error:
+            return _Done(job, error=error, broken=True)
+        except Exception as error:  # a fault of ours, or a kind of damage that nobody knew
+            return _Done(job, error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
+
+    def _make_room(self, file: "SpoolFile", job: _Job) -> list[Evicted]:
+        """In the thread: delete alone, which a disk that is almost full allows."""
+        return file.write((), job.delete) if job.add and job.delete else []
+
+    def _spool_file(self) -> "SpoolFile":
+        """In the thread, since the import of SQLite takes a while."""
+        if self._file is None:
+            from leadsman.spool.file import SpoolFile
+
+            self._file = SpoolFile(self.path, self._quota)
+        return self._file
+
+    def _close(self) -> None:
+        """In the thread."""
+        if self._file is not None:
+            self._file.close()
+
+    def _finished(self, done: "_Done") -> None:
+        """A call in the thread was made."""
+        self._busy = False
+        if done.error is None:
+            self._succeeded(done)
+        elif done.broken:
+            self._broken(done.job, done.error)
+        else:
+            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
+            self._change("full", done.error)
+            self._retry(AGAIN_FULL)
+        if done.page is not None:
+            self._report(self.backlog.page(done.page, self._now()))
+        if done.page is not None or done.found is not None or done.broken:
+            self._link.pump()
+        self._next()
+        if self.backlog.deletes and self._timer is None and not self._closing:
+            self._wait(IDLE)
+
+    def _succeeded(self, done: "_Done") -> None:
+        job, backlog = done.job, self.backlog
+        if done.found is not None:
+            self._report(backlog.begin(done.topics or {}, done.found.next_id if self._first else None))
+            self._open, self._first = True, False
+            self._ripe = self._link.outbox.number
+            if done.found.rows or done.found.quarantined:
+                self._say(done.found)
+        elif job.add or job.delete or job.dead:
+            self._report(backlog.written(job.batch, done.evicted))
+        else:
+            return
+        self._retry_at = -math.inf
+        self._change("ok", None)
+
+    def _broken(self, job: _Job, error: SpoolError) -> None:
+        """The file cannot be used as it is."""
+        self.backlog.failed(job.batch, job.delete, job.buried)
+        self._open = False
+        if isinstance(error, SpoolReplaced):
+            self._first = self._due = True
+            return
+        self.backlog.give_up()
+        full, locked = isinstance(error, SpoolFull), isinstance(error, SpoolLocked)
+        self._change("full" if full else "locked" if locked else "memory", error)
+        leaving = locked and self._clock.monotonic() < self._began + LEAVING
+        self._retry(AGAIN_FULL if full or leaving else AGAIN)
+
+    def _retry(self, seconds: float) -> None:
+        self._due = True
+        self._retry_at = self._clock.monotonic() + seconds
+        self._wait(seconds + EARLY)
+
+    def _wait(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closing:
+            self._timer = self._loop.call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._next(idle=True)
+
+    def _change(self, store: Store, error: SpoolError | None) -> None:
+        """The file can be used, or not. That is reported when it changes."""
+        before, self.backlog.store = self.backlog.store, store
+        if store == before or {store, before} == {"ok", "opening"}:
+            return
+        path = str(self.path)
+        self._events.emit(StateWritten(path) if error is None else StateFailed(path, error))
+
+    def _say(self, found: Found) -> None:
+        """Log what an earlier run left."""
+        readings = counted(found.rows, "reading waits", "readings wait")
+        more = ""
+        if found.quarantined is not None:
+            saved, aside = counted(found.salvaged, "reading was", "readings were"), found.quarantined
+            more = f"; the file was damaged and is kept as {aside}, {saved} saved from it"
+        level = logging.INFO if found.quarantined is None else logging.WARNING
+        about = log_fields("outbox found", readings=found.rows, salvaged=found.salvaged, damaged=found.damaged)
+        logger.log(level, "%s on disk for the broker from an earlier run%s", readings, more, extra=about)
+
+    def _report(self, dropped: Sequence[Dropped]) -> None:
+        for topic, messages, reason in dropped:
+            self._events.emit(MessageDropped(topic, reason, messages))
+
+    def _now(self) -> Times:
+        return Times(self._clock.wall(), self._clock.monotonic())

@@ -1,0 +1,594 @@
+"""The readings of an outbox on disk, with a disk that is a dict."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import Dropped
+from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
+from leadsman.spool.row import FULL, Evicted, Row
+
+NOW = Times(1_000_000.0, 100.0)
+WINDOW = 20
+
+
+class Receipts:
+    def __init__(self):
+        self.arrived, self.late, self.lost = 0, 0, []
+
+    def delivered(self, late):
+        self.arrived += 1
+        self.late += late
+
+    def dropped(self, at):
+        self.lost.append(at)
+
+
+class Disk:
+    """Rows by their numbers. `most` is a quota of rows."""
+
+    def __init__(self, most=10**6):
+        self.rows: dict[int, Row] = {}
+        self.most = most
+        self.written = 0
+
+    def write(self, add, delete):
+        self.rows.update((row.id, row) for row in add)
+        self.written += len(add)
+        for number in delete:
+            self.rows.pop(number, None)
+        gone = {}
+        for number, row in sorted(self.rows.items()):
+            newest = max(each.id for each in self.rows.values() if each.topic == row.topic)
+            if len(self.rows) > self.most and number != newest:
+                gone.setdefault(row.topic, []).append(number)
+                del self.rows[number]
+        return [Evicted(topic, len(ids), FULL, ids) for topic, ids in gone.items()]
+
+    def topics(self):
+        counts = {}
+        for row in self.rows.values():
+            counts[row.topic] = counts.get(row.topic, 0) + 1
+        return counts
+
+    def read(self, after, most):
+        return [row for number, row in sorted(self.rows.items()) if number > after][:most]
+
+
+class Life:
+    """One life of an app: an outbox, what it has on disk, and a broker that takes what it is sent."""
+
+    def __init__(self, disk, most_messages=40, *, durable=True, run=1):
+        self.disk = disk
+        self.outbox = Outbox(most_messages)
+        self.backlog = None
+        self.sent = []
+        self.woken = 0
+        self.dropped = []
+        if durable:
+            self.backlog = Backlog(self.outbox, run, self._wake)
+            self.outbox.keep(self.backlog)
+
+    def _wake(self):
+        self.woken += 1
+
+    def open(self):
+        self.dropped += self.backlog.begin(self.disk.topics(), max(self.disk.rows, default=0) + 1)
+
+    def put(self, topic, payload, **fields):
+        message = Message(topic, payload, taken_at=NOW.wall, **fields)
+        item = self.outbox.hand_over(message) if fields.pop("fast", False) else None
+        if item is None:
+            self.dropped += self.outbox.put(message)
+        return item
+
+    def commit(self, works=True):
+        batch = self.backlog.batch(self.outbox.number)
+        rows, delete = [self.backlog.row(item, NOW) for item in batch], self.backlog.to_delete()
+        if works:
+            self.dropped += self.backlog.written(batch, self.disk.write(rows, delete))
+        else:
+            self.backlog.failed(batch, delete)
+        return len(batch)
+
+    def page(self):
+        wanted = self.backlog.wanted(WINDOW)
+        if wanted:
+            self.dropped += self.backlog.page(self.disk.read(self.backlog.read, wanted), NOW)
+        return wanted
+
+    def send(self, most=10**6):
+        items = []
+        while len(items) < most:
+            item, _ = self.outbox.take(NOW.monotonic)
+            if item is None:
+                break
+            items.append(item)
+            self.sent.append(item.message)
+        return items
+
+    def deliver(self, most=10**6):
+        for item in self.send(most):
+            self.outbox.accept(item)
+
+    def drain(self):
+        """Deliver all there is."""
+        for _ in range(1000):
+            self.deliver()
+            self.commit()
+            if not self.page() and not self.outbox.messages:
+                return
+        raise AssertionError("it does not end")
+
+    def payloads(self, topic="t"):
+        return [message.payload for message in self.sent if message.topic == topic]
+
+
+@pytest.fixture
+def disk():
+    return Disk()
+
+
+@pytest.fixture
+def life(disk):
+    life = Life(disk)
+    life.open()
+    return life
+
+
+def numbered(first, last):
+    return [b"%d" % number for number in range(first, last)]
+
+
+def test_what_is_acknowledged_is_never_written(life, disk):
+    for payload in numbered(0, 10):
+        life.put("t", payload)
+        life.deliver()
+
+    assert life.commit() == 0
+    assert disk.written == 0
+
+
+def test_what_waits_is_written_once_and_deleted_when_it_arrived(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    life.commit()
+    assert (disk.written, [row.payload for row in disk.rows.values()]) == (1, [b"1"])
+
+    life.deliver()
+    life.commit()
+
+    assert disk.rows == {}
+    assert life.woken == 1
+
+
+def test_only_readings_are_written(life, disk):
+    life.outbox.put(Message("status", b"{}", latest=True))
+
+    assert life.commit() == 0
+    assert not life.outbox.unstored(life.outbox.number)
+
+
+def test_a_message_in_flight_is_written_when_it_waited(life, disk):
+    item = life.outbox.hand_over(Message("t", b"1", taken_at=1.0))
+
+    assert life.outbox.unstored(item.number)
+    life.commit()
+    assert not life.outbox.unstored(life.outbox.number)
+    life.outbox.lost()
+    assert life.commit() == 0
+    life.drain()
+    assert disk.rows == {}
+
+
+def test_readings_up_to_a_number_are_written_the_younger_ones_wait(life):
+    life.put("t", b"1")
+    ripe = life.outbox.number
+    life.put("u", b"2")
+
+    assert [item.message.payload for item in life.backlog.batch(ripe)] == [b"1"]
+    assert life.outbox.unstored(life.outbox.number)
+    assert not life.outbox.unstored(ripe)
+
+
+def test_no_more_than_a_thousand_rows_are_written_at_once(disk):
+    life = Life(disk, 10_000)
+    life.open()
+    for payload in numbered(0, MOST_ROWS + 5):
+        life.put("t", payload)
+
+    assert [life.commit(), life.commit(), life.commit()] == [MOST_ROWS, 5, 0]
+
+
+def test_the_next_life_sends_what_was_written_before_its_own(life, disk):
+    for payload in numbered(0, 5):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.put("t", b"5")
+    assert after.send() == []  # it is not known yet what is on disk
+    after.open()
+    after.put("t", b"6")
+    after.drain()
+
+    assert after.payloads() == numbered(0, 7)
+    assert disk.rows == {}
+
+
+def test_a_topic_without_rows_sends_at_once_while_another_is_replayed(life, disk):
+    for payload in numbered(0, 30):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.open()
+    item = after.outbox.hand_over(Message("live", b"now", taken_at=1.0))
+
+    assert item is not None
+    assert after.outbox.hand_over(Message("t", b"30", taken_at=1.0)) is None
+
+
+def test_only_the_newest_row_of_a_topic_is_sent_with_the_retain_flag(life, disk):
+    for payload in numbered(0, 3):
+        life.put("t", payload, retain=True)
+    life.put("u", b"u", retain=True)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.open()
+    after.put("u", b"newer", retain=True)
+    after.drain()
+
+    assert [message.retain for message in after.sent if message.topic == "t"] == [False, False, True]
+    assert [message.retain for message in after.sent if message.topic == "u"] == [False, True]
+
+
+def test_a_row_has_the_time_that_is_left_to_it(life, disk):
+    life.put("t", b"1", expires=NOW.monotonic + 60)
+    life.commit()
+    assert [row.expires_at for row in disk.rows.values()] == [NOW.wall + 60]
+
+    after = Life(disk, run=2)
+    after.open()
+    after.backlog.page(disk.read(0, 10), Times(NOW.wall + 50, 7.0))
+
+    item, _ = after.outbox.take(7.0)
+    assert item.message.expires == 17.0
+
+
+def test_what_does_not_fit_in_memory_is_on_disk_only_and_nothing_is_dropped(life, disk):
+    for payload in numbered(0, 200):
+        life.put("t", payload)
+        life.commit()
+
+    assert life.outbox.messages <= 40
+    assert life.backlog.kept == 200
+    life.drain()
+    assert life.payloads() == numbered(0, 200)
+    assert life.dropped == []
+    assert life.outbox.delivered == 200
+
+
+def test_status_messages_find_room_in_a_memory_full_of_readings(life):
+    for payload in numbered(0, 200):
+        life.put("t", payload)
+        life.commit()
+
+    for device in range(3):
+        life.outbox.put(Message(f"{device}/availability", b"online", latest=True))
+
+    assert life.dropped == []
+    assert life.outbox.messages <= 40
+
+
+def test_a_few_pages_at_a_time_are_in_memory(disk):
+    first = Life(disk, 10_000)
+    first.open()
+    for payload in numbered(0, 2000):
+        first.put("t", payload)
+    first.commit()
+    first.commit()
+
+    after = Life(disk, 10_000, run=2)
+    after.open()
+    while after.page():
+        pass
+
+    assert FEW // 2 <= after.outbox.messages <= 2 * FEW
+    after.drain()
+    assert after.payloads() == numbered(0, 2000)
+
+
+def test_receipts_learn_of_readings_that_were_on_disk_only(disk):
+    life = Life(disk, 10)
+    life.open()
+    receipts = Receipts()
+    for payload in numbered(0, 50):
+        life.put("t", payload, receipt=receipts, clock_offset=5.0)
+        life.commit()
+    life.drain()
+
+    assert (receipts.arrived, receipts.lost) == (50, [])
+
+
+def test_receipts_learn_of_readings_that_the_quota_deleted(disk):
+    disk.most = 20
+    life = Life(disk, 10)
+    life.open()
+    receipts = Receipts()
+    for payload in numbered(0, 50):
+        life.put("t", payload, receipt=receipts, clock_offset=5.0)
+        life.commit()
+    life.drain()
+
+    lost = sum(each.messages for each in life.dropped)
+    assert lost == len(receipts.lost) == 50 - receipts.arrived == life.outbox.dropped
+    assert 0 < lost <= 30
+    assert life.payloads()[-20:] == numbered(30, 50)
+
+
+def test_rows_that_the_quota_deletes_are_sent_while_they_are_in_memory(disk):
+    disk.most = 5
+    life = Life(disk, 1000)
+    life.open()
+    for payload in numbered(0, 50):
+        life.put("t", payload)
+        life.commit()
+
+    assert life.commit() == 0
+    assert life.dropped == []
+    life.drain()
+    assert life.payloads() == numbered(0, 50)
+
+
+def test_a_full_disk_keeps_readings_in_memory_until_it_has_room(life, disk):
+    life.put("t", b"0")
+    assert life.commit(works=False) == 1
+    life.put("t", b"1")
+    assert life.commit() == 2
+
+    life.drain()
+    assert life.payloads() == numbered(0, 2)
+    assert disk.rows == {}
+
+
+def test_a_full_memory_and_a_full_disk_drop_the_oldest_and_say_so(life, disk):
+    for payload in numbered(0, 100):
+        life.put("t", payload)
+        life.commit(works=False)
+
+    lost = sum(each.messages for each in life.dropped)
+    assert life.outbox.messages <= 42
+    assert lost + life.outbox.messages == 100
+    life.drain()
+    assert life.payloads() == numbered(lost, 100)
+
+
+def test_readings_behind_rows_on_a_full_disk_are_bounded_too(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    for payload in numbered(60, 160):
+        life.put("t", payload)
+        life.commit(works=False)
+
+    lost = sum(each.messages for each in life.dropped)
+    assert lost > 0
+    assert life.outbox.messages <= 42
+    life.drain()
+    assert life.payloads() == sorted(life.payloads(), key=int)
+    assert len(life.payloads()) == 160 - lost
+
+
+def test_without_its_file_the_outbox_waits_in_memory_and_rows_come_back_later(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload, retain=True)
+        life.commit()
+    life.backlog.give_up()
+    life.put("t", b"live", retain=True)
+    life.deliver()
+    assert life.payloads()[-1] == b"live"
+
+    life.backlog.begin(disk.topics(), None)
+    life.drain()
+
+    assert sorted(life.payloads()) == sorted([*numbered(0, 60), b"live"])
+    assert not any(message.retain for message in life.sent[life.payloads().index(b"live") + 1 :])
+    assert disk.rows == {}
+
+
+def test_what_waits_in_memory_is_written_again_when_the_file_was_replaced(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    only = life.backlog.rows
+    disk.rows.clear()
+
+    life.open()
+    life.commit()
+
+    assert life.dropped == [Dropped("t", only, REPLACED)]
+    assert len(disk.rows) == 60 - only == life.outbox.messages
+    life.drain()
+    assert life.payloads() == numbered(0, 60 - only)
+
+
+def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    for number in sorted(disk.rows)[50:]:
+        del disk.rows[number]  # damaged
+
+    life.put("t", b"live")
+    life.drain()
+
+    assert life.payloads() == [*numbered(0, 50), b"live"]
+    assert life.dropped == [Dropped("t", 10, DAMAGED)]
+
+
+def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+
+    life.outbox.prefer_newest(True)
+    life.drain()
+
+    assert life.payloads() == numbered(0, 60)
+
+
+def test_a_reading_that_the_broker_does_not_take_becomes_a_dead_letter(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    (item,) = life.send()
+    number = item.number
+    life.outbox.drop(item, "refused")
+
+    ((dead, why),) = life.backlog.dead_letters()
+    assert (life.backlog.row(dead, NOW).id, dead.message.payload, why) == (number, b"1", "refused")
+    assert life.backlog.on_disk.dead == 1
+    assert life.backlog.dead_letters() == []
+
+
+def test_dead_letters_that_cannot_be_written_wait_within_bounds(life):
+    for number in range(MOST_DEAD + 5):
+        life.put("t", b"%d" % number)
+        (item,) = life.send()
+        life.outbox.drop(item, "refused")
+    dead = life.backlog.dead_letters()
+    life.backlog.failed([], [], dead)
+
+    assert [item.message.payload for item, _ in life.backlog.dead_letters()] == numbered(5, MOST_DEAD + 5)
+
+
+class Lives(RuleBasedStateMachine):
+    """Readings are put, sent, lost on the way, written and read back, and the app is killed: each reading that was
+    accepted arrives, in order, unless its loss is reported."""
+
+    durable = True
+
+    def __init__(self):
+        super().__init__()
+        self.disk = Disk()
+        self.arrived = []
+        self.safe = set()
+        self.count = 0
+        self.dropped = 0
+        self.flying = []
+        self.works = True
+
+    @initialize(most=st.sampled_from([8, 30, 1000]), quota=st.sampled_from([15, 10**6]))
+    def begin(self, most, quota):
+        self.most, self.disk.most = most, quota
+        self.start()
+
+    def start(self):
+        self.flying = []
+        self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
+        if self.durable:
+            self.life.open()
+
+    @rule(topic=st.sampled_from("abc"), count=st.integers(1, 12), fast=st.booleans())
+    def put(self, topic, count, fast):
+        for _ in range(count):
+            self.count += 1
+            message = Message(topic, b"%d" % self.count, taken_at=1.0)
+            item = self.life.outbox.hand_over(message) if fast and not self.flying else None
+            if item is None:
+                self.life.dropped += self.life.outbox.put(message)
+            else:
+                self.life.sent.append(message)
+                self.arrive(item)
+
+    def arrive(self, item):
+        self.arrived.append((item.message.topic, int(item.message.payload)))
+        self.life.outbox.accept(item)
+
+    @rule(count=st.integers(1, 20))
+    def send(self, count):
+        self.flying += self.life.send(count)
+
+    @rule()
+    def acknowledge(self):
+        for item in self.flying:
+            self.arrive(item)
+        self.flying = []
+
+    @rule()
+    def connection_breaks(self):
+        self.life.outbox.lost()
+        self.flying = []
+
+    @rule(topic=st.sampled_from("abc"))
+    def pause(self, topic):
+        self.life.outbox.pause(topic, NOW.monotonic)
+
+    @rule()
+    def resume(self):
+        self.life.outbox.resume(NOW.monotonic)
+
+    @precondition(lambda self: self.durable)
+    @rule(works=st.booleans())
+    def commit(self, works):
+        self.life.commit(works)
+
+    @precondition(lambda self: self.durable)
+    @rule()
+    def page(self):
+        self.life.page()
+
+    @precondition(lambda self: self.durable)
+    @rule()
+    def kill(self):
+        """After what waits was written. What the quota deleted is in memory alone, and is lost."""
+        life = self.life
+        life.commit()
+        self.dropped += sum(each.messages for each in life.dropped)
+        self.dropped += life.outbox.messages - life.backlog.in_memory
+        self.start()
+
+    @invariant()
+    def counts_are_right(self):
+        outbox = self.life.outbox
+        assert outbox.messages >= 0
+        assert outbox.bytes >= 0
+        assert self.life.backlog is None or self.life.backlog.rows >= 0
+
+    def teardown(self):
+        if not hasattr(self, "life"):
+            return
+        life = self.life
+        self.connection_breaks()
+        life.outbox.resume(NOW.monotonic)
+        for _ in range(500):
+            while items := life.send():
+                for item in items:
+                    self.arrive(item)
+            if not self.durable:
+                break
+            life.commit()
+            if not life.page() and not life.outbox.messages and not life.backlog.rows:
+                break
+        assert life.outbox.messages == 0
+        assert not self.durable or self.disk.rows == {}
+        self.dropped += sum(each.messages for each in life.dropped)
+        numbers = [number for _, number in self.arrived]
+        assert self.count - len(set(numbers)) <= self.dropped
+        for topic in "abc":
+            first = list(dict.fromkeys(number for each, number in self.arrived if each == topic))
+            assert first == sorted(first)
+
+
+class MemoryLives(Lives):
+    durable = False
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestMemoryLives = MemoryLives.TestCase
+TestMemoryLives.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -1,0 +1,329 @@
+"""The committer with a file that is scripted, in virtual time."""
+
+import asyncio
+
+import pytest
+
+from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
+from leadsman.event_bus import EventBus
+from leadsman.events import LinkUp, StateFailed, StateWritten
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.spool import file as spool_file
+from leadsman.spool.committer import AGAIN, AGAIN_FULL, IDLE, LEAVING, Committer
+from leadsman.spool.row import Found, Quota, Row
+from leadsman.timing.clock import system_clock
+
+
+class File:
+    """Rows in a dict. `faults` are raised one after the other, by the method that they are for."""
+
+    def __init__(self):
+        self.rows = {}
+        self.dead = []
+        self.faults = []
+        self.calls = []
+
+    def _call(self, name):
+        self.calls.append(name)
+        if self.faults and self.faults[0][0] == name:
+            raise self.faults.pop(0)[1]
+
+    def open(self):
+        self._call("open")
+        return Found(len(self.rows), 0, max(self.rows, default=0) + 1, None)
+
+    def topics(self):
+        counts = {}
+        for row in self.rows.values():
+            counts[row.topic] = counts.get(row.topic, 0) + 1
+        return counts
+
+    def write(self, add, delete, dead=()):
+        self._call("write")
+        self.rows.update((row.id, row) for row in add)
+        for number in delete:
+            self.rows.pop(number, None)
+        self.dead += dead
+        return []
+
+    def read(self, after, most_rows, most_bytes):
+        self._call("read")
+        return [row for number, row in sorted(self.rows.items()) if number > after][:most_rows]
+
+    def close(self):
+        self._call("close")
+
+
+class Link:
+    up = True
+    window = 20
+
+    def __init__(self):
+        self.outbox = Outbox(50)
+        self.pumps = 0
+
+    def pump(self):
+        self.pumps += 1
+
+
+class Rig:
+    def __init__(self, loop, events, path):
+        self.loop, self.link, self.events = loop, Link(), events
+        self.path = path
+        self.committer = None
+
+    def start(self):
+        async def make():
+            clock = system_clock(self.loop)
+            self.bus = EventBus(clock)
+            self.bus.subscribe(self.events.append)
+            self.committer = Committer(self.link, self.path, Quota(), clock, self.bus)
+            self.committer.open()
+
+        self.loop.run_until_complete(make())
+        self.run(0.01)
+
+    def run(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def put(self, *payloads, topic="t"):
+        for payload in payloads:
+            self.link.outbox.put(Message(topic, payload, taken_at=self.loop.wall_time()))
+
+    def write(self):
+        self.committer.write(self.link.outbox.number)
+        self.run(0.01)
+
+    def deliver(self):
+        found = []
+        while (item := self.link.outbox.take(0.0)[0]) is not None:
+            found.append(item.message.payload)
+            self.link.outbox.accept(item)
+        return found
+
+    @property
+    def store(self):
+        return self.link.outbox.on_disk.store
+
+    def states(self):
+        return [type(event) for event in self.events if isinstance(event, StateFailed | StateWritten)]
+
+
+@pytest.fixture
+def file(monkeypatch):
+    made = File()
+    monkeypatch.setattr(spool_file, "SpoolFile", lambda path, quota: made)
+    return made
+
+
+@pytest.fixture
+def rig(loop, events, tmp_path, file):
+    return Rig(loop, events, tmp_path / "outbox.db")
+
+
+def row(number, payload=b"old", topic="t"):
+    return Row(number, 9, topic, payload, 1, True, 5.0, None, False)
+
+
+def payloads(file):
+    return [row.payload for row in file.rows.values()]
+
+
+def test_what_waits_is_written_and_deleted_within_a_second_of_its_arrival(rig, file):
+    rig.start()
+    rig.put(b"1", b"2")
+    rig.write()
+    assert (payloads(file), rig.store) == ([b"1", b"2"], "ok")
+
+    assert rig.deliver() == [b"1", b"2"]
+    rig.run(IDLE + 0.1)
+
+    assert file.rows == {}
+    assert file.calls == ["open", "write", "write"]
+    assert rig.states() == []
+
+
+def test_what_arrived_is_deleted_with_the_next_write(rig, file):
+    rig.start()
+    rig.put(b"1")
+    rig.write()
+    rig.deliver()
+    rig.put(b"2")
+    rig.write()
+
+    assert payloads(file) == [b"2"]
+    assert file.calls == ["open", "write", "write"]
+
+
+def test_rows_of_an_earlier_life_are_sent_first(rig, file):
+    file.rows = {4: row(4), 5: row(5, b"older", "u")}
+    rig.start()
+    rig.put(b"new")
+    rig.run(0.1)
+
+    assert rig.deliver() == [b"old", b"older", b"new"]
+    rig.run(IDLE + 0.1)
+    assert file.rows == {}
+    assert rig.link.pumps > 0
+
+
+def test_rows_are_read_when_there_is_a_connection(rig, file):
+    file.rows = {4: row(4)}
+    rig.link.up = False
+    rig.start()
+    rig.run(1.0)
+    assert "read" not in file.calls
+
+    rig.link.up = True
+    rig.bus.emit(LinkUp(1, "5", "codec"))
+    rig.run(0.1)
+
+    assert rig.deliver() == [b"old"]
+
+
+def test_a_file_of_another_process_is_tried_again_soon_and_then_seldom(rig, file):
+    file.faults = [("open", SpoolLocked("another process has it")) for _ in range(100)]
+    rig.start()
+    rig.put(b"1")
+    assert rig.deliver() == [b"1"]  # nothing waits for that process
+    rig.run(LEAVING + 1)
+    soon = file.calls.count("open")
+    rig.run(3 * AGAIN)
+
+    assert rig.store == "locked"
+    assert LEAVING / AGAIN_FULL - 1 <= soon <= LEAVING / AGAIN_FULL + 2
+    assert 2 <= file.calls.count("open") - soon <= 4
+    file.faults = []
+    rig.put(b"2")
+    rig.run(AGAIN + 1)
+    assert payloads(file) == [b"2"]
+    assert rig.states() == [StateFailed, StateWritten]
+
+
+def test_a_full_disk_is_tried_again_each_second(rig, file):
+    rig.start()
+    file.faults = [("write", SpoolFull("full"))] * 3
+    rig.put(b"1")
+    rig.write()
+    assert (rig.store, rig.states()) == ("full", [StateFailed])
+
+    rig.run(3 * AGAIN_FULL + 0.5)
+
+    assert (payloads(file), rig.store, rig.states()) == ([b"1"], "ok", [StateFailed, StateWritten])
+
+
+def test_a_full_disk_still_lets_rows_be_deleted(rig, file):
+    rig.start()
+    rig.put(b"1")
+    rig.write()
+    rig.deliver()
+    file.faults = [("write", SpoolFull("full"))]
+    rig.put(b"2")
+    rig.write()
+
+    assert file.rows == {}
+
+
+def test_a_full_disk_is_still_read(rig, file):
+    file.rows = {number: row(number, b"%d" % number) for number in range(1, 5)}
+    rig.link.up = False
+    rig.start()
+    file.faults = [("write", SpoolFull("full"))] * 1000
+    rig.put(b"5")
+    rig.write()
+    rig.link.up = True
+    rig.bus.emit(LinkUp(1, "5", "codec"))
+    rig.run(0.1)
+
+    assert rig.deliver() == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_a_sick_file_is_opened_again_after_half_a_minute(rig, file):
+    rig.start()
+    rig.put(b"1")
+    rig.write()
+    file.faults = [("write", SpoolUnavailable("I/O error"))]
+    rig.put(b"2")
+    rig.write()
+    assert rig.store == "memory"
+
+    rig.run(AGAIN + 1)
+
+    assert (payloads(file), rig.store) == ([b"1", b"2"], "ok")
+    assert file.calls.count("open") == 2
+    assert rig.deliver() == [b"1", b"2"]
+
+
+def test_an_error_that_nobody_foresaw_is_a_sick_file(rig, file):
+    file.faults = [("open", ValueError("what is this?"))]
+    rig.start()
+    rig.put(b"1")
+
+    assert rig.store == "memory"
+    assert rig.deliver() == [b"1"]
+
+
+def test_a_file_that_was_replaced_is_written_again(rig, file):
+    rig.start()
+    rig.put(b"1")
+    rig.write()
+    file.rows.clear()
+    file.faults = [("write", SpoolReplaced("it was deleted"))]
+    rig.put(b"2")
+    rig.write()
+    rig.run(0.1)
+
+    assert payloads(file) == [b"1", b"2"]
+    assert rig.store == "ok"
+
+
+def test_the_end_writes_what_waits_and_closes_the_file(rig, file):
+    rig.start()
+    rig.put(b"1", b"2")
+    rig.loop.run_until_complete(rig.committer.finish())
+
+    assert payloads(file) == [b"1", b"2"]
+    assert file.calls[-1] == "close"
+    assert (rig.committer.backlog.kept, rig.committer.backlog.in_memory) == (2, 2)
+
+
+def test_the_end_opens_the_file_if_it_must(rig, file):
+    rig.put(b"1")
+
+    async def make():
+        clock = system_clock(rig.loop)
+        rig.committer = Committer(rig.link, rig.path, Quota(), clock, EventBus(clock))
+        await rig.committer.finish()
+
+    rig.loop.run_until_complete(make())
+
+    assert payloads(file) == [b"1"]
+    assert file.calls == ["open", "write", "close"]
+
+
+def test_the_end_does_not_wait_for_a_disk_that_is_full(rig, file):
+    rig.start()
+    file.faults = [("write", SpoolFull("full"))] * 100
+    rig.put(b"1")
+    rig.loop.run_until_complete(rig.committer.finish())
+
+    assert file.calls == ["open", "write", "close"]
+
+
+def test_a_dead_letter_is_written_with_its_reason(rig, file):
+    rig.start()
+    rig.put(b"1")
+    item, _ = rig.link.outbox.take(0.0)
+    rig.link.outbox.drop(item, "refused")
+    rig.run(IDLE + 0.1)
+
+    assert [(row.payload, why) for row, why in file.dead] == [(b"1", "refused")]
+
+
+def test_what_an_earlier_run_left_is_logged(rig, file, caplog):
+    caplog.set_level("INFO")
+    file.rows = {4: row(4)}
+    rig.start()
+
+    assert "1 reading waits on disk for the broker from an earlier run" in caplog.text
