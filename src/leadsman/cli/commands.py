@@ -315,6 +315,13 @@ def demo(options: argparse.Namespace) -> int:
     return 0
 
 
+def state_of(options: argparse.Namespace) -> Path:
+    """The state directory of the app of the command line."""
+    from leadsman.runtime.store import state_directory
+
+    return state_directory(_load_app(options).setup.state_name)
+
+
 def _running(options: argparse.Namespace) -> tuple[Broker, str]:
     """The broker and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
     broker, or the only one there with the device."""

@@ -27,6 +27,7 @@ from leadsman.cli.arguments import (
 )
 from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.looking import WATCH, WHY
+from leadsman.cli.outbox import OUTBOX
 from leadsman.cli.target import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
@@ -219,6 +220,7 @@ COMMANDS = (
             argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
         ),
     ),
+    OUTBOX,
     Command(
         "simulate",
         commands.simulate,

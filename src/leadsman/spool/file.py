@@ -1,13 +1,41 @@
 """The file of the spool."""
 
+import logging
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from leadsman.spool.row import DeadLetter, Evicted, Found, Quota, Row
+from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
+from leadsman.spool import dead as dead_letters
+from leadsman.spool import quarantine, queries
+from leadsman.spool.database import (
+    Damage,
+    Work,
+    connect,
+    free_bytes,
+    is_damage,
+    is_full,
+    prepare,
+    transact,
+    translated,
+)
+from leadsman.spool.eviction import Planner
+from leadsman.spool.index import Changes, Index
+from leadsman.spool.lock import Lock
+from leadsman.spool.records import INSERT, columns
+from leadsman.spool.row import DAMAGED, MIB, DeadLetter, Evicted, Found, Quota, Row
+from leadsman.spool.salvage import salvage
+from leadsman.text import describe, log_fields
 
 NAME = "outbox.db"
 """The name of the file, in the state directory of an app."""
+LOOK = 600.0
+"""Seconds between two searches for rows that have expired. Each reads the whole file."""
+
+logger = logging.getLogger("leadsman")
+T = TypeVar("T")
 
 
 class SpoolFile:
@@ -29,14 +57,31 @@ class SpoolFile:
         self.quota = quota
         self.found = Found(0, 0, 1, None)
         """What `open` found. `quarantined`, `salvaged` and `damaged` change when damage is found later."""
+        self._now = now
+        self._lock = Lock(path)
+        self._database: sqlite3.Connection | None = None
+        self._identity: tuple[object, object] | None = None
+        self._index = Index()
+        self._looked_at: float | None = None
 
     def open(self) -> Found:
         """Lock and open the file, or make it. After an error, and after `close`, it may be called again."""
-        raise NotImplementedError
+        self.close()
+        self._looked_at = None
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock.acquire()
+            aside = quarantine.adopt(self.path, self._now())
+            self.found = Found(0, 0, 1, None, aside)
+            self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.Error | OSError):
+                raise translated(error, self.path) from error
+            raise
+        return self.found
 
-    def write(
-        self, add: Sequence[Row], settled: Sequence[int], dead: Sequence[tuple[Row, str]] = ()
-    ) -> list[Evicted]:
+    def write(self, add: Sequence[Row], settled: Sequence[int], dead: Sequence[tuple[Row, str]] = ()) -> list[Evicted]:
         """Add rows, delete the settled ones, and move dead ones to the dead letters, each with its reason: all of it in
         one transaction that survives a power cut, or nothing of it.
 
@@ -46,29 +91,228 @@ class SpoolFile:
         Returns:
             What was deleted or not written because of the quota, its age or a newer row.
         """
-        raise NotImplementedError
+        if not (add or settled or dead):
+            return []
+        return self._guarded(lambda database: self._write(database, add, settled, dead))
 
     def read(self, after: int, most_rows: int, most_bytes: int) -> list[Row]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
         does. A row with a wrong checksum becomes a dead letter and is counted in ``found.damaged``."""
-        raise NotImplementedError
+        return self._guarded(lambda database: self._read(database, after, most_rows, most_bytes))
 
     def topics(self) -> dict[str, int]:
         """Rows of each topic."""
-        raise NotImplementedError
+        return {name: topic.rows for name, topic in self._index.topics.items()}
 
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
-        raise NotImplementedError
+        return self._guarded(dead_letters.listed)
 
     def resend(self, numbers: Sequence[int]) -> list[Row]:
-        """Make rows of dead letters again, with new ids and a new `Row.run`. Returns the rows."""
-        raise NotImplementedError
+        """Make rows of dead letters again, with new ids and a new `Row.run`, before anybody else gives out ids from
+        ``found.next_id`` on. Returns the rows."""
+        return self._guarded(lambda database: self._resend(database, frozenset(numbers)))
 
     def drop(self, numbers: Sequence[int]) -> int:
         """Delete dead letters. Returns how many there were."""
-        raise NotImplementedError
+        return self._guarded(lambda database: _drop(database, numbers))
 
     def close(self) -> None:
         """Close it and let the next process have it."""
-        raise NotImplementedError
+        self._disconnect()
+        self._lock.release()
+
+    def _open(self) -> None:
+        """Connect, and count what is there. A damaged file is replaced first."""
+        if not self.path.exists() and _length(Path(f"{self.path}-wal")):
+            self._heal(Damage("its log is there without it"))
+        quarantine.create(self.path)
+        quarantine.sync_directory(self.path.parent)
+        try:
+            self._connect()
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            self._heal(error)
+            self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        database = self._database = connect(self.path)
+        prepare(database, self.path)
+        self._index, oldest = queries.count(database)
+        self._identity = self._identities()
+        self.found = self.found._replace(
+            rows=self._index.rows, bytes=self._index.bytes, next_id=self._next_id(database), oldest_taken_at=oldest
+        )
+        return database
+
+    def _disconnect(self) -> None:
+        if self._database is not None:
+            database, self._database = self._database, None
+            database.close()
+
+    def _heal(self, error: Exception) -> None:
+        """Put the damaged file aside, and in its place a new one with all rows that can be read."""
+        self._disconnect()
+        new = quarantine.new_beside(self.path)
+        try:
+            quarantine.create(self.path)  # perhaps only its log is there
+            salvaged = salvage(self.path, new, self._now())
+        except BaseException:
+            quarantine.delete(new)
+            raise
+        aside = quarantine.replace(self.path, new, self._now())
+        self.found = self.found._replace(
+            quarantined=aside, salvaged=salvaged.rows, damaged=self.found.damaged + salvaged.damaged
+        )
+        logger.warning(
+            "%s is damaged (%s); it is kept as %s, and %d readings were salvaged from it",
+            self.path,
+            describe(error),
+            aside,
+            salvaged.rows,
+            extra=log_fields("spool damaged", file=str(self.path), error_type=type(error).__name__),
+        )
+
+    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do work in the open file. If it turns out to be damaged, do it again in the one that replaces it."""
+        try:
+            try:
+                return work(self._current())
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                self._heal(error)
+                return work(self._connect())
+        except (sqlite3.Error, OSError) as error:
+            raise translated(error, self.path) from error
+
+    def _current(self) -> sqlite3.Connection:
+        """The open database, whose files are still in their places."""
+        if self._database is None:
+            raise SpoolUnavailable(f"{self.path} is not open")
+        found = self._identities()
+        if self._identity == found and self._lock.holds():
+            return self._database
+        try:
+            if self._identity is not None and found[0] == self._identity[0]:
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
+        finally:
+            self.close()
+        raise SpoolReplaced(f"{self.path} was deleted or replaced while it was open")
+
+    def _identities(self) -> tuple[object, object]:
+        """What distinguishes the file and its log from others with their names."""
+        return _identity(self.path), _identity(Path(f"{self.path}-wal"))
+
+    def _next_id(self, database: sqlite3.Connection) -> int:
+        return max(self._index.largest_id, queries.largest_dead_id(database)) + 1
+
+    def _write(
+        self,
+        database: sqlite3.Connection,
+        add: Sequence[Row],
+        settled: Sequence[int],
+        dead: Sequence[tuple[Row, str]],
+    ) -> list[Evicted]:
+        now = self._now()
+        if add:
+            self._check_floor()
+        done = frozenset(settled) | {row.id for row, _ in dead}
+        gone = queries.stored(database, done | {row.id for row in add})
+        planner = Planner(self._index, self.quota, now, add, gone, done)
+        looks = self._looked_at is None or not 0 <= now - self._looked_at < LOOK
+        planner.expire(queries.aged(database, self.quota, now) if looks else ())
+        planner.supersede()
+        planner.evict(queries.oldest(database))
+        changes = planner.changes()
+        try:
+            transact(database, [*_statements(changes), *dead_letters.bury(dead, now)])
+        except sqlite3.Error as error:
+            if not is_full(error) or dead or not self._is_empty_after(database, changes):
+                raise
+            self._begin_again()
+        else:
+            self._count(database, changes)
+        self._looked_at = now if looks else self._looked_at
+        return planner.evicted()
+
+    def _check_floor(self) -> None:
+        free = free_bytes(self.path.parent)
+        if free is not None and free < self.quota.least_free:
+            raise SpoolFull(
+                f"the disk of {self.path} has {free / MIB:.1f} MiB free, less than {self.quota.least_free / MIB:g} MiB;"
+                " delete something there"
+            )
+
+    def _is_empty_after(self, database: sqlite3.Connection, changes: Changes) -> bool:
+        """Whether nothing is left to keep, dead letters included."""
+        nothing_left = not changes.added and len(changes.removed) == self._index.rows
+        return nothing_left and not dead_letters.listed(database)
+
+    def _begin_again(self) -> None:
+        """Delete the file, of which nothing is needed, since a full disk has no room for deleting its rows."""
+        self._disconnect()
+        quarantine.delete(self.path)
+        quarantine.create(self.path)
+        self._connect()
+
+    def _count(self, database: sqlite3.Connection, changes: Changes) -> None:
+        try:
+            self._index.apply(changes)
+        except KeyError:  # a topic changed on the disk
+            self._index, _ = queries.count(database)
+
+    def _read(self, database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> list[Row]:
+        rows, damaged = queries.page(database, after, most_rows, most_bytes)
+        if damaged:
+            self._bury(database, damaged)
+        return rows
+
+    def _bury(self, database: sqlite3.Connection, damaged: Sequence[Row]) -> None:
+        """Make dead letters of damaged rows. If that fails, they stay, and the next `read` of them tries it again."""
+        removal = ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in damaged])
+        try:
+            transact(database, [removal, *dead_letters.bury([(row, DAMAGED) for row in damaged], self._now())])
+        except sqlite3.Error as error:
+            if is_damage(error):
+                raise
+        else:
+            self._index, _ = queries.count(database)
+            self.found = self.found._replace(damaged=self.found.damaged + len(damaged))
+
+    def _resend(self, database: sqlite3.Connection, numbers: frozenset[int]) -> list[Row]:
+        letters = [each for each in dead_letters.listed(database) if each.number in numbers]
+        rows, work = dead_letters.revive(letters, self._next_id(database))
+        transact(database, work)
+        self._count(database, Changes([], rows, {row.topic: row.id for row in rows}))
+        return rows
+
+
+def _drop(database: sqlite3.Connection, numbers: Iterable[int]) -> int:
+    there = {each.number for each in dead_letters.listed(database)} & set(numbers)
+    transact(database, dead_letters.remove(there))
+    return len(there)
+
+
+def _statements(changes: Changes) -> Work:
+    """Deletions come first: their pages are used again for the rows that are added."""
+    return [
+        ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in changes.removed]),
+        (INSERT, [columns(row) for row in changes.added]),
+    ]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,123 @@
+"""What other processes do with the file: look at it and copy it while an app runs, restore a copy while none does."""
+
+import contextlib
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from leadsman.errors import SpoolUnavailable
+from leadsman.spool import dead, quarantine, queries
+from leadsman.spool.database import Damage, check, connect, is_damage, translated
+from leadsman.spool.lock import Lock
+from leadsman.spool.row import DeadLetter
+
+T = TypeVar("T")
+
+
+class View(NamedTuple):
+    """What is in a file, as it was committed last."""
+
+    rows: int
+    bytes: int
+    """Of all rows, as `leadsman.spool.row.size` counts them."""
+    oldest_taken_at: float | None
+    """Epoch seconds; None without rows."""
+    topics: dict[str, int]
+    """Rows of each topic."""
+    dead: list[DeadLetter]
+    """The dead letters, oldest first."""
+
+
+def look(path: Path) -> View:
+    """Look at a file, also while an app has it. Changes nothing.
+
+    Raises:
+        SpoolUnavailable: there is none, or it cannot be read.
+    """
+    return _reading(path, _view)
+
+
+def backup(path: Path, target: Path) -> View:
+    """Copy the file as it was committed last, also while an app has it. The copy is one file that only this user can
+    read; it takes the place of a file that is there.
+
+    Raises:
+        SpoolUnavailable, SpoolFull: one of the files cannot be read or written. The target is as it was.
+    """
+    new = _new_beside(target)
+    try:
+        found = _reading(path, lambda database: _copy(database, path, new))
+        new.replace(target)
+    except OSError as error:
+        raise translated(error, target) from error
+    finally:
+        quarantine.delete(new)
+    quarantine.sync_directory(target.parent)
+    return found
+
+
+def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
+    """Put a copy in the place of the file, which is kept aside.
+
+    Returns:
+        What is in the copy, and the name of the file put aside, if there was one.
+
+    Raises:
+        SpoolLocked: an app has the file.
+        SpoolUnavailable, SpoolFull: a file cannot be read or written, or the copy is damaged. Nothing was changed.
+    """
+    lock = Lock(path)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock.acquire()
+        quarantine.adopt(path, now)
+        was_there = path.exists()
+        new = _new_beside(Path(f"{path}.restore"))
+        try:
+            found = _reading(source, lambda database: _copy(database, source, new))
+            aside = quarantine.replace(path, new, now)
+        finally:
+            quarantine.delete(new)
+    except OSError as error:
+        raise translated(error, path) from error
+    finally:
+        lock.release()
+    return found, aside if was_there else None
+
+
+def _new_beside(path: Path) -> Path:
+    try:
+        return quarantine.new_beside(path)
+    except OSError as error:
+        raise translated(error, path) from error
+
+
+def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
+    if not path.is_file():
+        raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
+    try:
+        with contextlib.closing(connect(path, read_only=True)) as database:
+            check(database, path)
+            return work(database)
+    except (sqlite3.Error, OSError) as error:
+        if is_damage(error):
+            raise SpoolUnavailable(f"{path} is damaged or is no outbox: {error}") from error
+        raise translated(error, path) from error
+
+
+def _view(database: sqlite3.Connection) -> View:
+    index, oldest = queries.count(database)
+    topics = {name: topic.rows for name, topic in index.topics.items()}
+    return View(index.rows, index.bytes, oldest, topics, dead.listed(database))
+
+
+def _copy(database: sqlite3.Connection, path: Path, target: Path) -> View:
+    """Copy the database, and check the structure of the copy."""
+    with contextlib.closing(connect(target)) as copy:
+        database.backup(copy)  # in one step, which does not keep the app from writing
+        copy.execute("PRAGMA journal_mode = DELETE").fetchall()  # so that it is one file
+        found = copy.execute("PRAGMA integrity_check(1)").fetchall()
+        if found != [("ok",)]:
+            raise Damage(str(found[0][0]))
+        return _view(copy)

@@ -1,0 +1,163 @@
+"""The SQLite database of the spool: its settings, its tables, and the meaning of SQLite's errors. ADR 0073 has the
+measurements behind the settings."""
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from leadsman.errors import SpoolError, SpoolFull, SpoolUnavailable
+from leadsman.text import describe
+
+PAGE = 1024
+"""Bytes of a page. A commit writes whole pages: those of 4096 bytes write 2.3 times as much for each reading."""
+BUSY = 1.0
+"""Seconds to wait for a process that reads the file beside this one."""
+APPLICATION = 0x4C45_4144
+"""``PRAGMA application_id``, "LEAD": another program's database is not taken for a spool."""
+COLUMNS = "id, run, flags, taken_at, expires_at, crc, topic, payload"
+"""Of the table `outbox`. The long ones come last, so that the others are read without them."""
+_COLUMNS = (
+    "run INTEGER NOT NULL, flags INTEGER NOT NULL, taken_at REAL NOT NULL, expires_at REAL, crc INTEGER NOT NULL,"
+    " topic TEXT NOT NULL, payload BLOB NOT NULL"
+)
+MIGRATIONS = (
+    (
+        f"CREATE TABLE outbox (id INTEGER PRIMARY KEY, {_COLUMNS})",
+        "CREATE TABLE dead (number INTEGER PRIMARY KEY AUTOINCREMENT, died_at REAL NOT NULL, why TEXT NOT NULL,"
+        f" id INTEGER NOT NULL, {_COLUMNS})",
+    ),
+)
+"""The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0."""
+VERSION = len(MIGRATIONS)
+_SETTINGS = (
+    f"PRAGMA page_size = {PAGE}",  # before the others: it counts in an empty file only
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA wal_autocheckpoint = 256",
+    "PRAGMA journal_size_limit = 1048576",
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cell_size_check = ON",
+)
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
+"""Primary result codes (https://sqlite.org/rescode.html) that blame the file. SQLITE_ERROR: its tables are not ours."""
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Damage(sqlite3.DatabaseError):
+    """A check of our own found that the file is not a whole spool."""
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Connect to a file that exists. To read from it, a file whose directory cannot be written and that has no log is
+    opened as immutable: otherwise SQLite writes even to read.
+
+    Raises:
+        sqlite3.Error: there is none.
+    """
+    mode = "mode=rw"
+    if read_only:
+        is_settled = not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists()
+        mode = "immutable=1" if is_settled else "mode=ro"
+    address = f"file:{quote(str(path))}?{mode}"
+    database = sqlite3.connect(address, uri=True, timeout=BUSY, isolation_level=None, check_same_thread=False)
+    database.text_factory = lambda text: text.decode(errors="replace")
+    return database
+
+
+def prepare(database: sqlite3.Connection, path: Path) -> None:
+    """Apply the settings, make the tables where they are missing, and check the structure of the whole file.
+
+    Raises:
+        SpoolUnavailable: a newer version of leadsman wrote it.
+        sqlite3.Error: it is damaged, or cannot be read just now.
+    """
+    is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchall() == [(0,)]
+    if not is_new:
+        check(database, path)
+    for setting in _SETTINGS:
+        database.execute(setting).fetchall()
+    if is_new:
+        database.execute(f"PRAGMA application_id = {APPLICATION}").fetchall()
+    for version in range(_number(database, "user_version"), VERSION):
+        statements = (*MIGRATIONS[version], f"PRAGMA user_version = {version + 1}")
+        transact(database, [(statement, None) for statement in statements])
+    found = database.execute("PRAGMA quick_check(1)").fetchall()
+    if found != [("ok",)]:
+        raise Damage(str(found[0][0]))
+
+
+def check(database: sqlite3.Connection, path: Path) -> None:
+    """Check that it is a spool that this version can read.
+
+    Raises:
+        SpoolUnavailable: a newer version of leadsman wrote it.
+        sqlite3.Error: it is damaged, or cannot be read just now.
+    """
+    if _number(database, "application_id") != APPLICATION:
+        raise Damage("it is the database of another program")
+    if (version := _number(database, "user_version")) > VERSION:
+        raise SpoolUnavailable(
+            f"{path} was written by a newer version of leadsman (format {version}, this one knows {VERSION}); "
+            "install that version again, or move the file away"
+        )
+
+
+def _number(database: sqlite3.Connection, pragma: str) -> int:
+    rows: list[tuple[int]] = database.execute(f"PRAGMA {pragma}").fetchall()
+    return rows[0][0]
+
+
+Work = list[tuple[str, Sequence[tuple[object, ...]] | None]]
+"""Statements, each with the parameters of each of its executions; None: it has no parameters, and is executed once."""
+
+
+def transact(database: sqlite3.Connection, work: Work) -> None:
+    """Execute statements in one transaction.
+
+    Raises:
+        sqlite3.Error: nothing was changed.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        for statement, parameters in work:
+            if parameters is None:
+                database.execute(statement)
+            else:
+                database.executemany(statement, parameters)
+        database.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):  # some errors of SQLite end the transaction
+            database.execute("ROLLBACK")
+        raise
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether an error blames the file, and not the disk, the permissions or another process."""
+    return isinstance(error, Damage) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+
+
+def is_full(error: Exception) -> bool:
+    """Whether an error says that the disk is full."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or (isinstance(error, OSError) and error.errno in _NO_SPACE)
+
+
+def translated(error: Exception, path: Path) -> SpoolError:
+    """The error to raise for one of SQLite or of the operating system."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if is_full(error) or (code == sqlite3.SQLITE_IOERR and free_bytes(path.parent) == 0):
+        return SpoolFull(f"the disk of {path} is full ({describe(error)}); delete something there")
+    return SpoolUnavailable(f"{path} cannot be used just now: {describe(error)}")
+
+
+def free_bytes(directory: Path) -> int | None:
+    """The free bytes of a file system; None if they are not known."""
+    try:
+        found = os.statvfs(directory)
+    except (OSError, AttributeError):  # Windows has no statvfs
+        return None
+    return found.f_bavail * found.f_frsize

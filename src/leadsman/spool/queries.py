@@ -1,0 +1,109 @@
+"""The questions to the table of the rows. None of them is asked inside a transaction that writes."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from leadsman.spool.database import COLUMNS
+from leadsman.spool.eviction import FIRST_TIME, Aged
+from leadsman.spool.index import Index, Stored
+from leadsman.spool.records import row_of
+from leadsman.spool.row import Quota, Row, size
+
+_MANY = 500
+"""Rows in one query."""
+_STRETCH = 10_000
+"""Rows that are counted at once, so that sorting them by topic needs little memory."""
+_LATEST = 8
+"""The bit of `Row.latest` in the column `flags`."""
+
+
+def count(database: sqlite3.Connection) -> tuple[Index, float | None]:
+    """The index of a file, and when its oldest reading was taken."""
+    index, oldest, after = Index(), list[float](), -(1 << 63)
+    while True:
+        found = database.execute(
+            "SELECT topic, count(*), sum(bytes), max(id), min(taken_at), max(CASE WHEN flags & ? THEN id END) FROM"
+            " (SELECT id, topic, length(payload) AS bytes, taken_at, flags FROM outbox WHERE id > ?"
+            " ORDER BY id LIMIT ?) GROUP BY topic",
+            (_LATEST, after, _STRETCH),
+        ).fetchall()
+        for topic, rows, payloads, newest, taken_at, latest in found:
+            index.count(topic, rows, payloads, newest, None if latest is None else (latest, _bytes(database, latest)))
+            oldest.append(taken_at)
+        if sum(each[1] for each in found) < _STRETCH:
+            return index, min(oldest, default=None)
+        after = max(each[3] for each in found)
+
+
+def _bytes(database: sqlite3.Connection, key: int) -> int:
+    rows: list[tuple[int]] = database.execute("SELECT length(payload) FROM outbox WHERE id = ?", (key,)).fetchall()
+    return rows[0][0]
+
+
+def largest_dead_id(database: sqlite3.Connection) -> int:
+    """The largest id that a dead letter had as a row; 0 without any."""
+    rows: list[tuple[int]] = database.execute("SELECT coalesce(max(id), 0) FROM dead").fetchall()
+    return rows[0][0]
+
+
+def stored(database: sqlite3.Connection, ids: Iterable[int]) -> list[Stored]:
+    """The rows with these ids that are in the file."""
+    wanted, found = sorted(set(ids)), list[Stored]()
+    for start in range(0, len(wanted), _MANY):
+        some = wanted[start : start + _MANY]
+        marks = ", ".join("?" * len(some))
+        query = f"SELECT id, topic, length(payload) FROM outbox WHERE id IN ({marks})"
+        found += [_stored(*each) for each in database.execute(query, some).fetchall()]
+    return found
+
+
+def oldest(database: sqlite3.Connection) -> Iterator[Stored]:
+    """All rows, in the order of their ids."""
+    query = "SELECT id, topic, length(payload) FROM outbox WHERE id > ? ORDER BY id LIMIT ?"
+    after = -(1 << 63)
+    while found := database.execute(query, (after, _MANY)).fetchall():
+        yield from (_stored(*each) for each in found)
+        after = found[-1][0]
+
+
+def aged(database: sqlite3.Connection, quota: Quota, now: float) -> list[Aged]:
+    """The rows that may have expired."""
+    query = (
+        "SELECT id, topic, length(payload), taken_at, expires_at FROM outbox"
+        " WHERE expires_at <= ? OR (taken_at < ? AND taken_at >= ?)"
+    )
+    found = database.execute(query, (now, now - quota.most_age, FIRST_TIME)).fetchall()
+    return [Aged(_stored(key, topic, payload), taken_at, expires) for key, topic, payload, taken_at, expires in found]
+
+
+def page(database: sqlite3.Connection, after: int, most_rows: int, most_bytes: int) -> tuple[list[Row], list[Row]]:
+    """Rows with larger ids, in order, at least one if there are any; and the damaged ones among them, which do not
+    count."""
+    rows, damaged, total = list[Row](), list[Row](), 0
+    query = f"SELECT {COLUMNS} FROM outbox WHERE id > ? ORDER BY id"
+    with contextlib.closing(database.execute(query, (after,))) as cursor:
+        for found in cursor:
+            row, is_whole = _row(found)
+            if not is_whole:
+                damaged.append(row)
+                continue
+            total += size(row.topic, len(row.payload))
+            if rows and total > most_bytes:
+                break
+            rows.append(row)
+            if len(rows) >= most_rows:
+                break
+    return rows, damaged
+
+
+def _row(found: Sequence[Any]) -> tuple[Row, bool]:
+    try:
+        return row_of(found)
+    except (TypeError, ValueError, OverflowError):  # the types of its columns are damaged
+        return Row(found[0], 0, "", b"", 0, False, 0.0, None, False), False
+
+
+def _stored(key: int, topic: str, payload: int) -> Stored:
+    return Stored(key, topic, size(topic, payload))

@@ -1,0 +1,315 @@
+"""Files that are damaged in every way: they are put aside, never deleted, and what can be read goes on."""
+
+import random
+import sqlite3
+import struct
+from contextlib import closing
+
+import pytest
+
+from leadsman.spool import quarantine
+from leadsman.spool.database import PAGE
+from leadsman.spool.file import SpoolFile
+from leadsman.spool.pages import Pages
+from leadsman.spool.row import DAMAGED, Quota
+
+ROWS = 400
+
+
+@pytest.fixture
+def rows(row):
+    dice = random.Random(1)
+    return [
+        row(number, topic=f"house/{number % 7}/state", payload=dice.randbytes(dice.choice([0, 3, 150, 900, 5000])))
+        for number in range(1, ROWS + 1)
+    ]
+
+
+@pytest.fixture
+def stored(open_spool, path, rows):
+    """A file with rows, closed: its log is part of it."""
+    spool = open_spool()
+    spool.write(rows, ())
+    spool.close()
+    assert not path.with_name("outbox.db-wal").exists()
+    return path
+
+
+@pytest.fixture
+def asides(path):
+    return lambda: sorted(each.name for each in path.parent.glob("*.bad-*"))
+
+
+def overwrite(path, at, content):
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+def leaf_pages(path):
+    """The pages with rows, but not the first page of the file."""
+    data = path.read_bytes()
+    return [at for at in range(PAGE, len(data), PAGE) if data[at] == 0x0D]
+
+
+def test_a_damaged_header_costs_no_row(stored, open_spool, rows, everything, asides, caplog):
+    before = stored.read_bytes()
+    overwrite(stored, 0, b"x" * 100)
+
+    spool = open_spool()
+
+    assert everything(spool) == rows
+    assert asides() == [spool.found.quarantined]
+    assert (spool.found.salvaged, spool.found.damaged) == (ROWS, 0)
+    assert stored.with_name(spool.found.quarantined).read_bytes()[100:] == before[100:]
+    assert "is damaged" in caplog.text
+    assert spool.topics()["house/0/state"] == ROWS // 7
+
+
+def test_a_first_page_of_zeros_costs_no_row(stored, open_spool, rows, everything):
+    overwrite(stored, 0, bytes(PAGE))
+
+    assert everything(open_spool()) == rows
+
+
+def test_half_a_file_gives_half_the_rows(stored, open_spool, rows, everything):
+    with stored.open("r+b") as file:
+        file.truncate(stored.stat().st_size // 2 + 77)
+
+    spool = open_spool()
+    found = everything(spool)
+
+    assert ROWS // 3 < len(found) < ROWS
+    assert set(found) <= set(rows)
+    assert spool.found.salvaged == len(found) == spool.found.rows
+
+
+@pytest.mark.parametrize("content", [b"# settings\nport = 1\n", b"\x00" * 5000, bytes(range(256)) * 40])
+def test_another_file_is_kept_as_it_was_and_the_spool_goes_on(path, open_spool, row, everything, asides, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+
+    spool = open_spool()
+    spool.write([row(1)], ())
+
+    assert everything(spool) == [row(1)]
+    assert [path.with_name(name).read_bytes() for name in asides()] == [content]
+
+
+def test_the_database_of_another_program_is_kept(path, open_spool, asides):
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE outbox (id, mail)")
+
+    assert open_spool().found.rows == 0
+
+    with closing(sqlite3.connect(path.with_name(asides()[0]))) as other:
+        assert other.execute("SELECT * FROM outbox").fetchall() == []
+
+
+def test_one_bad_page_costs_its_rows_and_no_others(stored, open_spool, rows, everything):
+    overwrite(stored, random.Random(2).choice(leaf_pages(stored)), b"\xff" * PAGE)
+
+    spool = open_spool()
+
+    assert ROWS - 40 < len(everything(spool)) < ROWS
+    assert set(everything(spool)) < set(rows)
+
+
+def test_a_page_that_goes_bad_later_is_found_by_a_read(stored, open_spool, rows, row, everything, asides):
+    spool = open_spool()
+    overwrite(stored, leaf_pages(stored)[len(leaf_pages(stored)) // 2], b"\xff" * PAGE)
+    spool._database.execute("PRAGMA shrink_memory")
+    assert spool.found.quarantined is None
+
+    found = everything(spool)
+
+    assert ROWS - 40 < len(found) < ROWS
+    assert asides() == [spool.found.quarantined]
+    assert sum(spool.topics().values()) == len(found)
+    spool.write([row(ROWS + 1)], [found[0].id])
+    assert [each.id for each in everything(spool)] == [*(each.id for each in found[1:]), ROWS + 1]
+
+
+def test_a_page_that_goes_bad_later_is_found_by_a_write(stored, open_spool, rows, row, everything):
+    spool = open_spool()
+    with stored.open("r+b") as file:
+        for at in leaf_pages(stored)[-3:]:
+            file.seek(at)
+            file.write(b"\xff" * PAGE)
+    spool._database.execute("PRAGMA shrink_memory")
+
+    spool.write([row(ROWS + 1)], [1])
+
+    assert spool.found.quarantined
+    assert everything(spool)[0] == rows[1]
+    assert everything(spool)[-1] == row(ROWS + 1)
+
+
+def test_a_bit_that_flips_in_a_payload_makes_one_dead_letter(stored, open_spool, rows, everything):
+    wanted = next(row for row in rows if len(row.payload) == 150)
+    at = stored.read_bytes().index(wanted.payload)
+    overwrite(stored, at, bytes([wanted.payload[0] ^ 1]))
+
+    spool = open_spool()
+
+    assert everything(spool) == [row for row in rows if row != wanted]
+    (letter,) = spool.dead_letters()
+    assert (letter.row.id, letter.why, letter.damaged) == (wanted.id, DAMAGED, True)
+    assert (spool.found.damaged, spool.found.quarantined) == (1, None)
+    assert sum(spool.topics().values()) == ROWS - 1
+
+
+def test_damaged_rows_do_not_end_a_page(stored, open_spool, rows, everything):
+    data = stored.read_bytes()
+    flipped = [row for row in rows[:60] if len(row.payload) == 150]
+    for row in flipped:
+        overwrite(stored, data.index(row.payload), bytes([row.payload[0] ^ 1]))
+
+    assert open_spool().read(0, 1, 1) == [next(row for row in rows if row not in flipped)]
+
+
+def test_a_topic_that_changes_on_the_disk_confuses_no_counter(stored, open_spool, rows, everything):
+    overwrite(stored, stored.read_bytes().index(b"house/3/state"), b"hause/3/state")
+    spool = open_spool()
+    changed = next(row.id for row in rows if row.id not in {each.id for each in everything(spool)})
+
+    spool.write((), [changed, rows[0].id])
+
+    assert sum(spool.topics().values()) == len(everything(spool))
+
+
+def test_dead_letters_are_salvaged_too(stored, open_spool, rows):
+    spool = open_spool()
+    spool.write((), (), [(rows[0], "packet too large")])
+    spool.close()
+    overwrite(stored, 0, b"x" * 100)
+
+    assert [(each.row, each.why) for each in open_spool().dead_letters()] == [(rows[0], "packet too large")]
+
+
+def test_rows_that_were_settled_do_not_come_back_while_the_list_of_free_pages_is_whole(stored, open_spool, rows):
+    spool = open_spool()
+    spool.write((), [row.id for row in rows[100:300]])
+    spool.close()
+    overwrite(stored, leaf_pages(stored)[0], b"\xff" * PAGE)
+
+    found = open_spool().read(0, ROWS, 10**9)
+
+    assert not {row.id for row in found} & {row.id for row in rows[100:300]}
+
+
+def test_the_log_counts_when_a_killed_process_left_one(open_spool, path, rows, everything, tmp_path):
+    spool = open_spool()
+    spool.write(rows[:200], ())
+    spool.write(rows[200:], [row.id for row in rows[:10]])
+    copy = tmp_path / "copy" / "outbox.db"
+    copy.parent.mkdir()
+    for name in ("outbox.db", "outbox.db-wal"):
+        copy.with_name(name).write_bytes(path.with_name(name).read_bytes())
+    overwrite(copy, 0, b"x" * 100)
+    overwrite(copy.with_name("outbox.db-wal"), 0, b"x" * 32)
+
+    found = everything(open_spool(at=copy))
+
+    assert set(rows[10:]) <= set(found) <= set(rows)
+
+
+def test_a_log_without_its_file_is_salvaged(open_spool, path, rows, everything, tmp_path):
+    open_spool().write(rows[:40], ())
+    copy = tmp_path / "copy" / "outbox.db"
+    copy.parent.mkdir()
+    copy.with_name("outbox.db-wal").write_bytes(path.with_name("outbox.db-wal").read_bytes())
+
+    assert everything(open_spool(at=copy)) == rows[:40]
+
+
+def test_three_damaged_files_are_kept(path, open_spool, asides, clock):
+    path.parent.mkdir()
+    for number in range(6):
+        path.with_name("outbox.db-wal").unlink(missing_ok=True)
+        path.write_text(f"text {number}")
+        open_spool().close()
+        clock.now += number % 2  # sometimes two in one second
+
+    assert {path.with_name(name).read_text() for name in asides()} == {"text 3", "text 4", "text 5"}
+
+
+@pytest.mark.parametrize("renames", [0, 1])
+def test_a_kill_in_the_middle_of_a_replacement_costs_nothing(
+    stored, open_spool, rows, everything, monkeypatch, asides, clock, renames
+):
+    overwrite(stored, 0, b"x" * 100)
+    killed, calls = RuntimeError("killed"), []
+
+    def sync(directory):
+        calls.append(directory)
+        if len(calls) == 2 + renames:  # the first one follows the opening
+            raise killed
+
+    monkeypatch.setattr(quarantine, "sync_directory", sync)
+    with pytest.raises(RuntimeError):
+        open_spool()
+    monkeypatch.undo()
+
+    spool = open_spool()
+
+    assert everything(spool) == rows
+    assert spool.found.quarantined == asides()[0]
+    assert not stored.with_name("outbox.db.new").exists()
+
+
+def test_a_new_file_that_was_not_finished_is_deleted(stored, open_spool, rows, everything):
+    stored.with_name("outbox.db.new").write_bytes(b"half of it")
+
+    assert everything(open_spool()) == rows
+    assert not stored.with_name("outbox.db.new").exists()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_damage_stops_the_spool_or_invents_a_row(stored, open_spool, rows, row, everything, seed):
+    dice, length = random.Random(seed), stored.stat().st_size
+    for _ in range(dice.randrange(1, 5)):
+        at = dice.choice([0, dice.randrange(100), dice.randrange(length)])
+        overwrite(stored, at, dice.randbytes(dice.choice([1, 20, PAGE, 8 * PAGE])))
+    if dice.random() < 0.2:
+        with stored.open("r+b") as file:
+            file.truncate(dice.randrange(length))
+
+    spool = open_spool()
+    spool.write([row(ROWS + 1)], ())
+
+    found = everything(spool)
+    assert set(found) <= {*rows, row(ROWS + 1)}
+    assert found[-1] == row(ROWS + 1)
+
+
+def test_garbage_in_pages_is_no_row_and_no_error(tmp_path):
+    dice = random.Random(3)
+    for _ in range(200):
+        pages = [b"\x0d" + dice.randbytes(2) + struct.pack(">H", 30) + dice.randbytes(PAGE - 5) for _ in range(3)]
+        (tmp_path / "file").write_bytes(b"".join(pages))
+        reader = Pages(tmp_path / "file", PAGE)
+        for key, record in reader.records():
+            assert isinstance(key, int)
+            assert len(record) <= 32
+        reader.close()
+
+
+def test_a_spool_that_cannot_be_salvaged_for_want_of_space_stays_where_it_is(stored, rows, monkeypatch, asides):
+    from leadsman.errors import SpoolFull
+    from leadsman.spool import file
+
+    overwrite(stored, 0, b"x" * 100)
+
+    def salvage(path, new, now):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "salvage", salvage)
+    with pytest.raises(SpoolFull):
+        SpoolFile(stored, Quota()).open()
+    monkeypatch.undo()
+
+    spool = SpoolFile(stored, Quota())
+    assert spool.open().salvaged == ROWS
+    spool.close()
