@@ -317,9 +317,9 @@ def demo(options: argparse.Namespace) -> int:
 
 def state_of(options: argparse.Namespace) -> Path:
     """The state directory of the app of the command line."""
-    from leadsman.runtime.store import state_directory
+    import os
 
-    return state_directory(_load_app(options).setup.state_name)
+    return _load_app(options).plan(os.environ).state_directory
 
 
 def _running(options: argparse.Namespace) -> tuple[Broker, str]:
