@@ -25,8 +25,8 @@ BURST = 2
 """The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
-FEW = 80
-"""Messages that may be sent at once while a page is read, at the least: four windows of a broker that allows 20."""
+FEW = 60
+"""Messages that may be sent at once while a page is read, at the least: three windows of a broker that allows 20."""
 Store = Literal["opening", "ok", "full", "locked", "memory"]
 """See `OnDisk`."""
 _STEP = 0.5
@@ -275,7 +275,7 @@ class Backlog:
 
     def wanted(self, window: int) -> int:
         """How many rows to read back, for a connection with so many messages in flight. None while enough wait."""
-        enough = max(FEW, 4 * window)
+        enough = max(FEW, 3 * window)
         if not self.rows or self._outbox.is_full(0.5) or self._outbox.sendable(enough) >= enough // 2:
             return 0
         return enough
