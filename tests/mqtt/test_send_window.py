@@ -341,6 +341,18 @@ class TestManyMessages:
         assert here.window.limited_by is None
         assert here.events == []
 
+    def test_what_waited_while_the_broker_was_frozen_is_sent_in_order(self, here):
+        here.connect(Connection(ConnAck(receive_maximum=20)))
+        self.readings(here, 5)
+        here.answer(0.2)
+        for number in range(5, 105):
+            here.window.put(Message("t0", b"%d" % number, taken_at=float(number), retain=True))
+            here.turn(0.04)
+
+        here.answer(BEHIND)
+
+        assert self.numbers(here) == list(range(105))
+
     def test_a_burst_after_a_quiet_time_is_sent_in_order(self, here):
         here.connect(Connection(ConnAck(receive_maximum=20)))
         here.turn(60)

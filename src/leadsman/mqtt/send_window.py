@@ -86,7 +86,7 @@ class SendWindow:
         self._timed = True
         self._size = WindowSize(ConnAck().receive_maximum)
         self._lag = Lag()
-        self._round_trip = 0.0
+        self._round_trip = self._answered = 0.0
         self._quiet: asyncio.TimerHandle | None = None
         self.frozen = False
         """Whether a flush gave the broker up because it acknowledged nothing."""
@@ -255,7 +255,7 @@ class SendWindow:
             return
         item, at = sent
         topic, now = item.message.topic, self._clock.monotonic()
-        self._round_trip = now - at
+        self._round_trip, self._answered = now - at, now
         if code < 0x80:
             self._accepted(item, topic, now)
         else:
@@ -277,9 +277,9 @@ class SendWindow:
 
     def _kept_waiting(self, connection: Connection, now: float) -> None:
         """Messages wait for room in the window."""
-        lag = self._lag
-        if self._suspects.searching:  # the window is small on purpose
-            lag.begin(now)
+        lag, silence = self._lag, now - self._answered
+        if self._suspects.searching or silence > max(SILENCE, 2 * self._round_trip):
+            lag.begin(now)  # the window is small on purpose, or the broker pauses, which says nothing about the road
         elif self.outbox.in_flight >= self._size.size:
             self._size.full(now)
             connection.urgent = True
