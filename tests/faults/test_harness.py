@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fault_matrix.report import exit_code, markdown, produce, produce_all, summary, table
-from fault_matrix.row import DISK, P0, P1, Absent, Figure, Outcome, Row, all_rows
+from fault_matrix.row import MOUNT, P0, P1, Absent, Figure, Outcome, Row, all_rows
 from fault_matrix.stand import CANARY, run
 from fault_matrix.tally import Tally, taken
 
@@ -95,7 +95,7 @@ def test_a_fault_that_cannot_be_produced_here_is_no_miss_and_one_of_p0_that_noth
         raise Absent("no tmpfs can be mounted")
 
     assert run(row(absent), tmp_path / "absent").verdict == "absent"
-    assert produce(row(needs=frozenset({DISK})), tmp_path).words == "not built; it needs an outbox on disk"
+    assert produce(row(needs=frozenset({MOUNT})), tmp_path).words == "not built; it needs the right to mount a tmpfs"
     assert produce(row(), tmp_path).verdict == "MISS"
     assert produce(row(priority=P1), tmp_path).verdict == "absent"
 

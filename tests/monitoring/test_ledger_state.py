@@ -96,7 +96,7 @@ def test_what_waited_for_the_broker_when_the_app_was_killed_is_dropped_once():
 def test_what_waited_on_disk_when_the_app_was_killed_is_replayed():
     before = Ledger(0.0)
     before.period.slots = before.period.sent = 3
-    before.period.delivered(late=False)
+    before.period.published += 1
 
     after = Ledger(5.0)
     restore(after, saved(before, 60.0, stopped=False), Now(5.0, WALL + 65.0), every(60), durable=True)

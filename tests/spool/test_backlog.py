@@ -17,11 +17,11 @@ WINDOW = 20
 
 class Receipts:
     def __init__(self):
-        self.arrived, self.late, self.lost = 0, 0, []
+        self.published, self.replayed, self.lost = 0, 0, []
 
-    def delivered(self, late):
-        self.arrived += 1
-        self.late += late
+    @property
+    def arrived(self):
+        return self.published + self.replayed
 
     def dropped(self, at):
         self.lost.append(at)

@@ -5,7 +5,7 @@ import time
 
 from benchmarks.ear import Ear
 
-from fault_matrix.row import ORDER, P0, P1, P2, row
+from fault_matrix.row import P0, P1, P2, row
 from fault_matrix.stand import Stand, dropped
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection_state import ConnectionState
@@ -33,7 +33,7 @@ def killed(stand: Stand) -> None:
     stand.stop(app)
 
 
-@row("2", P0, "the broker is frozen (SIGSTOP) for 3 s", "rides it out on the same connection", ORDER)
+@row("2", P0, "the broker is frozen (SIGSTOP) for 3 s", "rides it out on the same connection")
 def frozen_shortly(stand: Stand) -> None:
     _frozen(stand, 3, connections=1)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import psutil
 
-from fault_matrix.row import DISK, ORDER, P0, P2, row
+from fault_matrix.row import P0, P2, TIME, row
 from fault_matrix.stand import Job, Stand
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
@@ -23,7 +23,7 @@ def at_random(stand: Stand) -> None:
     Chaos(stand).run(kills=False)
 
 
-@row("55b", P0, f"the same, and the app is killed (-9), for {SECONDS:g} s", "loses nothing accepted", DISK, ORDER)
+@row("55b", P0, f"the same, and the app is killed (-9), for {SECONDS:g} s", "loses nothing accepted", TIME)
 def at_random_with_kills(stand: Stand) -> None:
     Chaos(stand).run(kills=True)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fault_matrix.broker import FIVE
-from fault_matrix.row import DISK, MOUNT, P0, P1, P2, Absent, missing, row
+from fault_matrix.row import MOUNT, P0, P1, P2, Absent, covered, row
 from fault_matrix.stand import WITHIN, Job, Stand
 from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
@@ -53,10 +53,16 @@ def small_disk(directory: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(directory)], check=False)
 
 
-missing("16", P0, "a power cut", "what was committed is there, and each file opens", DISK)
+covered(
+    "16",
+    P0,
+    "a power cut: what was not synced is kept, dropped or torn",
+    "what was committed is there, and each file opens",
+    "tests/spool/test_power.py::test_a_power_cut_loses_no_accepted_row",
+)
 
 
-@row("17", P0, "the disk is full while the broker is away", "lives, keeps what was accepted, counts drops", DISK, MOUNT)
+@row("17", P0, "the disk is full while the broker is away", "lives, keeps what was accepted, counts drops", MOUNT)
 def full(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
@@ -100,7 +106,7 @@ def cut_in_half(path: Path) -> None:
         stream.truncate(path.stat().st_size // 2)
 
 
-@row("18", P0, "the file of the outbox is damaged before a start", "loses nothing, or keeps it aside; goes on", DISK)
+@row("18", P0, "the file of the outbox is damaged before a start", "loses nothing, or keeps it aside; goes on")
 def damaged(stand: Stand) -> None:
     for damage in (damage_header, replace_by_text, cut_in_half):
         name = damage.__name__
@@ -127,7 +133,7 @@ def damaged(stand: Stand) -> None:
         stand.stop(app)
 
 
-@row("19", P0, "a second process on the same outbox", "is refused at once, or keeps away from it, and says so", DISK)
+@row("19", P0, "a second process on the same outbox", "is refused at once, or keeps away from it, and says so")
 def shared(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
@@ -162,6 +168,29 @@ def modes(stand: Stand) -> None:
     stand.expect(not state.stat().st_mode & 0o077, "others may look into the directory")
 
 
-missing("44", P1, "a bit flips in a stored message", "the others are delivered, and it is reported", DISK)
-missing("45", P1, "the outbox cannot be written: read-only, or deleted", "memory, and a word in health", DISK)
-missing("57", P2, "an upgrade, and a downgrade, with messages in the outbox", "they are delivered", DISK)
+covered(
+    "44",
+    P1,
+    "a bit flips in a stored message",
+    "the others are delivered, and it is a dead letter",
+    "tests/spool/test_damage.py::test_a_bit_that_flips_in_a_payload_makes_one_dead_letter",
+    "tests/spool/test_damage.py::test_damaged_rows_do_not_end_a_page",
+)
+covered(
+    "45",
+    P1,
+    "the outbox cannot be written: full, sick, replaced, or without a directory",
+    "it goes on in memory, says so, and tries again",
+    "tests/spool/test_committer.py::test_a_full_disk_is_tried_again_each_second",
+    "tests/spool/test_committer.py::test_a_sick_file_is_opened_again_after_half_a_minute",
+    "tests/spool/test_committer.py::test_a_file_that_was_replaced_is_written_again",
+    "tests/spool/test_file.py::test_a_directory_that_cannot_be_made_is_reported",
+)
+covered(
+    "57",
+    P2,
+    "an upgrade, and a downgrade, with messages in the outbox",
+    "they are delivered; a newer file is refused politely and left as it is",
+    "tests/spool/test_file.py::test_a_file_of_an_older_version_is_brought_up_to_date",
+    "tests/spool/test_file.py::test_a_file_of_a_newer_version_is_refused_politely_and_left_as_it_is",
+)

@@ -6,7 +6,7 @@ import time
 
 from fault_matrix.answers import SILENCE, judging, refusing
 from fault_matrix.broker import FIVE, WINDOW
-from fault_matrix.row import DISK, P0, row
+from fault_matrix.row import P0, row
 from fault_matrix.stand import LONGEST_EXIT, WITHIN, Job, Stand, good, greet
 from leadsman import App, CircuitBreaker
 from leadsman.testing import Harness, Scripted
@@ -36,7 +36,7 @@ def killed_online(stand: Stand) -> None:
     stand.stop(app)
 
 
-@row("13", P0, "the app is killed (-9) while the broker is away", "every accepted reading arrives later", DISK)
+@row("13", P0, "the app is killed (-9) while the broker is away", "every accepted reading arrives later")
 def killed_offline(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
@@ -121,7 +121,7 @@ def asked_to_end(stand: Stand) -> None:
         stand.figure(phase, seconds, most=LONGEST_EXIT)
 
 
-@row("15b", P0, "SIGTERM in 4 phases without delivery, and a restart", "no accepted reading is lost", DISK)
+@row("15b", P0, "SIGTERM in 4 phases without delivery, and a restart", "no accepted reading is lost")
 def asked_to_end_and_restarted(stand: Stand) -> None:
     with Phases(stand) as phases:
         phases.reach()
