@@ -12,11 +12,6 @@ pytest_plugins = ["leadsman_rigs.fixtures"]
 
 KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "CI")
 KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")
-GROUPS = {
-    "devices": ("test_ble.py", "test_caldav.py"),
-    "brokers": ("test_broker.py", "test_faulty_brokers.py", "test_process.py", "test_serial.py", "test_demo.py"),
-}
-
 HOMES = TemporaryDirectory(prefix="leadsman-tests-", ignore_cleanup_errors=True)
 NUMBERS = itertools.count()
 
@@ -34,23 +29,6 @@ def pytest_configure():
     for name in [each for each in os.environ if each not in KEPT and not each.startswith(KEPT_PREFIXES)]:
         del os.environ[name]
     os.environ["XDG_STATE_HOME"] = HOMES.name
-
-
-def pytest_collection_modifyitems(items):
-    """Five groups for four workers: four that mostly wait for real parts, each in a line, and one that only computes.
-    The one of the faults is short."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item.path)))
-
-
-def group_of(path):
-    if "apps" in path.parts:
-        return "devices"
-    if path.name == "test_matrix.py":
-        return "faults"
-    if "system" not in path.parts:
-        return "virtual"
-    return next((group for group, names in GROUPS.items() if path.name in names), "programs")
 
 
 @pytest.fixture(autouse=True)

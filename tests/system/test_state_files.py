@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_reported_once_and_the_store_is_written_again_whe
     eventually(lambda: stored(state)["n"] >= meanwhile[1] + 5)
     code, _ = app.end()
 
-    assert meanwhile[0] == ["d.json"]
+    assert [name for name in meanwhile[0] if not name.startswith("outbox.db")] == ["d.json"]
     assert meanwhile[1] >= before
     assert app.log.count("d.json cannot be read or written") == 1
     assert code == 0
