@@ -11,7 +11,7 @@ from leadsman.mqtt.topic_queue import Dropped
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import FULL, Evicted, Row
 
-NOW = Times(1_000_000.0, 100.0)
+NOW = Times(1_800_000_000.0, 100.0)
 WINDOW = 20
 
 
@@ -245,6 +245,33 @@ def test_only_the_newest_row_of_a_topic_is_sent_with_the_retain_flag(life, disk)
 
     assert [message.retain for message in after.sent if message.topic == "t"] == [False, False, True]
     assert [message.retain for message in after.sent if message.topic == "u"] == [False, True]
+
+
+def test_a_row_that_is_written_before_the_clock_is_set_does_not_expire_when_it_is(life):
+    life.put("t", b"1", expires=NOW.monotonic + 60)
+    (item,) = life.backlog.batch(life.outbox.number)
+
+    assert life.backlog.row(item, Times(1000.0, 100.0)).expires_at is None
+
+
+def test_readings_that_arrived_are_not_remembered_though_nothing_is_written(life):
+    for number in range(5000):
+        life.put("t", b"%d" % number)
+        life.deliver()
+
+    assert life.backlog.unsafe == 0
+    assert len(life.backlog._unstored) < 100
+
+
+def test_nothing_is_held_while_the_newest_readings_go_first(life):
+    life.outbox.prefer_newest(True)
+    for number in range(200):
+        life.put("t", b"%d" % number)
+
+    (newest,) = life.send(1)
+    assert newest.message.payload == b"199"
+    assert life.backlog.readings("t") == 0
+    assert sum(each.messages for each in life.dropped) > 100
 
 
 def test_a_row_has_the_time_that_is_left_to_it(life, disk):

@@ -1,6 +1,8 @@
 """The committer with a file that is scripted, in virtual time."""
 
 import asyncio
+import threading
+import time
 
 import pytest
 
@@ -10,7 +12,7 @@ from leadsman.events import LinkUp, StateFailed, StateWritten
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
-from leadsman.spool.committer import AGAIN, AGAIN_FULL, IDLE, LEAVING, Committer
+from leadsman.spool.committer import AGAIN, AGAIN_FULL, IDLE, LEAVING, SLOW, Committer
 from leadsman.spool.row import Found, Quota, Row
 from leadsman.timing.clock import system_clock
 
@@ -180,6 +182,44 @@ def test_rows_are_read_when_there_is_a_connection(rig, file):
     rig.run(0.1)
 
     assert rig.deliver() == [b"old"]
+
+
+def test_rows_are_read_though_nothing_else_happens(rig, file):
+    file.rows = {4: row(4)}
+    for number in range(40):
+        rig.link.outbox.put(Message(f"status/{number}", b"online"))
+    rig.start()
+    assert "read" not in file.calls
+    rig.deliver()
+
+    rig.run(2 * IDLE)
+
+    assert rig.deliver() == [b"old"]
+
+
+def test_readings_do_not_wait_for_a_disk_that_hangs(rig, file, monkeypatch):
+    goes_on = threading.Event()
+    opens = file.open
+    monkeypatch.setattr(file, "open", lambda: goes_on.wait(30) and opens())
+    file.rows = {4: row(4)}
+    rig.start()
+    rig.put(b"5")
+    rig.run(SLOW - 1)
+    assert rig.deliver() == []
+
+    rig.run(2)
+    assert rig.deliver() == [b"5"]
+    assert rig.store == "memory"
+
+    goes_on.set()
+    found = []
+    for _ in range(2000):  # the thread needs real time
+        if found := rig.deliver():
+            break
+        time.sleep(0.001)
+        rig.run(0.01)
+    assert found == [b"old"]
+    assert rig.states() == [StateFailed, StateWritten]
 
 
 def test_a_file_of_another_process_is_tried_again_soon_and_then_seldom(rig, file):

@@ -5,6 +5,7 @@ import contextlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -146,3 +147,26 @@ def test_the_state_directory_is_systemds_or_the_users():
 
     assert directory(STATE_DIRECTORY="/var/lib/house:/var/lib/other") == "/var/lib/house"
     assert directory(XDG_STATE_HOME="/home/me/state") == "/home/me/state/leadsman/house"
+
+
+def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch, caplog):
+    def no_home():
+        raise RuntimeError("no home directory")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    app, loop, resources = App("app"), VirtualLoop(), contextlib.ExitStack()
+    app.add_telemetry("d", Scripted({"t": 1}), interval=1)
+
+    async def run():
+        app.load()
+        return await build(plan_of(app.setup, variables={}), MemoryBroker().connect, asyncio.Event(), resources)
+
+    try:
+        parts = loop.run_until_complete(run())
+    finally:
+        resources.close()
+        loop.close()
+
+    assert parts.optional.readings is None
+    assert "set STATE_DIRECTORY" in caplog.text

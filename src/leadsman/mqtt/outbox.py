@@ -39,7 +39,7 @@ class Outbox(Queues):
         self.bytes += size
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
-            if keeper.takes(message.topic, full=self.is_full(RESERVE)):
+            if keeper.takes(message.topic, full=self.is_full(RESERVE) and not self._newest_first):
                 return keeper.hold(item)
             keeper.waits(item)
         self.admit(item)

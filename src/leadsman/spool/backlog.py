@@ -15,12 +15,13 @@ from typing import Literal, NamedTuple
 from leadsman.mqtt.message import Message, Receipt
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
+from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
 
 MOST_ROWS = 1000
 """Rows that are written at once: some milliseconds of work for the event loop."""
-MOST_DEAD = 100
-"""Dead letters that wait to be written, at the most; the newest are kept."""
+MOST_DEAD = 1000
+"""Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
 BURST = 2
 """The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 DAMAGED = "damaged on the disk"
@@ -158,7 +159,7 @@ class Backlog:
         tail = self._tails.setdefault(topic, _Tail())
         tail.held.append(item)
         self._held += 1
-        self._unstored.append(item)
+        self._remember(item)
         if len(tail.held) == 1 or not self._outbox.is_full(1 - BURST if self.works else 0):
             return []
         self._held -= 1
@@ -167,7 +168,12 @@ class Backlog:
 
     def waits(self, item: Item) -> None:
         """A reading waits in memory, and has no row."""
+        self._remember(item)
+
+    def _remember(self, item: Item) -> None:
         self._unstored.append(item)
+        if len(self._unstored) > 2 * self._outbox.messages + 64:  # as many arrived, or have a row, since the last time
+            self._unstored = [each for each in dict.fromkeys(self._unstored) if _is_unstored(each)]
 
     def waiting(self, number: int) -> bool:
         """Whether a reading that waits, with this number or a lower one, has no row."""
@@ -196,7 +202,7 @@ class Backlog:
         on there; else rows may be among them that wait in memory as well. Returns what was on disk only, and is not
         there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
-        if self._gave_up:
+        if self._gave_up or (next_row is not None and self.known):  # newer readings may have been sent meanwhile
             self._gave_up, self._overtaken = False, self._outbox.number
         mine: dict[str, int] = {}
         for item in self._stored.values():
@@ -233,7 +239,7 @@ class Backlog:
     def row(self, item: Item, now: Times) -> Row:
         """The row of a reading."""
         topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
-        expires_at = None if expires is None else now.wall + expires - now.monotonic
+        expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
         return Row(item.number, self._run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
 
     def to_delete(self) -> list[int]:

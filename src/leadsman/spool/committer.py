@@ -41,6 +41,9 @@ AGAIN_FULL = 1.0
 LEAVING = 10.0
 """Seconds after the start for which another process that has the file is taken for one that is about to end."""
 
+SLOW = 20.0
+"""Seconds in which a file must be open. After them readings no longer wait for it: a disk may hang instead of failing.
+A million rows take about two seconds, and ten on a machine that does much else."""
 LAST = 0.3
 """Seconds that a cancelled app waits for the call in the thread, so that the next one finds the file closed."""
 LOOK = 16
@@ -106,6 +109,7 @@ class Committer:
         self._retry_at = -math.inf
         self._began = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self.backlog = Backlog(link.outbox, random.getrandbits(63), self._woken)
         link.outbox.keep(self.backlog)
         events.subscribe(self._observe, readings=False)
@@ -125,7 +129,7 @@ class Committer:
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.wrap_future(self._worker.submit(int))  # after the call that is being made
-        if not self._open and self.backlog.store == "opening" and self.backlog.unsafe:
+        if not self._open and self.backlog.unsafe:
             await self._make(self._job())
         if self._open:
             job = self._job()
@@ -149,6 +153,7 @@ class Committer:
     def _observe(self, event: Event) -> None:
         if isinstance(event, LinkUp):
             self._next()
+            self._look_again()
 
     def _woken(self) -> None:
         """A row is of no use any more. Called for each reading that arrives late."""
@@ -170,8 +175,16 @@ class Committer:
         writes = not early and (not self._open or self._due or deletes >= MANY or (idle and deletes > 0))
         if writes or self._page():
             self._busy = True
+            if not self.backlog.known:
+                self._patience = self._loop.call_later(SLOW, self._hangs)
             made = self._worker.submit(self._do, self._job() if writes else self._read(), opened=self._open)
             made.add_done_callback(lambda done: self._call_soon(done.result()))
+
+    def _hangs(self) -> None:
+        """The file is not open yet: go on in memory. It may still open, some time."""
+        self.backlog.give_up()
+        self._change("memory", SpoolUnavailable(f"the disk has not answered for {SLOW:g} s"))
+        self._link.pump()
 
     def _call_soon(self, done: "_Done") -> None:
         """In the thread."""
@@ -243,6 +256,9 @@ class Committer:
     def _finished(self, done: "_Done") -> None:
         """A call in the thread was made."""
         self._busy = False
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         if done.error is None:
             self._succeeded(done)
         elif done.broken:
@@ -256,7 +272,12 @@ class Committer:
         if done.page is not None or done.found is not None or done.broken:
             self._link.pump()
         self._next()
-        if self.backlog.deletes and self._timer is None and not self._closing:
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """See again soon whether rows can be deleted, or read back."""
+        due = self.backlog.deletes or (self.backlog.rows and self._link.up)
+        if due and self._timer is None and not self._busy and not self._closing:
             self._wait(IDLE)
 
     def _succeeded(self, done: "_Done") -> None:
@@ -301,6 +322,7 @@ class Committer:
     def _ring(self) -> None:
         self._timer = None
         self._next(idle=True)
+        self._look_again()
 
     def _change(self, store: Store, error: SpoolError | None) -> None:
         """The file can be used, or not. That is reported when it changes."""

@@ -79,7 +79,7 @@ async def build(
     outages = OutageReporter(
         plan.topics, core.link.put, core.records, log_lines, functools.partial(_declared_errors, plan)
     )
-    core.ledgers.durable = reports and optional.stores_readings
+    core.ledgers.durable = reports and optional.found_readings
     pending = await _restored(core, optional, outages)
     if reports:
         optional.store_readings()

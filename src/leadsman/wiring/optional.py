@@ -4,6 +4,8 @@ import costs a start about two milliseconds, and only apps that use a part pay f
 import asyncio
 import contextlib
 import functools
+import logging
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,6 +50,8 @@ _STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
 """Seconds after which a reading that the broker does not have is written to disk, by ``outbox.durability``."""
 OUTBOX_FILE = "outbox.db"
 """In the state directory."""
+logger = logging.getLogger("leadsman")
+
 _TRACED = frozenset({AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld})
 """The events that create the trace: an app in which nothing fails, and nobody interferes, has none."""
 
@@ -99,32 +103,50 @@ class OptionalParts:
         self.committer: Committer | None = None
         """What keeps readings on disk; None while none had to wait."""
 
-    @property
-    def stores_readings(self) -> bool:
-        """Whether readings that wait for the broker are written to disk."""
+    @cached_property
+    def readings(self) -> Path | None:
+        """Where readings that wait for the broker are written; None if they wait in memory only."""
         plan = self._core.plan
-        return not plan.dry_run and (plan.outbox is None or plan.outbox.durability in _STORED_AFTER)
+        if plan.dry_run or (plan.outbox is not None and plan.outbox.durability not in _STORED_AFTER):
+            return None
+        try:
+            return plan.state_directory / OUTBOX_FILE
+        except RuntimeError as error:  # the user has no home directory
+            logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", error)
+            return None
+
+    @property
+    def found_readings(self) -> bool:
+        """Whether an earlier run left a file of readings, which are sent now."""
+        return self.readings is not None and os.path.exists(self.readings)  # Path.exists may raise
+
+    @property
+    def keeps_readings(self) -> bool:
+        """Whether the next run sends what the broker does not have."""
+        committer = self.committer
+        return self.readings is not None and (committer is None or committer.backlog.store in ("ok", "opening"))
 
     def store_readings(self) -> None:
         """Have readings that wait for the broker written to disk. What an earlier run left there is sent first."""
-        if not self.stores_readings:
+        if self.readings is None:
             return
         plan = self._core.plan
         durability = "acked-or-durable" if plan.outbox is None else plan.outbox.durability
         self._core.link.store(_STORED_AFTER[durability], self._write)
-        if (plan.state_directory / OUTBOX_FILE).exists():
-            self._make_committer().open()
+        if self.found_readings:
+            self._make_committer(self.readings).open()
 
     def _write(self, number: int) -> None:
-        (self.committer or self._make_committer()).write(number)
+        if self.readings is not None:
+            (self.committer or self._make_committer(self.readings)).write(number)
 
-    def _make_committer(self) -> "Committer":
+    def _make_committer(self, path: Path) -> "Committer":
         from leadsman.spool.committer import Committer
         from leadsman.spool.row import Quota
 
         core, settings = self._core, self._core.plan.outbox
         quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
-        path, environment = core.plan.state_directory / OUTBOX_FILE, core.environment
+        environment = core.environment
         self.committer = Committer(core.link, path, quota, environment.clock, environment.events)
         self._resources.callback(self.committer.abandon)
         return self.committer
@@ -132,8 +154,8 @@ class OptionalParts:
     async def store_the_rest(self) -> None:
         """Write the readings that the broker does not have as the app ends."""
         outbox = self._core.link.outbox
-        if self.stores_readings and self.committer is None and outbox.unstored(outbox.number):
-            self._make_committer()
+        if self.readings is not None and self.committer is None and outbox.unstored(outbox.number):
+            self._make_committer(self.readings)
         if self.committer is not None:
             await self.committer.finish()
 

@@ -115,6 +115,7 @@ async def stop(parts: Parts, running: Running) -> int:
     if optional.contexts is not None:
         closing.append(loop.create_task(optional.contexts.finish()))
     await link.flush(_FLUSH)
+    core.ledgers.durable = parts.reports and optional.keeps_readings
     core.ledgers.stop()
     closing.append(loop.create_task(optional.store_the_rest()))
     if optional.store is not None:
