@@ -60,7 +60,8 @@ def _frozen(stand: Stand, seconds: float, connections: int) -> None:
     stand.until(lambda: app.log.count(connected) >= connections, "a connection")
     stand.arrive(app)
     stand.figure("all came after", time.monotonic() - thawed, "s", most=40)
-    stand.expect(app.log.count(connected) >= connections, "it kept the connection")
+    if connections == 1:
+        stand.figure("connections", app.log.count(connected), most=1)
     stand.order(duplicates=WINDOW)
     stand.stop(app)
 
@@ -125,7 +126,7 @@ def full(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
     stand.listen(broker.port)
-    app = stand.app(proxy.url, "meters(40, 0.02)")
+    app = stand.app(proxy.url, "meters(40, 0.02)", OUTBOX__DURABILITY="memory")
     stand.until(lambda: stand.tally.came >= 40, "readings")
     stand.lead_nowhere(proxy)
     stand.until(lambda: "dropped so far" in app.log, "something is dropped")
