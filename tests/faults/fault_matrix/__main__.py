@@ -44,7 +44,7 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("rows", nargs="*", help="numbers of rows, or P0, P1, P2; all by default")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/faults.md")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/explanation/faults.md")
     parser.add_argument("--jobs", type=int, default=4, help="rows at a time (default: 4)")
     parser.add_argument("--keep", type=Path, help="keep the logs of the apps in this directory")
     words = parser.parse_args()
