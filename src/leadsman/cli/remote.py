@@ -121,7 +121,7 @@ def prefix_of(broker: Broker, device: str | None) -> str:
             f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
         )
     if not found:
-        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or --app MODULE:APP")
+        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or name the app (MODULE:APP)")
     known = {name for devices in found.values() for name in devices}
     raise UsageError(f"no app at {broker} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
 
