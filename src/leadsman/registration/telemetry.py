@@ -96,7 +96,7 @@ class TelemetryOptions(TypedDict, total=False):
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
     """Delay the first poll by a fixed part of this time, the same one at every start. Default: the first poll comes at
-    once, and later ones of more than 25 devices with one interval are spread over at most a second. 0: no spread."""
+    once, and later ones of more than 20 devices with one interval are spread over at most a second. 0: no spread."""
     stale_after: Duration | None
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
