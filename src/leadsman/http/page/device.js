@@ -172,7 +172,7 @@ export class DeviceView {
 		const word = (name) => name.replaceAll("_", " ");
 		say(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${word(name)}`).join(", "));
 		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
-			happened(Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`)));
+			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`)));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 
@@ -196,7 +196,7 @@ export class DeviceView {
 		const text = lines.map((line) => line.join()).join();
 		if (text === this.story.dataset.text) return;
 		this.story.dataset.text = text;
-		this.story.replaceChildren(...lines.map(([at, words, kind]) => happened(at, words, kind)));
+		this.story.replaceChildren(...lines.map(([at, words, kind]) => happened(this.model.now(), at, words, kind)));
 		if (!lines.length) this.story.replaceChildren(h("li", {}, "Nothing since this page was opened."));
 	}
 
@@ -206,8 +206,8 @@ export class DeviceView {
 }
 
 /** A line of a list of what happened. */
-const happened = (at, words, kind) =>
-	h("li", { "data-kind": kind }, h("time", { datetime: new Date(at).toISOString() }, clock(at)), " ", h("span", {}, words));
+const happened = (now, at, words, kind) =>
+	h("li", { "data-kind": kind }, h("time", { datetime: new Date(at).toISOString() }, clock(at, now)), " ", h("span", {}, words));
 
 /** The rows of a list of facts. */
 function table(dl, facts) {
