@@ -156,7 +156,7 @@ class Measures:
                 yield Sample((name, each), float(each == state))
 
     def _dispositions(self, name: str) -> Iterator[Sample]:
-        """Those that no slot had are left out: a thousand devices would have eleven thousand of them."""
+        """Those that no slot had are left out: a thousand devices would have twelve thousand of them."""
         if name in self._slots:
             counts = self._slots.look(name).since_start
             yield from (Sample((name, word), float(counts[word])) for word in FINAL if word in counts)
