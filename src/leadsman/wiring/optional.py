@@ -32,6 +32,7 @@ from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
 from leadsman.slices import Slices
+from leadsman.text import describe, log_fields
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class OptionalParts:
         try:
             return plan.state_directory / OUTBOX_FILE
         except RuntimeError as error:  # the user has no home directory
-            logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", error)
+            about = log_fields("no state directory", error=describe(error))
+            logger.warning("readings wait in memory only: %s; set STATE_DIRECTORY", describe(error), extra=about)
             return None
 
     @property
