@@ -46,12 +46,10 @@ LONGEST_CAUSE = 200
 """Characters of a cause that are kept."""
 ONE_DROP = 3600.0
 """Seconds between two readings that were dropped, at the most, if they are one gap."""
-_PERIOD = struct.Struct("<dQ")
-"""A closed period begins with its start and its slots. The counts follow."""
+_START = struct.Struct("<d")
+"""A closed period begins with its start. Its slots and the counts follow."""
 _GAP = struct.Struct("<ddB")
-"""A closed gap begins with its two ends and the number of its counts. The counts follow, then the cause."""
-_COUNT = struct.Struct("<BQ")
-"""A disposition, by its place in `DISPOSITIONS`, and how many slots have it."""
+"""A closed gap begins with its two ends and the length of its counts in bytes. The counts follow, then the cause."""
 
 
 class Gap(NamedTuple):
@@ -258,29 +256,57 @@ def total(periods: Iterator[Counts] | list[Counts]) -> dict[str, int]:
 
 
 def _packed(counts: Counts) -> bytes:
-    return _PERIOD.pack(counts.start, counts.slots) + _packed_counts(counts.by)
+    return _START.pack(counts.start) + _packed_numbers(counts.slots, *_numbers(counts.by))
 
 
 def _unpacked(packed: bytes) -> Counts:
-    start, slots = _PERIOD.unpack_from(packed)
-    return Counts(start, slots, _unpacked_counts(packed[_PERIOD.size :]))
+    (start,) = _START.unpack_from(packed)
+    slots, *numbers = _unpacked_numbers(packed[_START.size :])
+    return Counts(start, slots, _by(numbers))
 
 
 def _packed_gap(gap: Gap) -> bytes:
     """A gap that has ended."""
-    ends = _GAP.pack(gap.since, gap.until, len(gap.slots))
-    return ends + _packed_counts(gap.slots) + gap.cause.encode(errors="backslashreplace")
+    counts = _packed_numbers(*_numbers(gap.slots))
+    return _GAP.pack(gap.since, gap.until, len(counts)) + counts + gap.cause.encode(errors="backslashreplace")
 
 
 def _unpacked_gap(packed: bytes) -> Gap:
-    since, until, kinds = _GAP.unpack_from(packed)
-    counts_end = _GAP.size + kinds * _COUNT.size
-    return Gap(since, until, packed[counts_end:].decode(), _unpacked_counts(packed[_GAP.size : counts_end]))
+    since, until, length = _GAP.unpack_from(packed)
+    end = _GAP.size + length
+    return Gap(since, until, packed[end:].decode(), _by(_unpacked_numbers(packed[_GAP.size : end])))
 
 
-def _packed_counts(by: Mapping[str, int]) -> bytes:
-    return b"".join(_COUNT.pack(DISPOSITIONS.index(word), count) for word, count in by.items())
+def _numbers(by: Mapping[str, int]) -> Iterator[int]:
+    """Each disposition, by its place in `DISPOSITIONS`, and how many slots have it."""
+    for word, count in by.items():
+        yield from (DISPOSITIONS.index(word), count)
 
 
-def _unpacked_counts(packed: bytes) -> dict[str, int]:
-    return {DISPOSITIONS[place]: count for place, count in _COUNT.iter_unpack(packed) if count}
+def _by(numbers: list[int]) -> dict[str, int]:
+    """The opposite of `_numbers`, without those that no slot has."""
+    pairs = zip(numbers[::2], numbers[1::2], strict=True)
+    return {DISPOSITIONS[place]: count for place, count in pairs if count}
+
+
+def _packed_numbers(*numbers: int) -> bytes:
+    """Numbers from 0 as LEB128 (DWARF 5, section 7.6): seven bits a byte, the lowest first; all but the last have the
+    highest bit. So most counts of an hour take one byte."""
+    packed = bytearray()
+    for number in numbers:
+        while number > 0x7F:
+            packed.append(number & 0x7F | 0x80)
+            number >>= 7
+        packed.append(number)
+    return bytes(packed)
+
+
+def _unpacked_numbers(packed: bytes) -> list[int]:
+    numbers, number, shift = list[int](), 0, 0
+    for byte in packed:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(number)
+            number = shift = 0
+    return numbers
