@@ -136,8 +136,17 @@ def test_what_is_lost_with_the_process_is_told(harness, caplog):
 
     app.stop()
 
-    lost = "31 messages were not delivered, and are lost as the process ends"
-    assert lost in caplog.text  # 3 x 10, and one that says offline
+    assert "30 readings were not delivered, and are lost as the process ends" in caplog.text
+
+
+def test_status_and_availability_that_do_not_arrive_are_not_told_as_lost(harness, caplog):
+    app, _ = running_app(harness)
+    app.run(9.5)
+    app.broker.stop()
+
+    app.stop()
+
+    assert "as the process ends" not in caplog.text
 
 
 def test_at_the_end_the_status_says_offline_once_and_the_will_stays_unsaid(harness):

@@ -57,13 +57,16 @@ def test_readings_that_waited_when_the_app_was_killed_come_first_in_its_next_lif
     assert [message.retain for message in delivered][: taken - len(sent) - 1] == [False] * (taken - len(sent) - 1)
 
 
-def test_a_stop_keeps_what_the_broker_does_not_have(state):
+def test_a_stop_keeps_what_the_broker_does_not_have(state, caplog):
+    caplog.set_level("INFO")
     counter = Counter()
     with Harness(app_of({"d": counter}), settings=KEPT, state_directory=state) as first:
         first.broker.stop()
         first.run("10.05s")
     taken = counter.taken
     assert first.stopped_in < 2
+    assert f"{taken} readings wait on disk for the broker, and the next start sends them" in caplog.text
+    assert "as the process ends" not in caplog.text
 
     with Harness(app_of({"d": counter}), settings=KEPT, state_directory=state) as second:
         second.run("5s")

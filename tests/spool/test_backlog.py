@@ -259,7 +259,7 @@ def test_readings_that_arrived_are_not_remembered_though_nothing_is_written(life
         life.put("t", b"%d" % number)
         life.deliver()
 
-    assert life.backlog.unsafe == 0
+    assert life.outbox.unkept == 0
     assert len(life.backlog._unstored) < 100
 
 
@@ -576,7 +576,7 @@ class Lives(RuleBasedStateMachine):
         life = self.life
         life.commit()
         self.dropped += sum(each.messages for each in life.dropped)
-        self.dropped += life.outbox.messages - life.backlog.in_memory
+        self.dropped += life.outbox.unkept
         self.start()
 
     @invariant()

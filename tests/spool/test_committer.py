@@ -8,12 +8,12 @@ import pytest
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
-from leadsman.events import LinkUp, StateFailed, StateWritten
+from leadsman.events import LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
-from leadsman.spool.committer import AGAIN, AGAIN_FULL, IDLE, LEAVING, SLOW, Committer
-from leadsman.spool.row import Found, Quota, Row
+from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, Committer
+from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, Row
 from leadsman.timing.clock import system_clock
 
 
@@ -110,6 +110,12 @@ class Rig:
 
     def states(self):
         return [type(event) for event in self.events if isinstance(event, StateFailed | StateWritten)]
+
+
+def dropped(rig):
+    """What was reported as lost: topics, how many readings, and why."""
+    found = [event for event in rig.events if isinstance(event, MessageDropped)]
+    return [(event.topic, event.messages, event.reason) for event in found]
 
 
 @pytest.fixture
@@ -232,7 +238,7 @@ def test_a_file_of_another_process_is_tried_again_soon_and_then_seldom(rig, file
     rig.run(3 * AGAIN)
 
     assert rig.store == "locked"
-    assert LEAVING / AGAIN_FULL - 1 <= soon <= LEAVING / AGAIN_FULL + 2
+    assert LEAVING / AGAIN_SOON - 1 <= soon <= LEAVING / AGAIN_SOON + 2
     assert 2 <= file.calls.count("open") - soon <= 4
     file.faults = []
     rig.put(b"2")
@@ -248,7 +254,7 @@ def test_a_full_disk_is_tried_again_each_second(rig, file):
     rig.write()
     assert (rig.store, rig.states()) == ("full", [StateFailed])
 
-    rig.run(3 * AGAIN_FULL + 0.5)
+    rig.run(3 * AGAIN_SOON + 0.5)
 
     assert (payloads(file), rig.store, rig.states()) == ([b"1"], "ok", [StateFailed, StateWritten])
 
@@ -318,6 +324,71 @@ def test_a_file_that_was_replaced_is_written_again(rig, file):
     assert rig.store == "ok"
 
 
+def test_a_file_that_is_replaced_at_each_look_is_opened_once_a_second(rig, file):
+    rig.start()
+    file.faults = [("write", SpoolReplaced("it was deleted"))] * 1000
+    rig.put(b"1")
+    rig.write()
+    rig.run(10 * AGAIN_SOON)
+    opened = file.calls.count("open")
+    file.faults = []
+    rig.run(2 * AGAIN_SOON)
+
+    assert 8 <= opened <= 12
+    assert (payloads(file), rig.store) == ([b"1"], "ok")
+
+
+def evicting(file, monkeypatch, fails=None):
+    """Let each write delete row 4 because of its age, and those with new rows fail."""
+    writes = file.write
+
+    def write(add, delete, dead=()):
+        if add and fails is not None:
+            raise fails
+        writes(add, [*delete, 4], dead)
+        return [Evicted("old", 1, EXPIRED, [4])]
+
+    monkeypatch.setattr(file, "write", write)
+
+
+def test_rows_that_are_deleted_on_a_full_disk_are_counted_as_what_they_are(rig, file, monkeypatch):
+    file.rows = {number: row(number, b"%d" % number, "old") for number in (4, 5)}
+    rig.link.up = False
+    rig.start()
+    rig.put(b"6")
+    rig.write()
+    rig.deliver()
+    evicting(file, monkeypatch, SpoolFull("full"))
+    rig.put(b"7")
+    rig.write()
+    monkeypatch.undo()
+    rig.link.up = True
+    rig.bus.emit(LinkUp(1, "5", "codec"))
+    rig.run(0.1)
+
+    assert dropped(rig) == [("old", 1, EXPIRED)]
+    assert rig.deliver() == [b"7", b"5"]
+
+
+def test_what_was_written_is_counted_though_nothing_can_be_read_after_it(rig, file, monkeypatch):
+    file.rows = {number: row(number, b"%d" % number, "old") for number in (4, 5)}
+    rig.link.up = False
+    rig.start()
+    rig.put(b"6")
+    evicting(file, monkeypatch)
+    file.faults = [("read", SpoolUnavailable("I/O error"))]
+    rig.link.up = True
+    rig.write()
+    assert (rig.store, payloads(file)) == ("memory", [b"5", b"6"])
+
+    monkeypatch.undo()
+    rig.run(AGAIN + 1)
+
+    assert dropped(rig) == [("old", 1, EXPIRED)]
+    assert file.calls.count("write") == 1
+    assert sorted(rig.deliver()) == [b"5", b"6"]
+
+
 def test_the_end_writes_what_waits_and_closes_the_file(rig, file):
     rig.start()
     rig.put(b"1", b"2")
@@ -325,7 +396,7 @@ def test_the_end_writes_what_waits_and_closes_the_file(rig, file):
 
     assert payloads(file) == [b"1", b"2"]
     assert file.calls[-1] == "close"
-    assert (rig.committer.backlog.kept, rig.committer.backlog.in_memory) == (2, 2)
+    assert (rig.committer.backlog.kept, rig.link.outbox.unkept) == (2, 0)
 
 
 def test_the_end_opens_the_file_if_it_must(rig, file):

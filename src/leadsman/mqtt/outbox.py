@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.queues import RESERVE, Queues, never_arrives
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue
+from leadsman.mqtt.topic_queue import COPY, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue
 
 
 class Outbox(Queues):
@@ -237,7 +237,7 @@ class Outbox(Queues):
         self._offer(topic, queue)
 
     def _bury(self, item: Item, why: str) -> None:
-        if self._keeper is not None and item.message.taken_at is not None and item.row != NEVER:
+        if self._keeper is not None and item.message.taken_at is not None and item.row >= UNSTORED:
             self._keeper.bury(item, why)
 
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
@@ -257,7 +257,7 @@ class Outbox(Queues):
         """Put a message that is never stored."""
         self._number += 1
         item = Item(self._number, message, message.size)
-        item.row = NEVER
+        item.row = COPY
         self.messages += 1
         self.bytes += item.size
         self.admit(item)

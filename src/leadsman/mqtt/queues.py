@@ -4,9 +4,21 @@ The oldest message of all is found without a search: each is listed in the order
 """
 
 from collections import OrderedDict, deque
+from itertools import chain
 
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topic_queue import MOST_BEFORE, SETTLED, Dropped, Item, Keeper, OnDisk, Standing, TopicQueue
+from leadsman.mqtt.topic_queue import (
+    MOST_BEFORE,
+    NEVER,
+    SETTLED,
+    UNSTORED,
+    Dropped,
+    Item,
+    Keeper,
+    OnDisk,
+    Standing,
+    TopicQueue,
+)
 
 MOST_MESSAGES = 10_000
 MOST_BYTES = 8 * 2**20
@@ -60,6 +72,14 @@ class Queues:
     def in_flight(self) -> int:
         """Messages handed out by `take` and not settled yet."""
         return len(self._flying)
+
+    @property
+    def unkept(self) -> int:
+        """Readings that did not arrive, and are not on disk. All messages are looked at."""
+        waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
+        held = () if self._keeper is None else self._keeper.held
+        items = chain(waiting, self._flying, held)
+        return sum(item.row in (UNSTORED, NEVER) and item.message.taken_at is not None for item in items)
 
     @property
     def ready(self) -> bool:

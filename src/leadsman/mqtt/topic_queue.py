@@ -1,14 +1,15 @@
 """The messages of one topic in the outbox, in the order in which they were put. Pure."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, Protocol
 
 from leadsman.mqtt.message import Message
 
 SETTLED = Message("", b"")
 """Stands in an `Item` whose message was delivered or dropped, so that its bytes are free."""
-UNSTORED, NEVER = 0, -1
-"""In place of the row of an item: it has none yet, or shall have none."""
+UNSTORED, NEVER, COPY = 0, -1, -2
+"""In place of the row of an item: it has none yet; it shall have none; it is sent again, and arrived before."""
 
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
@@ -51,7 +52,7 @@ class Item:
         self.listed = True
         """Whether the outbox finds it when it makes room."""
         self.row = 0
-        """The number of its row on disk, `UNSTORED`, or `NEVER`."""
+        """The number of its row on disk, `UNSTORED`, `NEVER` or `COPY`."""
 
 
 class OnDisk(NamedTuple):
@@ -81,6 +82,11 @@ class Keeper(Protocol):
     @property
     def on_disk(self) -> OnDisk:
         """What is on disk."""
+        ...
+
+    @property
+    def held(self) -> Iterable[Item]:
+        """Readings that wait in memory until they are written, and are not offered to the broker before."""
         ...
 
     def holds(self, topic: str) -> bool:

@@ -9,7 +9,7 @@ The number of a reading is the number of its row, and they count upwards over al
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
@@ -119,11 +119,6 @@ class Backlog:
         self._buried: list[tuple[Item, str]] = []
 
     @property
-    def in_memory(self) -> int:
-        """Readings that are on disk and wait in memory as well."""
-        return len(self._stored)
-
-    @property
     def kept(self) -> int:
         """Readings that are on disk and did not arrive."""
         return self.rows + len(self._stored)
@@ -134,10 +129,9 @@ class Backlog:
         return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead)
 
     @property
-    def unsafe(self) -> int:
-        """Readings that wait in memory, and have no row."""
-        waiting = {item for item in self._unstored if _is_unstored(item)}
-        return len(waiting | {item for item in self._outbox.flying if _is_unstored(item)})
+    def held(self) -> Iterator[Item]:
+        """Readings that wait in memory until they are written, and are not offered to the broker before."""
+        return (item for tail in self._tails.values() for item in tail.held)
 
     def holds(self, topic: str) -> bool:
         """Whether older readings of a topic are on disk only, or may be."""

@@ -36,8 +36,9 @@ PAGE = 256 * 1024
 """Bytes of rows that are read at once."""
 AGAIN = 30.0
 """Seconds until a file that cannot be used is tried again."""
-AGAIN_FULL = 1.0
-"""The same for a disk that is full, and for a file that another process is about to leave."""
+AGAIN_SOON = 1.0
+"""The same for a disk that is full, for a file that another process is about to leave, and for one that was replaced
+again."""
 LEAVING = 10.0
 """Seconds after the start for which another process that has the file is taken for one that is about to end."""
 
@@ -71,12 +72,15 @@ NOTHING = _Job([], [], [], [], [], 0, 0)
 
 
 class _Done(NamedTuple):
-    """What the thread did. With `error` nothing was written or deleted; with `broken` the file must be opened again."""
+    """What the thread did. With `broken` the file must be opened again."""
 
     job: _Job
     found: Found | None = None
     topics: dict[str, int] | None = None
+    written: bool = False
+    """Whether the rows of the job were written, deleted and buried."""
     evicted: Sequence[Evicted] = ()
+    """What was deleted besides, also if nothing was written."""
     page: list[Row] | None = None
     error: SpoolError | None = None
     broken: bool = False
@@ -106,7 +110,7 @@ class Committer:
         self._first = True
         self._due = False
         self._ripe = 0
-        self._retry_at = -math.inf
+        self._retry_at = self._reopen_at = -math.inf
         self._began = clock.monotonic()
         self._timer: asyncio.TimerHandle | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -129,7 +133,7 @@ class Committer:
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.wrap_future(self._worker.submit(int))  # after the call that is being made
-        if not self._open and self.backlog.unsafe:
+        if not self._open and self._link.outbox.unkept:
             await self._make(self._job())
         if self._open:
             job = self._job()
@@ -216,6 +220,7 @@ class Committer:
 
     def _do(self, job: _Job, *, opened: bool) -> "_Done":
         """In the thread."""
+        done = _Done(job)
         try:
             file = self._spool_file()
             if not opened:
@@ -223,22 +228,21 @@ class Committer:
                 if job.delete and not self._first:
                     file.write((), job.delete)
                 return _Done(job, found, file.topics() if found.rows else {})
-            full, evicted = None, list[Evicted]()
             if job.add or job.delete or job.dead:
-                try:
-                    evicted = file.write(job.add, job.delete, job.dead)
-                except SpoolFull as error:
-                    full, evicted = error, self._make_room(file, job)
-            page = file.read(job.after, job.page, PAGE) if job.page else None
-            return _Done(job, evicted=evicted, page=page, error=full)
+                done = self._write(file, job)
+            return done._replace(page=file.read(job.after, job.page, PAGE) if job.page else None)
         except SpoolError as error:
-            return _Done(job, error=error, broken=True)
+            return done._replace(error=error, broken=True)
         except Exception as error:  # a fault of ours, or a kind of damage that nobody knew
-            return _Done(job, error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
+            return done._replace(error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
 
-    def _make_room(self, file: "SpoolFile", job: _Job) -> list[Evicted]:
-        """In the thread: delete alone, which a disk that is almost full allows."""
-        return file.write((), job.delete) if job.add and job.delete else []
+    def _write(self, file: "SpoolFile", job: _Job) -> "_Done":
+        """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""
+        try:
+            return _Done(job, written=True, evicted=file.write(job.add, job.delete, job.dead))
+        except SpoolFull as error:
+            evicted = file.write((), job.delete) if job.add and job.delete else ()
+            return _Done(job, evicted=evicted, error=error)
 
     def _spool_file(self) -> "SpoolFile":
         """In the thread, since the import of SQLite takes a while."""
@@ -259,14 +263,17 @@ class Committer:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+        if done.written or done.evicted:
+            self._report(self.backlog.written(done.job.batch if done.written else (), done.evicted))
+        if done.error is not None and not done.written:
+            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
         if done.error is None:
             self._succeeded(done)
         elif done.broken:
-            self._broken(done.job, done.error)
+            self._broken(done.error)
         else:
-            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
             self._change("full", done.error)
-            self._retry(AGAIN_FULL)
+            self._retry(AGAIN_SOON)
         if done.page is not None:
             self._report(self.backlog.page(done.page, self._now()))
         if done.page is not None or done.found is not None or done.broken:
@@ -281,32 +288,32 @@ class Committer:
             self._wait(IDLE)
 
     def _succeeded(self, done: "_Done") -> None:
-        job, backlog = done.job, self.backlog
         if done.found is not None:
-            self._report(backlog.begin(done.topics or {}, done.found.next_id if self._first else None))
+            self._report(self.backlog.begin(done.topics or {}, done.found.next_id if self._first else None))
             self._open, self._first = True, False
             self._ripe = self._link.outbox.number
             if done.found.rows or done.found.quarantined:
                 self._say(done.found)
-        elif job.add or job.delete or job.dead:
-            self._report(backlog.written(job.batch, done.evicted))
-        else:
+        elif not done.written:
             return
         self._retry_at = -math.inf
         self._change("ok", None)
 
-    def _broken(self, job: _Job, error: SpoolError) -> None:
+    def _broken(self, error: SpoolError) -> None:
         """The file cannot be used as it is."""
-        self.backlog.failed(job.batch, job.delete, job.buried)
         self._open = False
         if isinstance(error, SpoolReplaced):
             self._first = self._due = True
+            now = self._clock.monotonic()
+            if now < self._reopen_at:
+                self._retry(AGAIN_SOON)
+            self._reopen_at = max(now, self._retry_at) + AGAIN_SOON
             return
         self.backlog.give_up()
         full, locked = isinstance(error, SpoolFull), isinstance(error, SpoolLocked)
         self._change("full" if full else "locked" if locked else "memory", error)
         leaving = locked and self._clock.monotonic() < self._began + LEAVING
-        self._retry(AGAIN_FULL if full or leaving else AGAIN)
+        self._retry(AGAIN_SOON if full or leaving else AGAIN)
 
     def _retry(self, seconds: float) -> None:
         self._due = True

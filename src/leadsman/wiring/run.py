@@ -129,18 +129,15 @@ async def stop(parts: Parts, running: Running) -> int:
 
 
 def _say_what_is_left(parts: Parts) -> None:
-    """Log what the broker does not have as the process ends."""
-    lost = parts.core.link.outbox.messages
-    if (committer := parts.optional.committer) is not None:
-        backlog = committer.backlog
-        kept, lost = backlog.kept, lost - backlog.in_memory
-        if kept:
-            waiting = counted(kept, "reading waits", "readings wait")
-            about = log_fields("readings kept", readings=kept)
-            logger.info("%s on disk for the broker, and the next start sends them", waiting, extra=about)
-    if lost:
-        one, many = "message was not delivered, and is lost", "messages were not delivered, and are lost"
-        about = log_fields("messages lost", messages=lost)
+    """Log which readings the broker does not have as the process ends."""
+    outbox = parts.core.link.outbox
+    if (on_disk := outbox.on_disk) is not None and (kept := on_disk.readings):
+        waiting = counted(kept, "reading waits", "readings wait")
+        about = log_fields("readings kept", readings=kept)
+        logger.info("%s on disk for the broker, and the next start sends them", waiting, extra=about)
+    if lost := outbox.unkept:  # status and availability are made again by the next life of the app
+        one, many = "reading was not delivered, and is lost", "readings were not delivered, and are lost"
+        about = log_fields("readings lost", readings=lost)
         logger.warning("%s as the process ends", counted(lost, one, many), extra=about)
 
 
