@@ -284,6 +284,17 @@ def test_no_damage_stops_the_spool_or_invents_a_row(stored, open_spool, rows, ro
     assert found[-1] == row(ROWS + 1)
 
 
+def test_values_that_have_no_bytes_in_a_page_are_read(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "file", isolation_level=None)) as database:
+        database.execute(f"PRAGMA page_size = {PAGE}")
+        database.execute("CREATE TABLE numbers (a, b, c, d)")
+        database.execute("INSERT INTO numbers VALUES (NULL, 0, 1, 2)")
+    reader = Pages(tmp_path / "file", PAGE)
+
+    assert [None, 0, 1, 2] in [record for _, record in reader.records()]
+    reader.close()
+
+
 def test_garbage_in_pages_is_no_row_and_no_error(tmp_path):
     dice = random.Random(3)
     for _ in range(200):

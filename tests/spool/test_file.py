@@ -12,6 +12,7 @@ from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavaila
 from leadsman.spool import database, dead
 from leadsman.spool.dead import MOST
 from leadsman.spool.file import LOOK, SpoolFile
+from leadsman.spool.lock import Lock
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, crc, size
 
 NOW = 1_800_000_000.0
@@ -308,10 +309,9 @@ def test_dead_letters_are_limited_in_bytes_too(spool, row, monkeypatch):
     assert [each.row.id for each in spool.dead_letters()] == [3, 4]
 
 
-@pytest.mark.parametrize("name", ["outbox.db", "outbox.db.lock", "outbox.db-wal"])
-def test_a_file_that_is_deleted_while_open_is_noticed_before_the_next_row(path, spool, row, everything, name):
+def test_a_file_that_is_deleted_while_open_is_noticed_before_the_next_row(path, spool, row, everything):
     spool.write([row(1)], ())
-    path.with_name(name).unlink()
+    path.unlink()
 
     with pytest.raises(SpoolReplaced):
         spool.write([row(2)], ())
@@ -321,13 +321,42 @@ def test_a_file_that_is_deleted_while_open_is_noticed_before_the_next_row(path, 
     assert everything(spool) == [row(1), row(2)]
 
 
-def test_a_log_that_is_deleted_while_open_costs_no_row(path, open_spool, spool, row, everything):
+@pytest.mark.parametrize("name", ["outbox.db.lock", "outbox.db-wal"])
+def test_a_lock_or_a_log_that_is_deleted_while_open_costs_no_row(path, spool, row, everything, name, caplog):
     spool.write([row(number) for number in range(1, 50)], ())
-    path.with_name("outbox.db-wal").unlink()
+    path.with_name(name).unlink()
+
+    spool.write([row(50)], [7])
+
+    assert [each.id for each in everything(spool)] == [*range(1, 7), *range(8, 51)]
+    assert "no reading of it is lost" in caplog.text
+    assert path.with_name("outbox.db.lock").exists()
+
+
+def test_a_lock_that_is_deleted_and_taken_by_another_process_is_not_taken_back(path, spool, row):
+    spool.write([row(1)], ())
+    path.with_name("outbox.db.lock").unlink()
+    other = Lock(path)
+    other.acquire()
+
+    with pytest.raises(SpoolReplaced):
+        spool.write([row(2)], ())
+    with pytest.raises(SpoolLocked):
+        spool.open()
+
+    other.release()
+
+
+def test_a_file_that_another_process_changed_after_its_lock_was_deleted_is_looked_at_anew(path, spool, row, clock):
+    spool.write([row(1), row(2)], ())
+    path.with_name("outbox.db.lock").unlink()
+    other = SpoolFile(path, Quota(least_free=0), clock)
+    other.open()
+    other.write([row(3)], [1])
+    other.close()
+
     with pytest.raises(SpoolReplaced):
         spool.read(0, 1, 1)
-
-    assert len(everything(open_spool())) == 49
 
 
 def test_a_directory_that_cannot_be_made_is_reported(tmp_path, open_spool):

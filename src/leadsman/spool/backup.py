@@ -67,6 +67,8 @@ def restore(path: Path, source: Path, now: float) -> tuple[View, str | None]:
         SpoolLocked: an app has the file.
         SpoolUnavailable, SpoolFull: a file cannot be read or written, or the copy is damaged. Nothing was changed.
     """
+    if not source.is_file():
+        raise SpoolUnavailable(f"there is no {source}; name a copy that `leadsman outbox backup` made")
     lock = Lock(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

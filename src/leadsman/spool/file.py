@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from leadsman.errors import SpoolFull, SpoolReplaced, SpoolUnavailable
+from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.spool import dead as dead_letters
 from leadsman.spool import quarantine, queries
 from leadsman.spool.database import (
@@ -197,9 +197,30 @@ class SpoolFile:
         try:
             if self._identity is not None and found[0] == self._identity[0]:
                 self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the lost log is still open
-        finally:
+                return self._again()
+        except (sqlite3.Error, SpoolLocked):
+            pass  # what is there now must be looked at as at a start
+        except BaseException:
             self.close()
+            raise
+        self.close()
         raise SpoolReplaced(f"{self.path} was deleted or replaced while it was open")
+
+    def _again(self) -> sqlite3.Connection:
+        """Lock and connect anew, since the log or the lock was deleted. The rows must be those that were counted."""
+        before, rows = self._index, self.topics()
+        self.close()
+        self._lock.acquire()
+        database = self._connect()
+        after = self._index
+        if after.largest_id > before.largest_id or (after.bytes, self.topics()) != (before.bytes, rows):
+            raise Damage("its rows are not those that were written")
+        logger.warning(
+            "files beside %s were deleted while it was in use; no reading of it is lost",
+            self.path,
+            extra=log_fields("spool files deleted", file=str(self.path)),
+        )
+        return database
 
     def _identities(self) -> tuple[object, object]:
         """What distinguishes the file and its log from others with their names."""

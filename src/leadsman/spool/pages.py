@@ -16,6 +16,8 @@ _WAL_HEADER, _FRAME_HEADER = 32, 24
 _MOST_COLUMNS = 32
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 """Bytes of an integer, by its serial type."""
+_CONSTANTS = {0: None, 8: 0, 9: 1}
+"""Values without bytes, by their serial type."""
 
 Record = list[int | float | str | bytes | None]
 
@@ -154,8 +156,8 @@ def _value(content: bytes, at: int, kind: int) -> tuple[int | float | str | byte
         return (content[at:end].decode(errors="replace") if kind % 2 else content[at:end]), end
     if kind == 7:
         return struct.unpack_from(">d", content, at)[0], at + 8
-    if kind in (0, 8, 9):
-        return (None, 0, 1)[kind and kind - 7], at
+    if kind in _CONSTANTS:
+        return _CONSTANTS[kind], at
     raise ValueError("no such type")
 
 
