@@ -27,13 +27,13 @@ async def counter():
 
 
 @pytest.fixture
-def lives(start_app, monkeypatch):
-    """Start the app, each time as another life of it."""
+def lives(start_app, monkeypatch, tmp_path):
+    """Start the app, each time as another life of it, with the same state."""
     started = []
 
     def start(url):
         monkeypatch.setenv("LIFE", str(len(started)))
-        started.append(start_app(COUNTER, url))
+        started.append(start_app(COUNTER, url, tmp_path / "state"))
         return started[-1]
 
     return start

@@ -119,6 +119,7 @@ def asked_to_end(stand: Stand) -> None:
         took = {phase: stand.stop(job) for phase, job in phases.jobs.items()}
     for phase, seconds in took.items():
         stand.figure(phase, seconds, most=LONGEST_EXIT)
+    stand.figure("exits by the deadline", sum(job.process.returncode != 0 for job in phases.jobs.values()))
 
 
 @row("15b", P0, "SIGTERM in 4 phases without delivery, and a restart", "no accepted reading is lost")

@@ -56,8 +56,8 @@ def listen_all_along():
 def starting(directory):
     started = []
 
-    def start(code, url):
-        started.append(app_process(code, url, directory / f"app{len(started)}.log"))
+    def start(code, url, state=None):
+        started.append(app_process(code, url, directory / f"app{len(started)}.log", state))
         return started[-1]
 
     yield start
@@ -66,7 +66,8 @@ def starting(directory):
 
 @pytest.fixture
 def start_app(tmp_path):
-    """Run the code of an app in a process: ``start_app(code, url)`` gives a `Process`."""
+    """Run the code of an app in a process: ``start_app(code, url)`` gives a `Process`. Each has a state directory of
+    its own, unless ``state=`` names one."""
     with starting(tmp_path) as start:
         yield start
 

@@ -48,10 +48,11 @@ class Process:
         return self.process.wait(timeout), time.monotonic() - before
 
 
-def app_process(code, url, log_path):
-    """An app named ``sys`` with the registrations of `code`. A warning is an error in it."""
+def app_process(code, url, log_path, state=None):
+    """An app named ``sys`` with the registrations of `code`. A warning is an error in it. Its state is in a directory
+    of its own unless `state` names one."""
     command = [sys.executable, "-c", HEADER + code + "\napp.run()\n"]
-    state = str(Path(log_path).parent / "state")
+    state = str(state or Path(log_path).with_suffix(".state"))
     return Process(command, log_path, URL=url, PYTHONWARNINGS="error", XDG_STATE_HOME=state)
 
 
