@@ -1,6 +1,7 @@
 """``make faults``: run the fault matrix, or the rows that are named, and print it."""
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -47,7 +48,13 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="print the table of docs/explanation/faults.md")
     parser.add_argument("--jobs", type=int, default=4, help="rows at a time (default: 4)")
     parser.add_argument("--keep", type=Path, help="keep the logs of the apps in this directory")
+    parser.add_argument("--minutes", type=float, help="how long the rows last whose faults come at random")
+    parser.add_argument("--seed", type=int, help="another order of these faults")
     words = parser.parse_args()
+    if words.minutes is not None:
+        os.environ["FAULTS_SECONDS"] = str(60 * words.minutes)  # before the rows are imported
+    if words.seed is not None:
+        os.environ["FAULTS_SEED"] = str(words.seed)
     rows = chosen(words.rows, all_rows())
     directory = words.keep or Path(tempfile.mkdtemp(prefix="leadsman-faults-"))
     try:

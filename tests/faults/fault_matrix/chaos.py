@@ -1,4 +1,4 @@
-"""Faults at random, one after the other. ``FAULTS_SECONDS=600 make faults ARGS=55`` goes on for ten minutes."""
+"""Faults at random, one after the other. ``make faults ARGS="55 --minutes 10 --seed 7"`` goes on for ten minutes."""
 
 import os
 import random
@@ -14,7 +14,7 @@ from leadsman.testing import Mosquitto
 from leadsman_rigs.proxy import Proxy
 
 SECONDS = float(os.environ.get("FAULTS_SECONDS", "20"))
-SEED = 55
+SEED = int(os.environ.get("FAULTS_SEED", "55"))
 TEN = "meters(10, 0.1)"
 
 
@@ -31,12 +31,12 @@ def at_random_with_kills(stand: Stand) -> None:
 class Chaos:
     """An app behind a proxy, and all that happens to it."""
 
-    def __init__(self, stand: Stand) -> None:
+    def __init__(self, stand: Stand, code: str = TEN, conf: str = "", **environment: str) -> None:
         self.stand, self.dice = stand, random.Random(SEED)
-        self.broker: Mosquitto = stand.broker()
+        self.broker: Mosquitto = stand.broker(conf)
         self.proxy: Proxy = stand.proxy(self.broker.port)
         stand.listen(self.broker.port)
-        self.app: Job = stand.app(self.proxy.url, TEN)
+        self.app: Job = stand.app(self.proxy.url, code, **environment)
         self.kills: list[float] = []
         self.done = Counter[str]()
 
@@ -47,13 +47,19 @@ class Chaos:
             faults += [self.kill_app, self.kill_app]
         self.stand.until(lambda: self.stand.tally.came >= 50, "50 readings")
         before = self._size()
+        self.fail(faults)
+        self._measure(before)
+
+    def fail(self, faults: list[Callable[[], None]]) -> None:
+        """Let one after the other happen, each once before any happens again."""
         end = time.monotonic() + SECONDS
+        left: list[Callable[[], None]] = []
         while time.monotonic() < end:
-            fault = self.dice.choice(faults)
+            left = left or self.dice.sample(faults, len(faults))
+            fault = left.pop()
             fault()
             self.done[fault.__name__] += 1
             time.sleep(self.dice.uniform(0.5, 3))
-        self._measure(before)
 
     def _measure(self, before: tuple[float, int]) -> None:
         expected = self.app.accepted(self.kills)

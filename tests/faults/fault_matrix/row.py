@@ -129,6 +129,6 @@ def missing(number: str, priority: int, fault: str, expected: str, *needs: str) 
 
 def all_rows() -> list[Row]:
     """All rows in their order."""
-    from fault_matrix import answers, broker, chaos, covered, disk, network, process, security  # noqa: F401
+    from fault_matrix import answers, broker, chaos, covered, disk, network, power_cuts, process, security  # noqa: F401
 
     return sorted(ROWS, key=lambda each: each.order)

@@ -147,8 +147,10 @@ class Rows(list):
 class Database:
     """A connection of apsw that looks like one of sqlite3, as far as the spool uses it."""
 
+    vfs = NAME
+
     def __init__(self, path):
-        self._connection = self._called(apsw.Connection, str(path), vfs=NAME)
+        self._connection = self._called(apsw.Connection, str(path), vfs=self.vfs)
         self._connection.execute("PRAGMA locking_mode = EXCLUSIVE")
 
     def execute(self, statement, parameters=()):
