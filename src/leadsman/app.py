@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connector
-from leadsman.mqtt.topics import Topics, check_name
+from leadsman.mqtt.topics import Topics, check_instance, check_name
 from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import AdapterSource, Declaration, MakeAdapters, Setup, declared_settings
@@ -53,7 +53,7 @@ class App(Registrar):
             loaded.
         heartbeat: the time between two status documents when nothing changes.
         instance: distinguishes two processes of one app in the client id. They need different prefixes as well.
-            ``client_id`` in the section ``mqtt`` of the settings overrides it.
+            ``instance`` in the section ``mqtt`` of the settings overrides it, and so does ``client_id``.
         settings: a pydantic model, which is filled from flags, secrets, environment, ``.env`` and file when the app
             runs; or an instance that is already filled.
         lifespan: a function that takes the app and returns an async context manager. The app enters it before the
@@ -96,7 +96,7 @@ class App(Registrar):
             Declaration(
                 name,
                 Topics(name if prefix is None else prefix),
-                "" if instance is None else f"-{check_name(instance)}",
+                "" if instance is None else f"-{check_instance(instance)}",
                 mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt),
                 adapters,
                 *declared_settings(settings),

@@ -1,13 +1,16 @@
 """What `leadsman inspect` shows to a person."""
 
+import re
 from typing import get_type_hints
 
 import pytest
 
-from leadsman.cli.inspect import show
+from leadsman import App
+from leadsman.cli.inspect import show, show_identity
 from leadsman.cli.main import COMMANDS
 from leadsman.introspection.document import Introspection
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
+from leadsman.settings.sources import Where
 
 RUNTIME = {
     "status": "circuit_open",
@@ -98,3 +101,40 @@ def test_a_section_that_a_request_must_name_is_shown_to_a_person(capsys, section
     show({section: ON_REQUEST_ALONE[section]}, as_json=False)
 
     assert shown in capsys.readouterr().out
+
+
+def identity(tmp_path, capsys, monkeypatch, *, app=None, url="mqtt://localhost", **environment):
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    app = app or App("meter")
+    app.load(Where({"MQTT__URL": url} | environment, tmp_path, None, {}, tmp_path / "secrets"))
+    show_identity(app)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("environment", "lines"),
+    [
+        ({}, [r"topic prefix  meter +the app\n", r"client id     meter +the prefix\n"]),
+        (
+            {"MQTT__TOPIC_PREFIX": "club", "MQTT__INSTANCE": "b"},
+            [
+                r"topic prefix  club +environment MQTT__TOPIC_PREFIX\n",
+                r"client id     club-b +the prefix and environment MQTT__INSTANCE\n",
+            ],
+        ),
+        ({"MQTT__CLIENT_ID": "mine"}, [r"client id     mine +environment MQTT__CLIENT_ID\n"]),
+    ],
+)
+def test_check_shows_prefix_client_id_and_state_with_their_origins(tmp_path, capsys, monkeypatch, environment, lines):
+    shown = identity(tmp_path, capsys, monkeypatch, **environment)
+
+    assert [line for line in lines if re.search(line, shown) is None] == [], shown
+    assert re.search(rf"state +{re.escape(str(tmp_path))} +STATE_DIRECTORY\n", shown)
+
+
+def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id(tmp_path, capsys, monkeypatch):
+    old, long = "mqtt://localhost?protocol=3.1.1", {"MQTT__CLIENT_ID": "x" * 24}
+
+    assert "MQTT 3.1.1 may refuse" in identity(tmp_path, capsys, monkeypatch, url=old, **long)
+    assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, **long)
+    assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, url=old, MQTT__CLIENT_ID="x" * 23)

@@ -43,6 +43,9 @@ def test_an_app_publishes_below_the_prefix_that_is_configured():
         ({"prefix": "a", "instance": "one"}, {"MQTT__TOPIC_PREFIX": "b"}, "b", "b-one"),
         ({"prefix": "a"}, {"MQTT__TOPIC_PREFIX": "b", "MQTT__CLIENT_ID": "mine"}, "b", "mine"),
         ({}, {"MQTT__CLIENT_ID": "mine"}, "meter", "mine"),
+        ({}, {"MQTT__INSTANCE": "two"}, "meter", "meter-two"),
+        ({"instance": "one"}, {"MQTT__INSTANCE": "two", "MQTT__TOPIC_PREFIX": "b"}, "b", "b-two"),
+        ({"instance": "one"}, {"MQTT__INSTANCE": "two", "MQTT__CLIENT_ID": "mine"}, "meter", "mine"),
     ],
 )
 def test_what_is_configured_wins_over_the_code(tmp_path, words, settings, prefix, client_id):
@@ -69,6 +72,8 @@ def test_a_broker_in_the_code_does_not_keep_the_prefix_from_being_configured(tmp
         ({"MQTT__TOPIC_PREFIX": "a/#"}, r"mqtt.topic_prefix: .*environment MQTT__TOPIC_PREFIX"),
         ({"MQTT__CLIENT_ID": ""}, r"mqtt.client_id: the client id is ''; write 1 to 200 printable characters"),
         ({"MQTT__CLIENT_ID": "x" * 201}, r"mqtt.client_id: "),
+        ({"MQTT__INSTANCE": "a/b"}, r"mqtt.instance: the instance 'a/b' contains '/'; .* such as 'a-b' \(from env"),
+        ({"MQTT__INSTANCE": "+"}, r"mqtt.instance: the instance '\+' contains '\+'; .*not allowed in a topic"),
         ({"MQTT__TOPIC_PREFX": "a"}, r"mqtt.topic_prefx: unknown .*; did you mean 'topic_prefix'\?"),
     ],
 )

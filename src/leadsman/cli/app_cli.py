@@ -45,7 +45,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.arguments import OWN_PREFIX, RUNNING, SETTINGS, add, ends_after
+    from leadsman.cli.arguments import IDENTITY, RUNNING, SETTINGS, add, ends_after
     from leadsman.cli.main import CODES
 
     parser = argparse.ArgumentParser(
@@ -79,7 +79,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
         help="examine the broker and this machine, and say what to mend",
     )
     parser.set_defaults(prefix=None, json=False)
-    add(parser, (*SETTINGS, OWN_PREFIX, *RUNNING, ends_after("30s")))
+    add(parser, (*SETTINGS, *IDENTITY, *RUNNING, ends_after("30s")))
     return parser
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import FORMATS, LEVELS
-from leadsman.mqtt.topics import check_name, check_prefix
+from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
 from leadsman.timing.durations import seconds
 
 T = TypeVar("T")
@@ -67,6 +67,16 @@ def prefix(text: str) -> str:
     return _valid(check_prefix, text)
 
 
+def instance(text: str) -> str:
+    """A word that may end a client id."""
+    return _valid(check_instance, text)
+
+
+def client_id(text: str) -> str:
+    """A client id that a broker can take."""
+    return _valid(check_client_id, text)
+
+
 def _valid(read: Callable[[str], T], text: str) -> T:
     try:
         return read(text)
@@ -111,6 +121,22 @@ OWN_PREFIX = argument(
     metavar="PREFIX",
     type=prefix,
 )
+IDENTITY = (
+    OWN_PREFIX,
+    argument(
+        "--instance",
+        "the end of the client id, which begins with the prefix: a word",
+        metavar="WORD",
+        type=instance,
+    ),
+    argument(
+        "--client-id",
+        "the client id, instead of the prefix and the instance; no other client of the broker may have it",
+        metavar="ID",
+        type=client_id,
+    ),
+)
+"""What distinguishes two processes of one app at the broker."""
 HTTP = argument(
     "--http",
     "serve the page and the HTTP endpoint there, such as 127.0.0.1:8080 or unix:/run/house/http.sock; "

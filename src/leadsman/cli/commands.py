@@ -14,6 +14,7 @@ from leadsman.cli.target import UsageError, load_target
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.from_settings import broker_of
+from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe
@@ -52,11 +53,13 @@ def run_with_twins(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Check an app and its settings, and show its registrations."""
-    from leadsman.cli.inspect import registrations, show, show_settings
+    from leadsman.cli.inspect import registrations, show, show_identity, show_settings
 
     app = _load_app(options)
     show_settings(app)
-    print(f"\nbroker {app.broker}, client id {app.client_id}")
+    print(f"\nbroker {app.broker}, client id {app.client_id}\n")
+    show_identity(app)
+    print()
     show(registrations(app), as_json=False)
     app.setup.check_installed()
     app.broker.check_files()
@@ -353,8 +356,9 @@ def _sources(options: argparse.Namespace) -> Where:
         flags["mqtt.url"] = options.mqtt
     if getattr(options, "http", None) is not None:
         flags["http.bind"] = options.http
-    if getattr(options, "topic_prefix", None) is not None:
-        flags["mqtt.topic_prefix"] = options.topic_prefix
+    for key in IDENTITY_KEYS:
+        if getattr(options, key, None) is not None:
+            flags[f"mqtt.{key}"] = getattr(options, key)
     return Where.here(options.config, flags)
 
 

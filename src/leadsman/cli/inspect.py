@@ -2,6 +2,7 @@
 of each setting."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,9 @@ from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.sections import About, app_section
-from leadsman.text import clean, counted, escaped, suggestion
+from leadsman.mqtt.connection_state import V311
+from leadsman.mqtt.topics import SURE_CLIENT_ID
+from leadsman.text import clean, counted, describe, escaped, suggestion
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
@@ -99,6 +102,24 @@ def show_settings(app: App) -> None:
     """Print every setting with its origin."""
     rows = [(row.path, row.value, row.origin) for row in app.setup.rows]
     print(table(("setting", "value", "from"), rows) if rows else "The app has no settings.")
+
+
+def show_identity(app: App) -> None:
+    """Print how the broker and this machine know the app, and where that is set."""
+    origins = {row.path: row.origin for row in app.setup.rows}
+    prefix = origins.get("mqtt.topic_prefix", "the app")
+    instance = origins.get("mqtt.instance", "the instance that the app has" if app.setup.declaration.instance else "")
+    client = origins.get("mqtt.client_id", f"the prefix and {instance}" if instance else "the prefix")
+    state = "STATE_DIRECTORY" if os.environ.get("STATE_DIRECTORY") else "the name of the app and the prefix"
+    rows = [("topic prefix", app.topics.prefix, prefix), ("client id", app.client_id, client)]
+    try:
+        rows.append(("state", str(app.plan(os.environ).state_directory), state))
+    except RuntimeError as error:  # the user has no home directory
+        rows.append(("state", "kept in memory only", describe(error)))
+    print(table(("identity", "value", "from"), rows))
+    if app.broker.protocol == V311 and len(app.client_id.encode()) > SURE_CLIENT_ID:
+        known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
+        print(f"\n{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
 
 
 def _show_app(app: "AppSection") -> None:

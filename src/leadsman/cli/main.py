@@ -10,6 +10,7 @@ from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
+    IDENTITY,
     LIVE,
     MAYBE_TARGET,
     ONLY_DEVICE,
@@ -71,7 +72,7 @@ COMMANDS = (
         "Priority of settings: flag > secret > environment > .env > file > default.",
         "examples:  leadsman run house:app\n"
         f"           leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n{CODES}",
-        (*TARGET, OWN_PREFIX, *RUNNING),
+        (*TARGET, *IDENTITY, *RUNNING),
     ),
     Command(
         "check",
@@ -81,7 +82,7 @@ COMMANDS = (
         "Secrets are masked. The command opens no device and connects to no broker.",
         "example:  leadsman check house:app\n\n"
         "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
-        (*TARGET, OWN_PREFIX),
+        (*TARGET, *IDENTITY),
     ),
     Command(
         "doctor",

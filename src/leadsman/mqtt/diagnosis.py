@@ -18,7 +18,7 @@ CLOSES = "it closes the connection; check its access list, and its limit on the 
 """Of a topic on whose messages the connection breaks."""
 _CONNACK = {
     0x84: "it does not speak this version of MQTT",
-    0x85: "it does not accept the client id",
+    0x85: "it does not accept the client id; set MQTT__CLIENT_ID to a shorter one of letters and digits",
     0x86: "bad user name or password; check MQTT__USERNAME and MQTT__PASSWORD, or the URL",
     0x87: "not authorized; check MQTT__USERNAME and MQTT__PASSWORD, or the URL, and the broker's access list",
     0x88: "it is not available; its log says why",
@@ -153,8 +153,8 @@ def client_id_in_use(client_id: str, *, certain: bool) -> str:
     """Another client has our client id; `certain`: a reason code of the broker confirms it."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "
     return (
-        f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix: "
-        "--prefix, or MQTT__TOPIC_PREFIX"
+        f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix "
+        "(--prefix, MQTT__TOPIC_PREFIX) and, if it is set, another client id (--client-id, MQTT__CLIENT_ID)"
     )
 
 

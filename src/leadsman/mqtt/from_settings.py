@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
 from leadsman.mqtt.broker import Broker, check_key
+from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.sources import Entry
 
 
@@ -14,7 +15,7 @@ def broker_of(entries: Mapping[str, Entry]) -> Broker:
     Raises:
         ConfigurationError: values are wrong, one a line; the message names their origins.
     """
-    section = {key: entry for key, entry in entries.items() if key not in ("topic_prefix", "client_id")}
+    section = {key: entry for key, entry in entries.items() if key not in IDENTITY_KEYS}
     url, parts = section.get("url"), {key: section[key] for key in ("host", "port", "tls") if key in section}
     faults: list[ConfigurationError] = []
     if url is not None and parts:

@@ -39,6 +39,8 @@ RESERVED = frozenset(
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200
 """Bytes of a name; MQTT allows 65,535 for a whole topic, which no person would read."""
+SURE_CLIENT_ID = 23
+"""Bytes of a client id that each broker of MQTT 3.1.1 takes; some take no more (MQTT 3.1.1 §3.1.3.1)."""
 
 
 class Topics:
@@ -152,6 +154,16 @@ def check_prefix(prefix: object) -> str:
     if "" in text.split("/"):
         raise InvalidValue(
             f"the prefix {text!r} has an empty level; write {'/'.join(filter(None, text.split('/'))) or 'app'!r}"
+        )
+    return text
+
+
+def check_instance(instance: object) -> str:
+    """See that an instance, the end of a client id, is one word; raises as `check_name`."""
+    text = _check_level(instance, "the instance")
+    if "/" in text:
+        raise InvalidValue(
+            f"the instance {text!r} contains '/'; write it as one word, such as {text.replace('/', '-')!r}"
         )
     return text
 

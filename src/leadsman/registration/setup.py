@@ -10,7 +10,7 @@ from leadsman.adapters.extras import check_found
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
 from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.topics import Topics, check_client_id, check_prefix
+from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
@@ -191,12 +191,16 @@ class Setup:
             self._broker = broker_of(loaded.broker)
 
     def _read_names(self, loaded: "Loaded") -> None:
-        """Take the prefix and the client id of the settings. Two processes of one app differ in both."""
+        """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
+        and client id."""
         from leadsman.mqtt.from_settings import checked
 
+        instance = self.declaration.instance
         if (given := loaded.broker.get("topic_prefix")) is not None:
             self.topics = Topics(checked(given, check_prefix))
-            self.client_id = self.topics.prefix + self.declaration.instance
+        if (given := loaded.broker.get("instance")) is not None:
+            instance = f"-{checked(given, check_instance)}"
+        self.client_id = self.topics.prefix + instance
         if (given := loaded.broker.get("client_id")) is not None:
             self.client_id = checked(given, check_client_id)
 
