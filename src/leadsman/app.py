@@ -5,7 +5,6 @@ import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -19,11 +18,11 @@ from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy
 from leadsman.text import log_fields
 from leadsman.timing.durations import Duration, positive_seconds
+from leadsman.wiring.live import Live, LiveParts
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from leadsman.monitoring.trace import Trace, TraceRow
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.predicate import Predicate
@@ -36,7 +35,7 @@ logger = logging.getLogger("leadsman")
 A = TypeVar("A")
 
 
-class App(Registrar):
+class App(Registrar, Live):
     """An app: handlers that poll devices, accept commands and publish readings.
 
     Args:
@@ -109,7 +108,7 @@ class App(Registrar):
         self._keep_state = keep_state
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
-        self._trace: Trace | None = None
+        self._live = LiveParts()
         self._unloaded = False
 
     @property
@@ -319,19 +318,7 @@ class App(Registrar):
                 return await serve(self.plan(given), connect, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
-            self._stopping = None
-
-    def trace(self, handler: str | None = None, since: datetime | None = None) -> "list[TraceRow]":
-        """The latest rows of the trace, of the running app or of its last run; see `leadsman.monitoring.trace`.
-
-        Args:
-            handler: return only rows of this device.
-            since: return only rows from this time on; an aware datetime.
-        """
-        if self._trace is None:
-            return []
-        handlers = None if handler is None else frozenset((handler,))
-        return self._trace.rows(handlers, 0.0 if since is None else since.timestamp())
+            self._stopping = self._live.ask_poll = None
 
     def plan(self, variables: Mapping[str, str]) -> "Plan":
         """Everything that is needed to run the app, once its settings are loaded; for the command line."""
@@ -345,5 +332,5 @@ class App(Registrar):
             lifespan=None if self._lifespan is None else functools.partial(self._lifespan, self),
             last_resort=self._last_resort,
             keep_state=self._keep_state,
-            on_trace=functools.partial(setattr, self, "_trace"),
+            live=self._live,
         )

@@ -25,10 +25,15 @@ class Context(ContextBase):
     """The name, logger and store of one device while the app runs. A handler asks for it by type: ``async def
     read(context: Context)``."""
 
-    __slots__ = ("_attempts", "_loop", "_publisher_context", "_stores", "logger", "name")
+    __slots__ = ("_ask_poll", "_attempts", "_loop", "_publisher_context", "_stores", "logger", "name")
 
     def __init__(
-        self, name: str, attempts: Callable[[], int], publisher_context: PublisherContext, stores: Stores
+        self,
+        name: str,
+        attempts: Callable[[], int],
+        publisher_context: PublisherContext,
+        stores: Stores,
+        ask_poll: Callable[[str], None],
     ) -> None:
         self.name = name
         """The device's name."""
@@ -37,6 +42,7 @@ class Context(ContextBase):
         self._attempts = attempts
         self._publisher_context = publisher_context
         self._stores = stores
+        self._ask_poll = ask_poll
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -84,6 +90,15 @@ class Context(ContextBase):
         while (rest := target - clock.wall()) > 0:
             await self._publisher_context.environment.timers.sleep(min(rest, CLOCK_CHECK))
 
+    def poll(self) -> None:
+        """Ask for a poll of this device, such as the one that reads it back after a write, and return at once. See
+        `App.poll`. May be called from any thread.
+
+        Raises:
+            UnknownDevice: the device only pushes readings, or only takes commands.
+        """
+        self._ask_poll(self.name)
+
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
 
@@ -118,8 +133,11 @@ class _Named(logging.LoggerAdapter[logging.Logger]):
 class Contexts:
     """The contexts of one app, with the stores behind them."""
 
-    def __init__(self, directory: StateDirectory, publisher_context: PublisherContext) -> None:
+    def __init__(
+        self, directory: StateDirectory, publisher_context: PublisherContext, ask_poll: Callable[[str], None]
+    ) -> None:
         self._publisher_context = publisher_context
+        self._ask_poll = ask_poll
         self._stores = Stores(directory.path, directory)
         self._writer = Writer(self._stores, publisher_context.environment.timers)
 
@@ -127,7 +145,8 @@ class Contexts:
         """Make the context of a handler that asks for one."""
         for _, dependency in needs:
             if isinstance(dependency, ContextDependency):
-                dependency.value = Context(name, attempts, self._publisher_context, self._stores)
+                context = self._publisher_context
+                dependency.value = Context(name, attempts, context, self._stores, self._ask_poll)
 
     async def finish(self) -> None:
         """Write what is left."""

@@ -229,16 +229,21 @@ class PollRunner:
         requests = self._requests = self._requests or PollRequests()
         if self.task is None:
             now = self._context.environment.clock.monotonic()
-            self._check_request(requests, now)
+            self._check_request(now)
             requests.polled_at = now
             self._begin(now)
         if len(requests.answers) >= MOST_REQUESTS:
             raise PollRefused(f"{MOST_REQUESTS} requests already wait for the current poll; send this one again later")
         requests.answers.append(answer)
 
-    def _check_request(self, requests: PollRequests, now: float) -> None:
+    @property
+    def throttled_until(self) -> float:
+        """The earliest time of the next requested poll, monotonic seconds."""
+        return -math.inf if self._requests is None else self._requests.polled_at + self.telemetry.throttle
+
+    def _check_request(self, now: float) -> None:
         execution = self.execution
-        if (too_soon := requests.polled_at + self.telemetry.throttle - now) > 0:
+        if (too_soon := self.throttled_until - now) > 0:
             raise PollRefused(f"throttled; retry in {human(round(too_soon, 1))}")
         if self.busy:
             raise PollRefused("the thread of an earlier poll is still busy")

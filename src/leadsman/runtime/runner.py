@@ -5,13 +5,16 @@ is.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leadsman.monitoring.ledger import Ledger
 from leadsman.reading import JsonObject, Reading
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.publisher import StatePublisher
+
+if TYPE_CHECKING:
+    from leadsman.runtime.command_queue import CommandQueue
 
 Answer = Callable[[Reading | BaseException | None], None]
 """Called with the result of a requested poll: its reading, None if there is nothing to publish, or the error."""
@@ -77,7 +80,7 @@ class Runners:
     def __init__(self, readers: Mapping[str, Reader]) -> None:
         self.readers = readers
         """Polls and sources."""
-        self.commands: dict[str, Runner] = {}
+        self.commands: dict[str, CommandQueue] = {}
 
     def of(self, name: str) -> list[Runner]:
         """The runners of one device. One that reads it comes first."""

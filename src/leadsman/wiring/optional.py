@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.runtime.poll_now import PollsNow
     from leadsman.runtime.sources import SourceRunner
     from leadsman.spool.committer import Committer
 
@@ -86,6 +87,7 @@ class OptionalParts:
         plan = core.plan
         self._core = core
         self._resources = resources
+        self._loop = asyncio.get_running_loop()
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
         self.sources = self._sources()
@@ -188,11 +190,21 @@ class OptionalParts:
         from leadsman.registration.command import Command
         from leadsman.runtime.context import Contexts
 
-        contexts = Contexts(self.state_directory, self._core.publisher)
+        contexts = Contexts(self.state_directory, self._core.publisher, self.ask_poll)
         for each in asking:
             runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
             contexts.give(each.needs, each.name, runner.retries)
         return contexts
+
+    def ask_poll(self, name: str) -> None:
+        """Ask for a poll of a device; see `leadsman.runtime.poll_now`. May be called from any thread."""
+        self._polls_now.ask(name)
+
+    @cached_property
+    def _polls_now(self) -> "PollsNow":
+        from leadsman.runtime.poll_now import PollsNow
+
+        return PollsNow(self._core.poller.runners, self.runners, self._core.environment, self._loop)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -249,8 +261,7 @@ class OptionalParts:
         readers = {each.name: each for each in self._core.plan.readers}
         trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
         self.traces.append(trace)
-        if self._core.plan.on_trace is not None:
-            self._core.plan.on_trace(trace)
+        self._core.plan.live.trace = trace
         return trace
 
     def trace(self, event: Event) -> None:

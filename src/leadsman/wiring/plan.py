@@ -13,9 +13,9 @@ from leadsman.mqtt.topics import Topics
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.environment import PolicyOverride
+from leadsman.wiring.live import LiveParts
 
 if TYPE_CHECKING:
-    from leadsman.monitoring.trace import Trace
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue
@@ -56,8 +56,8 @@ class Plan(NamedTuple):
     overrides: PolicyOverride
     """Policies that temporarily override the handlers' own."""
     catalogue: "Catalogue | None"
-    on_trace: "Callable[[Trace], None] | None"
-    """Called with the trace, once there is something in it."""
+    live: LiveParts
+    """Where the app that runs puts what its program may ask."""
     settings_file: str | None
     """Where settings were read, for the log."""
 
@@ -112,7 +112,7 @@ def plan_of(
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
     last_resort: "LastResort | None" = None,
     keep_state: bool = False,
-    on_trace: "Callable[[Trace], None] | None" = None,
+    live: LiveParts | None = None,
 ) -> Plan:
     """Complete the setup of an app, whose settings are loaded, with what belongs to one run; see `Plan`."""
     return Plan(
@@ -137,6 +137,6 @@ def plan_of(
         keep_state=keep_state,
         overrides=setup.overrides,
         catalogue=setup.catalogue,
-        on_trace=on_trace,
+        live=live or LiveParts(),
         settings_file=setup.settings_file,
     )

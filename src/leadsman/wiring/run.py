@@ -80,6 +80,7 @@ async def run(parts: Parts) -> Running:
     if parts.reports:
         core.ledgers.start()
     parts.doors.polling = True
+    core.plan.live.ask_poll = optional.ask_poll
     watchdog = optional.watchdog(parts.statuses)
     if watchdog is not None:
         watchdog.start()

@@ -1,0 +1,99 @@
+"""Polls that the app's own code asks for, such as the one that reads a device back after a write.
+
+Such a poll is a poll on request: the same runner makes it, under the same guards. But nobody waits for an answer, so
+what a person is told to do later is done later here: a poll follows the commands of the device, the poll under way and
+the handler's ``throttle``, and several requests before it begins are one.
+
+A device that is held, whose circuit is open, or that asked for a pause is not polled. The code goes on, since what it
+wrote is written; the log says so at the first of such requests.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from leadsman.errors import PollRefused, UnknownDevice
+from leadsman.reading import Reading
+from leadsman.resilience.environment import Environment
+from leadsman.runtime.poll_runner import PollRunner
+from leadsman.runtime.runner import Runners
+from leadsman.text import clean, describe, log_fields
+
+logger = logging.getLogger("leadsman")
+
+
+class PollsNow:
+    """Takes the requests of one app.
+
+    Args:
+        polls: the polled devices and side jobs, by name.
+        runners: what runs the commands of the devices.
+        environment: the clock, and whether the app ends.
+        loop: the event loop of the app.
+    """
+
+    def __init__(
+        self,
+        polls: Mapping[str, PollRunner],
+        runners: Runners,
+        environment: Environment,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._polls = polls
+        self._runners = runners
+        self._environment = environment
+        self._loop = loop
+        self._wanted: set[str] = set()
+        """Devices whose poll has not begun."""
+        self._refused: set[str] = set()
+        """Devices whose last request was refused."""
+
+    def ask(self, name: str) -> None:
+        """Ask for a poll of a device, and return at once. May be called from any thread.
+
+        Raises:
+            UnknownDevice: no device of that name is polled.
+        """
+        runner = self._polls.get(name)
+        if runner is None or runner.telemetry.job:
+            raise UnknownDevice(
+                f"there is no device {clean(name)!r} that can be polled; "
+                f"register one with @app.telemetry({clean(name)!r}, …)"
+            )
+        self._loop.call_soon_threadsafe(self._want, runner)
+
+    def _want(self, runner: PollRunner) -> None:
+        if runner.name not in self._wanted:
+            self._wanted.add(runner.name)
+            self._begin(runner)
+
+    def _begin(self, runner: PollRunner) -> None:
+        """Begin the poll, or come back when what it follows has ended."""
+        if self._environment.stopping.is_set():
+            return
+        if (under_way := self._under_way(runner)) is not None:
+            under_way.add_done_callback(lambda _: self._begin(runner))
+            return
+        wait = runner.throttled_until - self._environment.clock.monotonic()
+        if wait > 0:
+            self._loop.call_later(wait, self._begin, runner)
+            return
+        self._wanted.discard(runner.name)
+        try:
+            runner.ask(_no_answer)
+        except PollRefused as refused:
+            if runner.name not in self._refused:
+                about = log_fields("poll refused", runner.name)
+                logger.info("%s: the app asked for a poll: %s", runner.name, describe(refused), extra=about)
+            self._refused.add(runner.name)
+        else:
+            self._refused.discard(runner.name)
+
+    def _under_way(self, runner: PollRunner) -> asyncio.Task[None] | None:
+        """The commands or the poll of the device that run now."""
+        queue = self._runners.commands.get(runner.name)
+        return runner.task if queue is None or queue.task is None else queue.task
+
+
+def _no_answer(result: Reading | BaseException | None) -> None:
+    """Nobody waits: the reading is published, and a failure reported, as of every poll."""
