@@ -89,6 +89,15 @@ class PollDeferred(NamedTuple):
     wall: float = UNSTAMPED
 
 
+class DeviceLeft(NamedTuple):
+    """The device has said goodbye, because of `reason`: it is not available until its next reading."""
+
+    entity: str
+    reason: str
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+
+
 class DeviceHeld(NamedTuple):
     """The handler is not polled again until a person releases it: a poll failed for good, or a person asked for it.
     `by` says who that was, as far as it is known; it is empty after a failure."""
@@ -281,6 +290,7 @@ Event = (
     | PollFailed
     | PollSkipped
     | PollDeferred
+    | DeviceLeft
     | DeviceHeld
     | DeviceReleased
     | PollMissed

@@ -32,6 +32,7 @@ EVENTS = [
     events.PollFailed("d", ERROR, 3, 2.0, 1000.0),
     events.PollSkipped("d", 2.0, 1000.0),
     events.PollDeferred("d", 5.0, "busy", 2.0, 1000.0),
+    events.DeviceLeft("d", "it sleeps", 2.0, 1000.0),
     events.DeviceHeld("d", "ann", 2.0, 1000.0),
     events.DeviceReleased("d", "ann", 2.0, 1000.0),
     events.PollMissed("d", 2, 2.0, 1000.0),

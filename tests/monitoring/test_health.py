@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.events import CircuitMoved, PollFailed, PollMissed, ReadingTaken
-from leadsman.monitoring.health import Health, HealthRecords, fold, is_stale, next_change, status
+from leadsman.events import CircuitMoved, DeviceLeft, PollFailed, PollMissed, ReadingTaken
+from leadsman.monitoring.health import Health, HealthRecords, fold, is_offline, is_stale, next_change, status
 
 error = OSError("gone")
 
@@ -118,3 +118,28 @@ def test_the_next_staleness_is_announced_exactly(history):
 
     assert not is_stale(records.entities["d"], at)
     assert is_stale(records.entities["d"], at + 0.01)
+
+
+@given(st.lists(st.sampled_from(["failed", "missed", "open", "closed"])), st.floats(1, 1e4))
+def test_a_device_that_has_left_is_offline_until_its_next_reading(others, now):
+    health = after(taken(1.0), DeviceLeft("d", "it sleeps", 2.0, 1002.0))
+    for word in others:
+        fold(health, {"failed": failed(3.0), "missed": PollMissed("d", 1, 3.0)}.get(word) or circuit(word))
+
+    word = status(health, now)
+
+    assert word == ("circuit_open" if health.circuit == "open" else "deferred")
+    assert is_offline(word, health, now)
+    fold(health, taken(now))
+    fold(health, circuit("closed"))
+    assert not is_offline(status(health, now), health, now)
+
+
+@pytest.mark.parametrize(("offline_on_error", "offline"), [(False, False), (True, True)])
+def test_an_error_is_offline_only_by_choice(offline_on_error, offline):
+    health = Health(stale_after=100.0, offline_on_error=offline_on_error)
+    fold(health, taken(1.0))
+    assert not is_offline(status(health, 2.0), health, 2.0)
+    fold(health, failed(3.0))
+
+    assert is_offline(status(health, 4.0), health, 4.0) is offline

@@ -23,10 +23,10 @@ from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
+    from leadsman.introspection.counters_document import Counters
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
-        Counters,
         DeviceSection,
         Introspection,
         MqttSection,
@@ -223,7 +223,7 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
     if poll is not None:
         calls = counted(poll["failed_calls"], "failed call")
         error, next_at = f"{poll['last_error']} ({calls} in the current poll)", poll["next_call_at"]
-    elif runtime.get("deferred_until") is not None:
+    elif runtime["status"] == "deferred":
         error = runtime.get("deferred_reason") or error
     return (
         name,

@@ -11,6 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.introspection.counters_document import Commands, Counters
 from leadsman.introspection.explanations import DeviceOutbox, Published, StoredReadings
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.mqtt.answers import Json
@@ -73,18 +74,11 @@ class Registered(TypedDict):
     group: NotRequired[str | None]
     spread: NotRequired[float | None]
     stale_after: NotRequired[float]
+    offline_on: NotRequired[Literal["stale", "error"]]
     throttle: NotRequired[float]
     silence: NotRequired[float | None]
     queue: NotRequired[int]
     when_full: NotRequired[Literal["reject", "drop-oldest"]]
-
-
-class Commands(TypedDict):
-    """The commands of a device since the start of the app."""
-
-    done: int
-    failed: int
-    waiting: int
 
 
 class PollUnderWay(TypedDict):
@@ -93,19 +87,6 @@ class PollUnderWay(TypedDict):
     failed_calls: int
     last_error: str
     next_call_at: str
-
-
-class Counters(TypedDict):
-    """The counters of a device since the start of the app."""
-
-    polls: int
-    """Polls that ended."""
-    failed_polls: int
-    retried_polls: int
-    """Polls that succeeded after at least one failed call."""
-    calls: int
-    failed_calls: int
-    retries: int
 
 
 class Runtime(TypedDict):
@@ -131,6 +112,7 @@ class Runtime(TypedDict):
     deferred_until: str | None
     """Polls before this time are skipped, because the device asked for a pause."""
     deferred_reason: str | None
+    """Why the device asked for a pause, or why it has said goodbye."""
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters

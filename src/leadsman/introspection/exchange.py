@@ -94,6 +94,7 @@ class Happening(TypedDict):
         "poll_skipped",
         "poll_deferred",
         "poll_missed",
+        "device_left",
         "device_held",
         "device_released",
         "circuit_moved",

@@ -93,6 +93,9 @@ def _deferred(s: Situation) -> "Verdict | None":
     if s.state["status"] != "deferred":
         return None
     reason = s.state["deferred_reason"]
+    if s.state["deferred_until"] is None:  # it said goodbye
+        summary, advice = "the device said goodbye", "wait: its next reading makes it available again"
+        return s.verdict("deferral", summary, [clean(str(reason)), *s.last_reading()], advice, state="intended")
     evidence = [f"there is no poll before {s.at(s.state['deferred_until'])}"]
     evidence += [f"its reason: {clean(reason)}"] if reason else []
     summary, advice = "the device asked for a pause", "wait: it is polled again by itself"

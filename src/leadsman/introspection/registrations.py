@@ -88,10 +88,10 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
                 "stale_after": each.stale_after,
             }
             if not each.job:
-                own |= _publishing(each) | {"throttle": each.throttle}
+                own |= _publishing(each) | {"throttle": each.throttle, "offline_on": _offline_on(each)}
         case Source():
             own = {"backoff": _shown(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
-            own |= {"stale_after": each.stale_after, "silence": each.silence}
+            own |= {"stale_after": each.stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
         case Command():
             own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
             own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
@@ -153,6 +153,10 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
         "publish": None if each.publish is None else _published(each.publish),
         "delivery": {"qos": delivery.qos, "retain": delivery.retain, "expiry": delivery.expiry},
     }
+
+
+def _offline_on(each: Telemetry | Source) -> str:
+    return "error" if each.offline_on_error else "stale"
 
 
 def _published(rule: PublishRule) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away
 from leadsman.introspection.registrations import Registrations, kind_of, registered
-from leadsman.monitoring.health import HealthRecords, is_stale
+from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
@@ -203,7 +203,7 @@ class Sections:
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
-            "deferred_reason": None if deferred is None else health.trouble.deferred_reason,
+            "deferred_reason": _deferred_reason(health, deferred),
             "poll_under_way": under_way(health, wall - now),
             "counters": {
                 "polls": health.polls,
@@ -222,6 +222,12 @@ class Sections:
             topic = self._about.topics.state(name)
             found |= after_reading(runners[0].publisher, parts.link, topic, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
+
+
+def _deferred_reason(health: Health, until: float | None) -> str | None:
+    if health.trouble.left is not None:
+        return f"{GOODBYE}: {health.trouble.left}"
+    return None if until is None else health.trouble.deferred_reason
 
 
 def _adapter(adapter: ManagedAdapter) -> "AdapterSection":

@@ -47,6 +47,8 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
         yield f"A call may take {spoken(each.guards.timeout)}."
     if not each.job:
         yield f"After {spoken(each.stale_after)} without a reading it is stale."
+    if each.offline_on_error:
+        yield "It is offline as soon as a poll has failed."
     yield from _retries(each)
     yield from _circuit(each.guards.breaker)
     yield from _failing(each)
@@ -63,6 +65,8 @@ def _source(each: Source) -> Iterator[str]:
     if each.silence is not None:
         yield f"After {spoken(each.silence)} without a reading it is started again."
     yield f"After {spoken(each.stale_after)} without a reading it is stale."
+    if each.offline_on_error:
+        yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)
     yield from _publishing(each.publish, each.delivery)
 

@@ -13,6 +13,7 @@ from leadsman.events import (
     CircuitRequested,
     CommandDone,
     DeviceHeld,
+    DeviceLeft,
     DeviceReleased,
     Event,
     FieldsLeftOut,
@@ -136,7 +137,7 @@ class Log:
                 )
             case CircuitMoved():
                 self._circuit(event)
-            case CircuitRequested() | DeviceHeld() | DeviceReleased():
+            case CircuitRequested() | DeviceHeld() | DeviceReleased() | DeviceLeft():
                 self._person_acted(event)
             case PollMissed(entity=entity, polls=polls):
                 self._count(self._missed, polls, entity, event.at)
@@ -199,9 +200,12 @@ class Log:
                 about = log_fields("fault", error_type=kind)
                 logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
 
-    def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased") -> None:
+    def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased | DeviceLeft") -> None:
         entity = event.entity
         match event:
+            case DeviceLeft(reason=reason):
+                about = log_fields("left", entity, reason=reason)
+                logger.info("%s: it said goodbye: %s", entity, reason, extra=about)
             case DeviceHeld(by=by) if by:
                 logger.info("%s: held by %s until it is released", entity, by, extra=log_fields("held", entity, by=by))
             case DeviceHeld():

@@ -7,7 +7,7 @@ Reading changes nothing. The status of a device is the first that applies:
 ``held``            it failed, or a person holds it; it is not polled until a person releases it
 ``isolated``        a person isolated its circuit, so it is left alone on purpose
 ``circuit_open``    it failed poll after poll, and is only probed now and then
-``deferred``        it asked for a pause
+``deferred``        it asked for a pause, or it has said goodbye
 ``stale``           its last reading is too old
 ``error``           its last poll failed; or its current poll fails, and it was never read or has failed for a minute
 ``starting``        it has not been read yet
@@ -27,6 +27,7 @@ from leadsman.events import (
     CircuitMoved,
     CircuitRequested,
     DeviceHeld,
+    DeviceLeft,
     DeviceReleased,
     Event,
     PollDeferred,
@@ -45,6 +46,8 @@ WELL = frozenset({OK, STARTING, DEFERRED, ISOLATED})
 """In these there is no unknown trouble: the device works, or it waits because it or a person asked for that."""
 QUIET = frozenset({HELD, ISOLATED, DEFERRED})
 """In these no fresh reading can be expected."""
+GOODBYE = "it said goodbye"
+"""What is written before the reason of a device that has said goodbye."""
 BLOCKING = frozenset({"open", "half_open"})
 """States of a circuit that keep polls from a device because it failed."""
 
@@ -74,6 +77,8 @@ class Trouble(NamedTuple):
     """Polls before this time are skipped, because the device asked for a pause. Kept until the next outcome. Monotonic
     seconds."""
     deferred_reason: str | None = None
+    left: str | None = None
+    """Why the device has said goodbye; None if it has not, or was read since."""
 
 
 class Counters(NamedTuple):
@@ -101,6 +106,7 @@ class Health:
         fresh_at: when the first poll is due.
         stale_after: seconds without a successful poll until the entity is stale.
         polled: False for an entity that only takes commands: it has no readings.
+        offline_on_error: whether the entity is offline as soon as its status is ``error``.
     """
 
     __slots__ = (
@@ -109,6 +115,7 @@ class Health:
         "duration",
         "fresh_at",
         "held",
+        "offline_on_error",
         "polled",
         "stale_after",
         "success_wall",
@@ -116,11 +123,19 @@ class Health:
         "trouble",
     )
 
-    def __init__(self, fresh_at: float = 0.0, *, stale_after: float = math.inf, polled: bool = True) -> None:
+    def __init__(
+        self,
+        fresh_at: float = 0.0,
+        *,
+        stale_after: float = math.inf,
+        polled: bool = True,
+        offline_on_error: bool = False,
+    ) -> None:
         self.fresh_at = fresh_at
         """The last success, or the first poll if there was none."""
         self.stale_after = stale_after
         self.polled = polled
+        self.offline_on_error = offline_on_error
         self.success_wall: float | None = None
         self.duration: float | None = None
         """Seconds that the last successful poll took."""
@@ -158,6 +173,8 @@ def fold(health: Health, event: Event) -> None:
         case PollDeferred(at=at, seconds=pause, reason=reason):
             until = at + pause if pause > 0 else None
             _troubled(health, trying=None, deferred_until=until, deferred_reason=reason)
+        case DeviceLeft(reason=reason):
+            _troubled(health, left=reason)
         case DeviceReleased():
             health.held = False
             _troubled(health, deferred_until=None, deferred_reason=None)
@@ -194,6 +211,7 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
         failing_wall=event.wall if before.failing_wall is None else before.failing_wall,
         error_type=type(event.error).__name__,
         error_message=describe(event.error),
+        left=before.left,
     )
 
 
@@ -243,7 +261,7 @@ def status(health: Health, now: float) -> str:
             return ISOLATED
         if health.circuit in BLOCKING:
             return CIRCUIT_OPEN
-    if health.trouble.deferred_until is not None and is_deferred(health, now):
+    if health.trouble is not NO_TROUBLE and (health.trouble.left is not None or is_deferred(health, now)):
         return DEFERRED
     if is_stale(health, now):
         return STALE
@@ -254,7 +272,9 @@ def status(health: Health, now: float) -> str:
 
 def is_offline(word: str, health: Health, now: float) -> bool:
     """Whether an entity, whose status at `now` is `word`, has no fresh reading, and none is expected soon."""
-    return word in OFFLINE or (word == DEFERRED and is_stale(health, now))
+    if word == DEFERRED:
+        return health.trouble.left is not None or is_stale(health, now)
+    return word in OFFLINE or (word == ERROR and health.offline_on_error)
 
 
 def next_change(health: Health, now: float) -> float:
@@ -274,9 +294,9 @@ class HealthRecords:
     def __init__(self) -> None:
         self.entities: dict[str, Health] = {}
 
-    def register(self, entity: str, stale_after: float, now: float) -> None:
+    def register(self, entity: str, stale_after: float, now: float, *, offline_on_error: bool = False) -> None:
         """Add an entity that has not been polled."""
-        self.entities[entity] = Health(now, stale_after=stale_after)
+        self.entities[entity] = Health(now, stale_after=stale_after, offline_on_error=offline_on_error)
 
     def register_idle(self, entity: str, now: float) -> None:
         """Add an entity that only takes commands, unless it is known already."""

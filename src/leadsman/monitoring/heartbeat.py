@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.monitoring.availability import Availability
-from leadsman.monitoring.health import NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
+from leadsman.monitoring.health import GOODBYE, NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
 from leadsman.monitoring.statuses import Change, Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -202,6 +202,8 @@ class Heartbeat:
         if health.trouble.deferred_until is not None and is_deferred(health, now):
             report["deferred_until"] = rfc3339(wall + health.trouble.deferred_until)
             report["deferred_reason"] = health.trouble.deferred_reason
+        if health.trouble.left is not None:
+            report["deferred_reason"] = f"{GOODBYE}: {health.trouble.left}"
         if status not in _PLAIN:
             report |= self._trouble(entity, health, wall)
         return report

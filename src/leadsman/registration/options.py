@@ -70,6 +70,14 @@ def breaker_of(options: Options) -> CircuitBreaker | None:
     raise InvalidType(f"circuit_breaker is {breaker!r}; write CircuitBreaker(threshold=5), with brackets")
 
 
+def offline_on_error_of(options: Options) -> bool:
+    """Whether a device is offline as soon as it fails, and not only when no reading is expected soon."""
+    given = options.get("offline_on", "stale")
+    if given not in ("stale", "error"):
+        raise InvalidValue(f"offline_on is {given!r}; it must be 'stale' or 'error'")
+    return given == "error"
+
+
 def group_of(options: Options) -> str | None:
     """The name of the group, if the handler is in one."""
     group = options.get("group")

@@ -2,7 +2,7 @@
 the device sends them."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import PublishRule
@@ -14,6 +14,7 @@ from leadsman.registration.options import (
     delivery_of,
     enabled_of,
     labelled,
+    offline_on_error_of,
     publish_of,
 )
 from leadsman.resilience.backoff import BackoffStrategy
@@ -39,6 +40,9 @@ class SourceOptions(TypedDict, total=False):
     """The quality of service and the retain flag of readings. Default ``Delivery()``: QoS 1, retained."""
     stale_after: Duration
     """The device is stale after this time without a reading. Default 5 min."""
+    offline_on: Literal["stale", "error"]
+    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
+    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
     silence: Duration | None
     """The generator is restarted after this time without a reading. Default: as `stale_after`; None: never."""
     enabled: bool
@@ -55,6 +59,7 @@ class Source(NamedTuple):
     publish: PublishRule | None
     delivery: Delivery
     stale_after: float
+    offline_on_error: bool
     silence: float | None
     enabled: bool
 
@@ -82,6 +87,7 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         publish=publish_of(options),
         delivery=delivery_of(options),
         stale_after=stale_after,
+        offline_on_error=offline_on_error_of(options),
         silence=None if silence is None else positive_seconds(silence, "silence"),
         enabled=enabled_of(options),
     )

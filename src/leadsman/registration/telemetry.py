@@ -21,6 +21,7 @@ from leadsman.registration.options import (
     enabled_of,
     group_of,
     labelled,
+    offline_on_error_of,
     publish_of,
 )
 from leadsman.resilience.algebra import Policy, as_policy
@@ -44,7 +45,7 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "delivery", "throttle"})
+JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle"})
 """Options about topics. They do not apply to side jobs."""
 
 
@@ -100,6 +101,9 @@ class TelemetryOptions(TypedDict, total=False):
     stale_after: Duration | None
     """The device is stale after this time without a successful poll. Default: three intervals and the timeout, at
     least 1 s; for cron, twice the largest gap."""
+    offline_on: Literal["stale", "error"]
+    """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
+    is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failed poll on."""
     throttle: Duration
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
     enabled: bool
@@ -124,6 +128,7 @@ class Telemetry(NamedTuple):
     spread: float | None
     """Seconds; None for the default, see `leadsman.timing.spread`."""
     stale_after: float
+    offline_on_error: bool
     throttle: float
     enabled: bool
     undecided: bool = False
@@ -182,6 +187,7 @@ def _register(
         group=group_of(options),
         spread=seconds(options["spread"], "spread") if "spread" in options else None,
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
+        offline_on_error=offline_on_error_of(options),
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=not any(option in options for option in ("policy", *RETRYING)),
         enabled=enabled_of(options),

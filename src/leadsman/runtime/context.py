@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
-from typing import Any
+from typing import Any, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.message import Message
@@ -14,6 +14,7 @@ from leadsman.registration.injection import ContextBase, ContextDependency, Depe
 from leadsman.runtime.directory import StateDirectory
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.store import Store, Stores, Writer
+from leadsman.text import clean
 from leadsman.timing.durations import Duration, seconds
 from leadsman.timing.schedule import zone_of
 
@@ -21,11 +22,23 @@ CLOCK_CHECK = 30.0
 """Seconds between two checks of the wall clock during a sleep until a time of day: the clock may be set meanwhile."""
 
 
+class DeviceRequests(Protocol):
+    """What a handler asks of the app about a device. From any thread."""
+
+    def poll(self, name: str) -> None:
+        """See `Context.poll`."""
+        ...
+
+    def leave(self, name: str, reason: str) -> None:
+        """See `Context.unavailable`."""
+        ...
+
+
 class Context(ContextBase):
     """The name, logger and store of one device while the app runs. A handler asks for it by type: ``async def
     read(context: Context)``."""
 
-    __slots__ = ("_ask_poll", "_attempts", "_loop", "_publisher_context", "_stores", "logger", "name")
+    __slots__ = ("_attempts", "_loop", "_publisher_context", "_requests", "_stores", "logger", "name")
 
     def __init__(
         self,
@@ -33,7 +46,7 @@ class Context(ContextBase):
         attempts: Callable[[], int],
         publisher_context: PublisherContext,
         stores: Stores,
-        ask_poll: Callable[[str], None],
+        requests: DeviceRequests,
     ) -> None:
         self.name = name
         """The device's name."""
@@ -42,7 +55,7 @@ class Context(ContextBase):
         self._attempts = attempts
         self._publisher_context = publisher_context
         self._stores = stores
-        self._ask_poll = ask_poll
+        self._requests = requests
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -97,7 +110,28 @@ class Context(ContextBase):
         Raises:
             UnknownDevice: the device only pushes readings, or only takes commands.
         """
-        self._ask_poll(self.name)
+        self._requests.poll(self.name)
+
+    def unavailable(self, reason: str) -> None:
+        """Say that the device has said goodbye: its availability is ``offline`` and its status ``deferred`` at once,
+        until its next reading. May be called from any thread.
+
+        The device is polled as before, and its source goes on, so that its return is noticed. A poll that returns None
+        says nothing new; a reading that the poll returns after this call is its last one.
+
+        Args:
+            reason: why, such as ``"its battery is low"``.
+
+        Raises:
+            InvalidType: the reason is no text.
+            InvalidValue: the reason is empty.
+            UnknownDevice: the device only takes commands, or is a side job.
+        """
+        if not isinstance(reason, str):
+            raise InvalidType(f"the reason is {reason!r}; write text such as 'its battery is low'")
+        if not reason.strip():
+            raise InvalidValue("the reason is empty; write text such as 'its battery is low'")
+        self._requests.leave(self.name, clean(reason))
 
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
@@ -134,10 +168,10 @@ class Contexts:
     """The contexts of one app, with the stores behind them."""
 
     def __init__(
-        self, directory: StateDirectory, publisher_context: PublisherContext, ask_poll: Callable[[str], None]
+        self, directory: StateDirectory, publisher_context: PublisherContext, requests: DeviceRequests
     ) -> None:
         self._publisher_context = publisher_context
-        self._ask_poll = ask_poll
+        self._requests = requests
         self._stores = Stores(directory.path, directory)
         self._writer = Writer(self._stores, publisher_context.environment.timers)
 
@@ -146,7 +180,7 @@ class Contexts:
         for _, dependency in needs:
             if isinstance(dependency, ContextDependency):
                 context = self._publisher_context
-                dependency.value = Context(name, attempts, context, self._stores, self._ask_poll)
+                dependency.value = Context(name, attempts, context, self._stores, self._requests)
 
     async def finish(self) -> None:
         """Write what is left."""

@@ -32,6 +32,8 @@ from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.goodbye import Goodbye, say_goodbye
+from leadsman.runtime.poll_requests import PollRequests
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.runner import Answer
@@ -58,24 +60,6 @@ class PollContext(NamedTuple):
     """Ends the app, because a device that must work does not."""
 
 
-class PollRequests:
-    """The requests for one handler's poll."""
-
-    __slots__ = ("answers", "polled_at")
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-        """Who waits for the poll under way."""
-        self.polled_at = -math.inf
-        """When a poll was last requested, monotonic seconds."""
-
-    def answer(self, result: Reading | BaseException | None) -> None:
-        """Answer all that wait."""
-        answers, self.answers = self.answers, []
-        for answer in answers:
-            answer(result)
-
-
 class PollRunner:
     """Runs one handler. It is an alarm in the heap and rings when the handler is due."""
 
@@ -83,6 +67,7 @@ class PollRunner:
         "_began",
         "_call",
         "_context",
+        "_goodbye",
         "_polling_since",
         "_requests",
         "_slot",
@@ -105,6 +90,7 @@ class PollRunner:
         self._slot: Period | None = None  # the period of the slot whose poll is under way
         self._began = self._polling_since = math.inf
         self._context = context
+        self._goodbye: Goodbye | None = None
         self._requests: PollRequests | None = None
         self._call: Callable[[], Awaitable[object]]
         if telemetry.plain:
@@ -270,6 +256,10 @@ class PollRunner:
         self.execution.circuit.held = True
         return True
 
+    def leave(self, reason: str) -> None:
+        """See `Reader`. It is polled as before, so that its return is noticed."""
+        self._goodbye = say_goodbye(self.name, reason, self.ledger, self._context.environment)
+
     def release(self, by: str) -> bool:
         """See `Reader`. The first poll follows at once."""
         execution, environment = self.execution, self._context.environment
@@ -317,6 +307,9 @@ class PollRunner:
         return reading_of(self.telemetry.name, await self._call(), self._context.environment.clock)
 
     def _succeeded(self, reading: Reading | None) -> None:
+        if self._goodbye is not None:
+            self._heard_after(self._goodbye, reading)
+            return
         clock = self._context.environment.clock
         at, wall = (clock.monotonic(), clock.wall()) if reading is None else (reading.at, reading.wall)
         self._context.environment.events.emit(ReadingTaken(self.telemetry.name, at, wall, at - self._began))
@@ -332,6 +325,17 @@ class PollRunner:
         self._slot = None
         if reading is None and period is not None:
             period.suppressed += 1
+
+    def _heard_after(self, goodbye: Goodbye, reading: Reading | None) -> None:
+        """A poll has ended without an error after the device said goodbye, or in the poll in which it does."""
+        if reading is None:
+            self._without_reading(DEFERRED, goodbye.cause)
+            self._answer(DeviceUnavailable(goodbye.cause))
+            return
+        self._goodbye = None
+        self._succeeded(reading)
+        if goodbye.at >= self._began:
+            self.leave(goodbye.reason)
 
     async def _failed(self, error: BaseException) -> None:
         if isinstance(error, Abandoned):

@@ -64,6 +64,10 @@ class Reader(Runner, Protocol):
         """Call the handler no more until it is released. Returns False if this kind of runner cannot be held."""
         ...
 
+    def leave(self, reason: str) -> None:
+        """The device has said goodbye: it is not available until its next reading."""
+        ...
+
     def release(self, by: str) -> bool:
         """Call a held handler again, as if nothing had failed; `by` says who asks. Returns whether it was held."""
         ...

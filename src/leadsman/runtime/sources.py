@@ -21,6 +21,7 @@ from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.tasks import Outcome, begin, end
 from leadsman.text import describe
@@ -91,6 +92,10 @@ class SourceRunner:
     def hold(self) -> bool:
         """See `Reader`. A source cannot be held."""
         return False
+
+    def leave(self, reason: str) -> None:
+        """See `Reader`. Its generator goes on, so that its return is noticed."""
+        say_goodbye(self.name, reason, self.ledger, self._context.environment)
 
     def release(self, by: str) -> bool:
         """See `Reader`. A source is never held."""

@@ -167,10 +167,11 @@ def _records(plan: Plan, origin: float) -> HealthRecords:
     """The health records of all devices, none of which has been polled."""
     records = HealthRecords()
     for telemetry in plan.polled:
-        records.register(telemetry.name, telemetry.stale_after, origin + telemetry.offset)
+        due = origin + telemetry.offset
+        records.register(telemetry.name, telemetry.stale_after, due, offline_on_error=telemetry.offline_on_error)
     for source in plan.sources.values():
         if source.enabled:
-            records.register(source.name, source.stale_after, origin)
+            records.register(source.name, source.stale_after, origin, offline_on_error=source.offline_on_error)
     for command in plan.commands.values():
         if command.enabled:
             records.register_idle(command.name, origin)

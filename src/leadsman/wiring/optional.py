@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
     from leadsman.runtime.directory import StateDirectory
+    from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
-    from leadsman.runtime.poll_now import PollsNow
     from leadsman.runtime.sources import SourceRunner
     from leadsman.spool.committer import Committer
 
@@ -190,21 +190,21 @@ class OptionalParts:
         from leadsman.registration.command import Command
         from leadsman.runtime.context import Contexts
 
-        contexts = Contexts(self.state_directory, self._core.publisher, self.ask_poll)
+        contexts = Contexts(self.state_directory, self._core.publisher, self._own_requests)
         for each in asking:
             runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
             contexts.give(each.needs, each.name, runner.retries)
         return contexts
 
     def ask_poll(self, name: str) -> None:
-        """Ask for a poll of a device; see `leadsman.runtime.poll_now`. May be called from any thread."""
-        self._polls_now.ask(name)
+        """Ask for a poll of a device; see `leadsman.runtime.own_requests`. May be called from any thread."""
+        self._own_requests.poll(name)
 
     @cached_property
-    def _polls_now(self) -> "PollsNow":
-        from leadsman.runtime.poll_now import PollsNow
+    def _own_requests(self) -> "OwnRequests":
+        from leadsman.runtime.own_requests import OwnRequests
 
-        return PollsNow(self._core.poller.runners, self.runners, self._core.environment, self._loop)
+        return OwnRequests(self._core.poller.runners, self.runners, self._core.environment, self._loop)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":

@@ -1,4 +1,5 @@
-"""Polls that the app's own code asks for, such as the one that reads a device back after a write.
+"""What the app's own code asks about a device: a poll, such as the one that reads it back after a write; and to be
+offline, because it has said goodbye.
 
 Such a poll is a poll on request: the same runner makes it, under the same guards. But nobody waits for an answer, so
 what a person is told to do later is done later here: a poll follows the commands of the device, the poll under way and
@@ -22,12 +23,12 @@ from leadsman.text import clean, describe, log_fields
 logger = logging.getLogger("leadsman")
 
 
-class PollsNow:
+class OwnRequests:
     """Takes the requests of one app.
 
     Args:
         polls: the polled devices and side jobs, by name.
-        runners: what runs the commands of the devices.
+        runners: all that run.
         environment: the clock, and whether the app ends.
         loop: the event loop of the app.
     """
@@ -48,7 +49,25 @@ class PollsNow:
         self._refused: set[str] = set()
         """Devices whose last request was refused."""
 
-    def ask(self, name: str) -> None:
+    def leave(self, name: str, reason: str) -> None:
+        """A device has said goodbye. May be called from any thread.
+
+        Raises:
+            UnknownDevice: no device of that name gives readings.
+        """
+        reader = self._runners.readers.get(name)
+        if reader is None or (name in self._polls and self._polls[name].telemetry.job):
+            raise UnknownDevice(f"there is no device {clean(name)!r} that gives readings; it has no availability")
+        try:
+            on_loop = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            on_loop = False
+        if on_loop:
+            reader.leave(reason)  # before the poll that says it ends
+        else:
+            self._loop.call_soon_threadsafe(reader.leave, reason)
+
+    def poll(self, name: str) -> None:
         """Ask for a poll of a device, and return at once. May be called from any thread.
 
         Raises:

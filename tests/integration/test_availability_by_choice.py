@@ -1,0 +1,259 @@
+"""When a device is offline, where the author of the app decides it: `offline_on`, and a device that says goodbye."""
+
+import asyncio
+
+import pytest
+
+from leadsman import App, CircuitBreaker, Context, FixedBackoff
+from leadsman.errors import InvalidType, InvalidValue, UnknownDevice
+from leadsman.testing import Scripted
+
+READING = {"t": 21.5}
+
+
+def look(running, device="d"):
+    """What introspection says about a device."""
+    running.broker.send("app/introspect", {"sections": ["devices", "ledger"]}, response_topic="app/answers")
+    running.run(1)
+    data = running.broker.messages("app/answers")[-1].json["data"]
+    return data["devices"][device]["runtime"], data["ledger"][device]
+
+
+def broken(**options):
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING, *[OSError("no answer")] * 3, READING), interval="25m", **options)
+    return app
+
+
+def test_a_device_is_offline_when_it_is_stale_by_default(harness):
+    running = harness(broken())
+    running.run("26m")
+
+    assert running.availability("d") == ["online"]
+    running.run("55m")
+    assert running.availability("d") == ["online", "offline"]
+
+
+def test_a_device_may_be_offline_from_its_first_failed_poll_on(harness):
+    running = harness(broken(offline_on="error"))
+    running.run("24m")
+    assert running.availability("d") == ["online"]
+
+    running.run("2m")
+    assert running.availability("d") == ["online", "offline"]
+    running.run("76m")
+    assert running.availability("d") == ["online", "offline", "online"]
+
+
+def test_a_failed_call_that_is_retried_with_success_does_not_make_it_offline(harness):
+    app = App("app")
+    handler = Scripted(READING, OSError("no answer"), READING)
+    app.add_telemetry("d", handler, interval="10s", retry=1, backoff=FixedBackoff(1), offline_on="error")
+    running = harness(app)
+    running.run("15s")
+
+    assert running.availability("d") == ["online"]
+
+
+def test_a_source_may_be_offline_from_its_first_failure_on(harness):
+    app = App("app")
+
+    @app.source("d", offline_on="error")
+    async def listen(context: Context):
+        yield READING
+        await context.sleep(10)
+        raise OSError("line cut")
+
+    running = harness(app)
+    running.run("11s")
+
+    assert running.availability("d") == ["online", "offline"]
+
+
+@pytest.mark.parametrize("wrong", ["failure", None, True])
+def test_offline_on_is_one_of_two_words(wrong):
+    with pytest.raises(InvalidValue, match="'stale' or 'error'"):
+        App("app").add_telemetry("d", Scripted(READING), interval=1, offline_on=wrong)
+
+
+def test_a_side_job_has_no_availability_to_choose():
+    with pytest.raises(InvalidType, match="offline_on"):
+        App("app").add_periodic("d", Scripted(None), interval=1, offline_on="error")
+
+
+def test_a_source_says_that_its_device_has_left_and_comes_back(harness):
+    app = App("app")
+
+    @app.source("d", stale_after="1h")
+    async def listen(context: Context):
+        yield READING
+        await context.sleep(10)
+        context.unavailable("its battery is low")
+        await context.sleep(60)
+        yield READING
+        await context.sleep("1h")
+
+    running = harness(app)
+    running.run(20)
+
+    assert running.availability("d") == ["online", "offline"]
+    assert running.status()["devices"]["d"]["status"] == "deferred"
+    assert running.status()["devices"]["d"]["deferred_reason"] == "it said goodbye: its battery is low"
+    assert running.status()["health"] == "ok"
+    runtime, ledger = look(running)
+    assert (runtime["status"], runtime["deferred_reason"]) == ("deferred", "it said goodbye: its battery is low")
+    assert ledger["gaps"][-1]["cause"] == "it said goodbye: its battery is low"
+    assert ledger["gaps"][-1]["until"] is None
+
+    running.run(60)
+    assert running.availability("d") == ["online", "offline", "online"]
+    runtime, ledger = look(running)
+    assert (runtime["status"], runtime["deferred_reason"]) == ("ok", None)
+    assert ledger["gaps"][-1]["seconds"] == pytest.approx(60, abs=1)
+
+
+def test_a_device_that_has_left_stays_so_while_its_polls_fail(harness):
+    app = App("app")
+    polls = iter([READING, None, OSError("no answer"), OSError("no answer"), READING])
+
+    @app.telemetry("d", interval="10s")
+    async def read(context: Context):
+        poll = next(polls)
+        if isinstance(poll, OSError):
+            raise poll
+        if poll is None:
+            context.unavailable("it sleeps")
+        return poll
+
+    running = harness(app)
+    running.run(35)
+
+    assert running.availability("d") == ["online", "offline"]
+    assert running.statuses("d")[-1] == "deferred"
+    runtime, ledger = look(running)
+    assert runtime["consecutive_failures"] == 2
+    assert ledger["gaps"][-1]["cause"] == "it said goodbye: it sleeps"
+    assert ledger["gaps"][-1]["slots"] == {"deferred": 1, "failed": 2}
+    running.run(10)
+    assert running.availability("d") == ["online", "offline", "online"]
+    assert look(running)[0]["status"] == "ok"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("pause", [0, 1])
+def test_a_poll_that_gives_nothing_leaves_a_device_as_it_is(harness, plain, pause):
+    app = App("app")
+    calls = []
+
+    def answer(context):
+        calls.append(None)
+        if len(calls) == 1:
+            context.unavailable("it sleeps")
+            return None
+        return READING if len(calls) == 4 else None
+
+    if plain:
+
+        @app.telemetry("d", interval="10s")
+        def read(context: Context):
+            return answer(context)
+
+    else:
+
+        @app.telemetry("d", interval="10s")
+        async def read_async(context: Context):
+            result = answer(context)
+            await context.sleep(pause)
+            return result
+
+    running = harness(app)
+    running.run(29)
+    assert running.availability("d")[-1] == "offline"
+    running.run(4)
+    assert running.availability("d")[-1] == "online"
+
+
+def test_a_poll_returns_its_last_reading_with_the_goodbye(harness):
+    app = App("app")
+    calls = []
+
+    @app.telemetry("d", interval="10s")
+    async def read(context: Context):
+        calls.append(None)
+        if len(calls) == 2:
+            context.unavailable("it sleeps")
+            await asyncio.sleep(0.1)
+        return {"n": len(calls)}
+
+    running = harness(app)
+    running.run(15)
+
+    assert running.states("d") == [{"n": 1}, {"n": 2}]
+    assert running.availability("d") == ["online", "offline"]
+    running.run(10)
+    assert running.availability("d") == ["online", "offline", "online"]
+
+
+def test_an_open_circuit_comes_before_a_goodbye(harness):
+    app = App("app")
+
+    @app.telemetry("d", interval="10s", circuit_breaker=CircuitBreaker(1))
+    async def read():
+        raise OSError("no answer")
+
+    @app.command("d")
+    async def off(context: Context):
+        context.unavailable("it was switched off")
+
+    running = harness(app)
+    running.run(1)
+    running.broker.send("app/d/set", b"")
+    running.run(1)
+
+    assert running.statuses("d")[-1] == "circuit_open"
+    assert running.availability("d")[-1] == "offline"
+
+
+def test_a_command_that_switches_a_device_off_says_so(harness):
+    app = App("app")
+
+    @app.telemetry("d", interval="1h")
+    async def read():
+        return READING
+
+    @app.command("d")
+    def off(context: Context):
+        context.unavailable("switched\noff")
+
+    running = harness(app)
+    running.run(1)
+    running.broker.send("app/d/set", b"")
+    running.run(2)
+
+    assert running.availability("d") == ["online", "offline"]
+    assert look(running)[0]["deferred_reason"] == r"it said goodbye: switched\noff"
+    running.broker.send("app/d/get", b"")
+    running.run(1)
+    assert running.availability("d") == ["online", "offline", "online"]
+
+
+def test_wrong_goodbyes_have_named_errors(harness):
+    errors = []
+    app = App("app")
+
+    @app.command("valve")
+    async def off(context: Context):
+        for reason in (None, "  ", "it sleeps"):
+            try:
+                context.unavailable(reason)
+            except (InvalidType, InvalidValue, UnknownDevice) as error:
+                errors.append((type(error), str(error)))
+
+    running = harness(app)
+    running.run(1)
+    running.broker.send("app/valve/set", b"")
+    running.run(1)
+
+    assert [kind for kind, _ in errors] == [InvalidType, InvalidValue, UnknownDevice]
+    assert "write text such as" in errors[0][1]
+    assert "'valve' that gives readings" in errors[2][1]
