@@ -165,9 +165,10 @@ def ask(calendars):
         ("hang", DeviceTimeout, "no answer in time|took longer"),
         ("drip", DeviceTimeout, "took longer than 6s"),
         (b"\x00\xff not XML", GarbledData, "not a calendar"),
-        (b"<?xml version='1.0'?><a>" + b"x" * 20_000_000 + b"</a>", GarbledData, "longer than 16 MiB"),
+        (b"<?xml version='1.0'?><a>" + b"x" * 20_000_000 + b"</a>", GarbledData, "longer than 8 MiB"),
+        (b"<multistatus xmlns='DAV:'>" + b"<a/>" * 100_000 + b"</multistatus>", GarbledData, "has 100,002 tags"),
     ],
-    ids=["401", "404", "500", "429", "503", "html", "cut", "hang", "drip", "noise", "endless"],
+    ids=["401", "404", "500", "429", "503", "html", "cut", "hang", "drip", "noise", "endless", "tags"],
 )
 def test_what_a_server_does_wrong_is_a_named_error_and_the_next_call_unharmed(proxy, fault, error, message):
     async def scenario(calendars):

@@ -31,8 +31,10 @@ except ImportError as error:
 DavObject = Any
 """An object of caldav or of its HTTP client. Its annotations promise a result or a coroutine, whichever client is
 used."""
-MOST_BYTES = 16 * 1024 * 1024
-"""Of one reply, decompressed. A calendar of ten years has about one."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Of one reply, decompressed. A calendar of ten years has about one megabyte."""
+MOST_TAGS = 100_000
+"""Tags of one reply, which take a second to read. One event has about 14."""
 LONGEST_PAUSE = 86400.0
 """Seconds; a server may ask for a longer pause, but gets the next request after this one."""
 
@@ -153,6 +155,8 @@ def _bounded(request: DavObject) -> DavObject:
             if len(content) > MOST_BYTES:
                 response.close()
                 raise GarbledData(f"the server's reply is longer than {MOST_BYTES // 1024 // 1024} MiB")
+        if (tags := content.count(b"<")) > MOST_TAGS:
+            raise GarbledData(f"the server's reply has {tags:,} tags; {MOST_TAGS:,} are allowed; ask for fewer days")
         if response.status_code < 300 and "html" in str(response.headers.get("Content-Type", "")):
             raise GarbledData(f"the reply is {_WEB_PAGE}")
         response._content, response._content_consumed = bytes(content), True  # noqa: SLF001  # as requests keeps it

@@ -6,9 +6,7 @@ refused before it costs anything, an event that cannot be read only loses itself
 points in time.
 """
 
-import contextlib
 import logging
-import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
@@ -17,53 +15,15 @@ from typing import NamedTuple
 import icalendar
 import recurring_ical_events
 
+from leadsman.adapters.caldav.rules import MOST, Rule, check
+from leadsman.adapters.caldav.sieve import sifted
 from leadsman.errors import GarbledData
 from leadsman.text import clean, describe, log_fields
 
-MOST = 5000
-"""Occurrences of one event within the window; a rule for more is a mistake or an attack."""
-MOST_STEPS = 100_000
-"""Periods from an event's beginning to the window's end: its rule is stepped through from there. Days since 1753."""
-MOST_LINES = 20_000
-"""Lines of one calendar object, which take a second to parse: an object has one event, and the occurrences of it that
-were moved (RFC 4791 §4.1)."""
+MOST_TOGETHER = 20_000
+"""Occurrences of all events within the window, which take a second to expand."""
 LONGEST = 10.0
 """Seconds for all events together."""
-_PER_DAY = {
-    "SECONDLY": 86400.0,
-    "MINUTELY": 1440.0,
-    "HOURLY": 24.0,
-    "DAILY": 1.0,
-    "WEEKLY": 7.0,
-    "MONTHLY": 31.0,
-    "YEARLY": 366.0,
-}
-"""The most often that a rule of this frequency can come on a day, before BYHOUR and the like; those without days, per
-event day."""
-_RANGES = {
-    "INTERVAL": (1, 100_000),
-    "COUNT": (1, 1_000_000),
-    "BYSECOND": (0, 60),
-    "BYMINUTE": (0, 59),
-    "BYHOUR": (0, 23),
-    "BYMONTHDAY": (1, 31),
-    "BYYEARDAY": (1, 366),
-    "BYWEEKNO": (1, 53),
-    "BYMONTH": (1, 12),
-    "BYSETPOS": (1, 366),
-}
-_DAILY = frozenset({"SECONDLY", "MINUTELY", "HOURLY", "DAILY"})
-_LONGEST_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_FINER = {
-    "SECONDLY": (),
-    "MINUTELY": ("BYSECOND",),
-    "HOURLY": ("BYMINUTE", "BYSECOND"),
-}
-"""Parts that make more of it; for days and what is longer: BYHOUR, BYMINUTE and BYSECOND."""
-_FOLD = re.compile(r"\r?\n[ \t]")
-"""A line goes on in the next one (RFC 5545, 3.1)."""
-_DATES = re.compile(r"^(?:RDATE|EXDATE)[;:].*", re.IGNORECASE | re.MULTILINE)
-
 logger = logging.getLogger("leadsman")
 
 
@@ -116,84 +76,32 @@ def occurrences(
                 describe(error),
                 extra=log_fields("event skipped", error_type=type(error).__name__),
             )
+        if len(found) > MOST_TOGETHER:
+            raise GarbledData(f"more than {MOST_TOGETHER:,} events take place in the window; ask for fewer days")
     if broken and broken == total:
         raise GarbledData(f"none of {total} events can be read")
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
 
 
 def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[CalendarEvent]:
-    _check_size(text)
-    calendar = icalendar.Calendar.from_ical(text)
-    days = (end - start).days
+    calendar = icalendar.Calendar.from_ical(sifted(text))
+    days, most = (end - start).days, 0.0
     for component in calendar.walk("VEVENT"):
-        name = clean(str(component.get("SUMMARY", "")))[:60]
-        for rule in _rules(component):
-            _check_ranges(rule)
-            if (most := _density(rule) * (days + 1)) > MOST:
-                raise GarbledData(f"{name!r} would take place {most:.0f} times in {days} days")
-            if (steps := _steps(rule, component, end)) > MOST_STEPS:
-                raise GarbledData(f"{name!r} began so long ago that its rule takes {steps:.0f} steps")
-            if _never(rule):
-                raise GarbledData(f"{name!r} takes place on a day that no month has")
+        name, begin = clean(str(component.get("SUMMARY", "")))[:60], component.get("DTSTART")
+        first = None if begin is None else begin.dt.date() if isinstance(begin.dt, datetime) else begin.dt
+        most += sum(check(rule, name, first, end, days) for rule in _rules(component))
+    if most > MOST_TOGETHER:
+        raise GarbledData(f"its events would take place {most:.0f} times in {days} days; {MOST_TOGETHER:,} are allowed")
     window = _midnight(start, zone), _midnight(end, zone)
     return (
         event for each in recurring_ical_events.of(calendar).between(*window) if (event := _event(each)) is not None
     )
 
 
-def _check_size(text: str) -> None:
-    """Refuse an object that would take seconds to parse, before it is parsed."""
-    unfolded = _FOLD.sub("", text)
-    if (lines := unfolded.count("\n")) > MOST_LINES:
-        raise GarbledData(f"it has {lines:,} lines; {MOST_LINES:,} are allowed")
-    if (dates := sum(found[0].count(",") + 1 for found in _DATES.finditer(unfolded))) > MOST:
-        raise GarbledData(f"it has {dates:,} dates in RDATE and EXDATE; {MOST:,} are allowed")
-
-
-def _rules(component: icalendar.Component) -> Iterator[icalendar.vRecur]:
-    rules = component.get("RRULE")
-    yield from rules if isinstance(rules, list) else [] if rules is None else [rules]
-
-
-def _check_ranges(rule: icalendar.vRecur) -> None:
-    """Check that numbers are in range (RFC 5545, 3.3.10); with an interval of 0 the search for the next day would never
-    end."""
-    for part, (low, high) in _RANGES.items():
-        for value in rule.get(part) or ():
-            if not low <= abs(int(value)) <= high:
-                raise GarbledData(f"{part}={clean(str(value))[:20]} is out of range; it must be {low} to {high}")
-
-
-def _density(rule: icalendar.vRecur) -> float:
-    """The most often that a rule can come on one day."""
-    frequency = str((rule.get("FREQ") or ["?"])[0]).upper()
-    if frequency not in _PER_DAY:
-        raise GarbledData(f"FREQ={clean(frequency)[:20]} is not a frequency")
-    often = _PER_DAY[frequency] if frequency in _FINER else 1.0
-    if frequency in _FINER:
-        with contextlib.suppress(TypeError, ValueError, IndexError):
-            often /= max(1, int((rule.get("INTERVAL") or [1])[0]))
-    for part in _FINER.get(frequency, ("BYHOUR", "BYMINUTE", "BYSECOND")):
-        often *= max(1, len(rule.get(part) or ()))
-    return often
-
-
-def _steps(rule: icalendar.vRecur, component: icalendar.Component, end: date) -> float:
-    """How many periods lie between the beginning and the end of the window."""
-    begin = component.get("DTSTART")
-    if begin is None:
-        return 0.0
-    first = begin.dt.date() if isinstance(begin.dt, datetime) else begin.dt
-    often = _PER_DAY[str(rule["FREQ"][0]).upper()]
-    return max(0, (end - first).days) * (often if often >= 1 and str(rule["FREQ"][0]).upper() in _DAILY else 1 / 7)
-
-
-def _never(rule: icalendar.vRecur) -> bool:
-    """Whether it names days that none of its months has: it would be searched for until the year 9999."""
-    months, days = rule.get("BYMONTH") or (), rule.get("BYMONTHDAY") or ()
-    return bool(months and days) and not any(
-        abs(int(day)) <= _LONGEST_MONTH[int(month) - 1] for month in months for day in days
-    )
+def _rules(component: icalendar.Component) -> Iterator[Rule]:
+    for name in ("RRULE", "EXRULE"):
+        rules = component.get(name)
+        yield from rules if isinstance(rules, list) else [] if rules is None else [rules]
 
 
 def _event(component: icalendar.Component) -> CalendarEvent | None:
