@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.topic_queue import MOST_BEFORE, Dropped, Item, Standing
 
 
@@ -151,6 +152,47 @@ def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out()
 
     assert dropped == [Dropped("b", 1, "larger than 1250 bytes")]
     assert drained(outbox) == {"a": [1, 2]}
+
+
+def unretained(outbox):
+    """Hand everything out; the numbers of what is sent without the retain flag, though it is a retained message."""
+    items = iter(lambda: take(outbox), None)
+    return [number_of(item) for item in items if item.unretained]
+
+
+def test_of_readings_that_wait_only_the_newest_is_sent_with_the_retain_flag():
+    outbox = filled(*(message("t", n, retain=True, taken_at=1.0) for n in range(3)))
+
+    assert unretained(outbox) == [0, 1]
+    outbox.lost()
+    assert unretained(outbox) == [0, 1]
+
+
+def test_messages_without_a_time_keep_their_retain_flag():
+    assert unretained(filled(*(message("t", n, retain=True) for n in range(3)))) == []
+
+
+def test_a_reading_takes_the_place_of_one_that_waits_but_not_of_one_in_flight():
+    outbox = filled(message("t", 1, latest=True, taken_at=1.0))
+    take(outbox)
+    for number in (2, 3):
+        outbox.put(message("t", number, latest=True, taken_at=1.0))
+
+    assert (outbox.messages, outbox.dropped) == (2, 0)
+    assert taken(outbox) == [3]
+    assert outbox.lost() == {"t": 1}
+    assert drained(outbox) == {"t": [3]}
+
+
+def test_an_older_reading_is_not_sent_again_when_a_newer_one_arrived():
+    outbox = filled(message("t", 1, latest=True, taken_at=1.0))
+    first = take(outbox)
+    outbox.put(message("t", 2, latest=True, taken_at=1.0))
+    second = take(outbox)
+    outbox.refuse(first)
+    outbox.accept(second)
+
+    assert (taken(outbox), outbox.messages, "t" in outbox) == ([], 0, False)
 
 
 def test_the_newest_replaces_what_waits_where_only_the_latest_counts():
@@ -372,7 +414,7 @@ ACTIONS = (
 )
 MODES = "newest", "oldest", "trust"
 history = st.lists(
-    st.tuples(st.sampled_from((*ACTIONS, *MODES, "put", "take")), st.sampled_from("abc"), st.integers(0, 5)),
+    st.tuples(st.sampled_from((*ACTIONS, *MODES, "put", "take")), st.sampled_from("abcn"), st.integers(0, 5)),
     max_size=150,
 )
 
@@ -381,14 +423,18 @@ class Receipt:
     """What became of one message."""
 
     def __init__(self):
-        self.published = self.replayed = self.drops = 0
+        self.published = self.replayed = self.drops = self.replacements = 0
 
     def dropped(self, at):
         self.drops += 1
 
+    def replaced(self):
+        self.replacements += 1
+
     @property
     def settled(self):
-        return ["delivered"] * (self.published + self.replayed) + ["dropped"] * self.drops
+        arrived = ["delivered"] * (self.published + self.replayed)
+        return arrived + ["dropped"] * self.drops + ["replaced"] * self.replacements
 
 
 class Life:
@@ -397,13 +443,14 @@ class Life:
     def __init__(self, bound, expiry=None):
         self.outbox, self.now, self.put, self.expiry = Outbox(most_messages=bound), 0.0, 0, expiry
         self.flying, self.received, self.arrived, self.spoilt = [], {}, set(), set()
-        self.receipts = {}
+        self.receipts, self.newest = {}, {}
+        self.retained = Retained(self.outbox)
 
     def message(self, topic, number):
         self.receipts[number] = receipt = Receipt()
         expires = None if self.expiry is None else self.now + self.expiry
         times = {"taken_at": self.now, "clock_offset": 0.0, "expires": expires}
-        return message(topic, number, retain=True, receipt=receipt, **times)
+        return message(topic, number, retain=True, latest=topic == "n", receipt=receipt, **times)
 
     def step(self, action, topic, which):
         self.now += 1.0
@@ -413,6 +460,7 @@ class Life:
         match action:
             case "put":
                 self.put += 1
+                self.newest[topic] = self.put
                 outbox.put(self.message(topic, self.put))
             case "hand over":
                 self.hand_over(topic)
@@ -424,6 +472,7 @@ class Life:
                 self.gone(item)
                 self.spoilt.add(topic)
                 outbox.drop(item, "refused")
+                self.retained.settled(topic)
             case "refuse" if item:
                 self.gone(item)
                 refuse(outbox, item, self.now + 3)
@@ -453,20 +502,22 @@ class Life:
         item, _ = self.outbox.take(self.now)
         if item is not None:
             self.flying.append(item)
-            self.received.setdefault(item.message.topic, []).append((item, number_of(item), item.message.retain))
+            retain = item.message.retain and not item.unretained
+            self.received.setdefault(item.message.topic, []).append((item, number_of(item), retain))
         return item
 
     def hand_over(self, topic):
         item = self.outbox.hand_over(self.message(topic, self.put + 1))
         if item is not None:
             self.put += 1
+            self.newest[topic] = self.put
             self.flying.append(item)
             self.received.setdefault(topic, []).append((item, self.put, True))
 
     def accept(self, item):
         self.flying.remove(item)
         self.arrived.add(number_of(item))
-        self.outbox.accept(item)
+        self.retained.arrived(item, self.outbox.accept(item))
 
     def gone(self, item):
         """The broker did not get a message that was handed out."""
@@ -482,7 +533,7 @@ class Life:
     def drain(self):
         self.lost()
         self.outbox.resume(self.now + 100)
-        for topic in "abc":
+        for topic in "abcn":
             self.outbox.trust(topic)
         while (item := self.take()) is not None:
             self.accept(item)
@@ -498,8 +549,9 @@ def test_whatever_happens_every_message_is_accounted_for_and_memory_is_bounded(h
     life.drain()
 
     outbox = life.outbox
-    assert len(life.arrived) + outbox.dropped >= life.put
-    assert outbox.delivered + outbox.dropped == outbox._number, "messages that were sent again included"
+    replaced = sum(receipt.replacements for receipt in life.receipts.values())
+    assert len(life.arrived) + outbox.dropped + replaced >= life.put
+    assert outbox.delivered + outbox.dropped + replaced == outbox._number, "messages that were sent again included"
     assert (outbox.messages, outbox.bytes, outbox.in_flight, outbox._queues) == (0, 0, 0, {})
     assert not outbox._ready
     assert not outbox._fresh
@@ -543,7 +595,21 @@ def test_order_holds_on_each_connection_as_long_as_nothing_is_refused_and_the_ne
         for received in life.received.values():
             numbers = [number for _, number, _ in received]
             assert numbers == sorted(set(numbers))
-            assert all(retain for _, _, retain in received)
+
+
+@given(history)
+def test_whatever_happens_a_reading_that_replaces_older_ones_arrives_and_none_of_them_after_it(history):
+    life = Life(20)
+    for step in history:
+        life.step(*step)
+        if "n" in life.outbox._queues:
+            assert len(life.outbox._queues["n"].waiting) <= 1
+    life.drain()
+
+    if "n" not in life.spoilt and "n" in life.newest:
+        assert life.newest["n"] in life.arrived
+        numbers = [number for _, number, _ in life.received["n"]]
+        assert numbers[-1] == life.newest["n"]
 
 
 @given(history)

@@ -431,18 +431,80 @@ class TestManyMessages:
         assert here.window.limited_by is None
 
 
+class TestRetained:
+    """Readings that waited for the broker, with their retain flags."""
+
+    @pytest.fixture
+    def waiting(self, here):
+        for number in range(3):
+            self.put(here, number)
+        return here
+
+    def put(self, here, number, latest=False):
+        here.window.put(Message("t", b"%d" % number, retain=True, taken_at=here.loop.time(), latest=latest))
+
+    def flags(self, here):
+        return [(int(message.payload), message.retain) for message in here.connection.published]
+
+    def test_only_the_newest_has_the_retain_flag(self, waiting):
+        waiting.connect()
+
+        assert self.flags(waiting) == [(0, False), (1, False), (2, True)]
+
+    def test_a_reading_is_sent_again_with_the_flag_when_the_newer_ones_are_refused_for_good(self, waiting):
+        waiting.connect()
+        for packet_id, code in ((1, 0), (2, TOPIC_INVALID), (3, TOPIC_INVALID)):
+            waiting.window.acknowledged(packet_id, code)
+        waiting.turn()
+
+        assert self.flags(waiting)[3:] == [(0, True)]
+
+    def test_that_is_so_too_when_the_acknowledgement_of_the_older_one_comes_last(self, waiting):
+        waiting.connect()
+        for packet_id, code in ((3, TOPIC_INVALID), (2, TOPIC_INVALID), (1, 0)):
+            waiting.window.acknowledged(packet_id, code)
+        waiting.turn()
+
+        assert self.flags(waiting)[3:] == [(0, True)]
+
+    def test_it_is_not_sent_again_when_the_newest_arrived(self, waiting):
+        waiting.connect()
+        waiting.acknowledge()
+        waiting.turn(1.0)
+
+        assert len(waiting.sent) == 3
+
+    def test_the_newest_alone_is_sent_where_only_that_counts_and_again_on_the_next_connection(self, here):
+        for number in range(3):
+            self.put(here, number, latest=True)
+        here.connect()
+        assert self.flags(here) == [(2, True)]
+        here.acknowledge()
+        self.put(here, 3, latest=True)
+        here.turn()
+        here.window.acknowledged(2, 0)
+        here.window.stop()
+        here.connect()
+
+        assert self.flags(here) == [(3, True)]
+
+
 class Receipt:
     """What became of one message."""
 
     def __init__(self):
-        self.published = self.replayed = self.drops = 0
+        self.published = self.replayed = self.drops = self.replacements = 0
 
     def dropped(self, at):
         self.drops += 1
 
+    def replaced(self):
+        self.replacements += 1
+
     @property
     def settled(self):
-        return ["delivered"] * self.published + ["late"] * self.replayed + ["dropped"] * self.drops
+        lost = ["dropped"] * self.drops + ["replaced"] * self.replacements
+        return ["delivered"] * self.published + ["late"] * self.replayed + lost
 
 
 class Broker(Connection):
@@ -464,7 +526,7 @@ class Broker(Connection):
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["put", "put", "put", "answer", "answer", "refuse", "poison", "break", "move", "wait", "turn"]),
-        st.sampled_from("abc"),
+        st.sampled_from("abcn"),
         st.integers(0, 9),
     ),
     max_size=60,
@@ -490,6 +552,7 @@ class History:
                 self.receipts.append(receipt)
                 expires = now + 5.0 if number == 9 else None
                 times = {"taken_at": now, "clock_offset": 0.0, "expires": expires, "receipt": receipt}
+                times["latest"] = topic == "n"
                 payload = b"%d" % len(self.receipts)
                 window.put(Message(topic, payload, qos=int(number != 8), retain=number % 2 == 0, **times))
             case "answer" | "refuse" | "poison" if unanswered:
@@ -547,7 +610,7 @@ def test_readings_of_a_topic_are_sent_in_order_on_each_connection_where_nothing_
             before = history.here.connection
             history.step(action, topic, number)
             for connection in {before, history.here.connection}:
-                for each in "abc":
+                for each in "abcn":
                     sent = [int(message.payload) for message in connection.published if message.topic == each]
                     assert sent == sorted(set(sent))
     finally:

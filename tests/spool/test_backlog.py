@@ -9,7 +9,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topic_queue import Dropped
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
-from leadsman.spool.row import FULL, Evicted, Row
+from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
 
 NOW = Times(1_800_000_000.0, 100.0)
 WINDOW = 20
@@ -17,7 +17,7 @@ WINDOW = 20
 
 class Receipts:
     def __init__(self):
-        self.published, self.replayed, self.lost = 0, 0, []
+        self.published, self.replayed, self.superseded, self.lost = 0, 0, 0, []
 
     @property
     def arrived(self):
@@ -25,6 +25,9 @@ class Receipts:
 
     def dropped(self, at):
         self.lost.append(at)
+
+    def replaced(self):
+        self.superseded += 1
 
 
 class Disk:
@@ -40,13 +43,23 @@ class Disk:
         self.written += len(add)
         for number in delete:
             self.rows.pop(number, None)
+        replaced = {}
+        latest = {row.topic: number for number, row in sorted(self.rows.items()) if row.latest}
+        for number, row in sorted(self.rows.items()):
+            if row.latest and number != latest[row.topic]:
+                replaced.setdefault(row.topic, []).append(number)
+                del self.rows[number]
         gone = {}
         newest = {row.topic: number for number, row in sorted(self.rows.items())}
         for number, row in sorted(self.rows.items()) if len(self.rows) > self.most else ():
             if len(self.rows) > self.most and number != newest[row.topic]:
                 gone.setdefault(row.topic, []).append(number)
                 del self.rows[number]
-        return [Evicted(topic, len(ids), FULL, ids) for topic, ids in gone.items()]
+        return [
+            Evicted(topic, len(ids), reason, ids)
+            for reason, evicted in ((SUPERSEDED, replaced), (FULL, gone))
+            for topic, ids in evicted.items()
+        ]
 
     def topics(self):
         counts = {}
@@ -458,6 +471,20 @@ def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
     assert life.dropped == [Dropped("t", 10, DAMAGED)]
 
 
+def test_receipts_learn_of_the_newest_reading_whose_row_cannot_be_read(life, disk):
+    receipts = Receipts()
+    for number, payload in enumerate(numbered(0, 60)):
+        message = Message("t", payload, taken_at=float(number), clock_offset=0.0, receipt=receipts)
+        life.outbox.put(message)
+        life.commit()
+    newest = max(disk.rows)
+    del disk.rows[newest]  # damaged
+
+    life.drain()
+
+    assert receipts.lost == [59.0]
+
+
 def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):
     for payload in numbered(0, 60):
         life.put("t", payload)
@@ -493,9 +520,117 @@ def test_dead_letters_that_cannot_be_written_wait_within_bounds(life):
     assert [item.message.payload for item, _ in life.backlog.dead_letters()] == numbered(5, MOST_DEAD + 5)
 
 
+class TestNewest:
+    """A topic of which only the newest reading counts."""
+
+    def put(self, life, *payloads, **fields):
+        for payload in payloads:
+            life.put("t", payload, latest=True, retain=True, **fields)
+
+    def test_a_newer_reading_takes_the_place_of_one_that_waits(self, life):
+        receipts = Receipts()
+        self.put(life, b"1", b"2", b"3", receipt=receipts, clock_offset=0.0)
+        life.drain()
+
+        assert life.payloads() == [b"3"]
+        assert (receipts.arrived, receipts.superseded, receipts.lost) == (1, 2, [])
+
+    def test_its_row_replaces_the_older_one_when_it_is_written(self, life, disk):
+        for payload in numbered(0, 5):
+            self.put(life, payload)
+            life.commit()
+
+        assert [row.payload for row in disk.rows.values()] == [b"4"]
+        life.drain()
+        assert (life.payloads(), disk.rows) == ([b"4"], {})
+
+    def test_the_older_row_stays_on_disk_until_the_newer_one_is_written_or_arrived(self, life, disk):
+        self.put(life, b"1")
+        life.commit()
+        self.put(life, b"2")
+        assert life.backlog.to_delete() == []
+        life.commit(works=False)
+
+        assert [row.payload for row in disk.rows.values()] == [b"1"]
+        life.deliver()
+        life.commit()
+        assert (life.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_a_reading_that_arrives_while_it_is_written_leaves_no_older_row_behind(self, life, disk):
+        self.put(life, b"1")
+        life.commit()
+        self.put(life, b"2")
+        batch = life.backlog.batch(life.outbox.number)
+        life.deliver()
+        life.backlog.failed(batch, [])
+        life.commit()
+
+        assert (life.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_one_message_arrives_after_a_restart_though_a_reading_was_taken_before_the_file_was_open(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1", b"2")
+        first.commit()
+        second = Life(disk, run=2)
+        self.put(second, b"3", b"4")
+        second.open()
+        second.drain()
+
+        assert (second.payloads(), disk.rows) == ([b"4"], {})
+
+    def test_a_row_of_an_earlier_life_arrives_retained_if_nothing_newer_comes(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1", b"2")
+        first.commit()
+        second = Life(disk, run=2)
+        second.open()
+        second.drain()
+
+        assert [(each.payload, each.retain) for each in second.sent] == [(b"2", True)]
+
+    def test_a_row_that_is_read_back_after_a_newer_reading_arrived_is_not_sent(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1")
+        first.commit()
+        second = Life(disk, run=2)
+        second.backlog.give_up()  # the disk did not answer
+        self.put(second, b"2")
+        second.deliver()
+        second.open()
+        second.drain()
+
+        assert (second.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_readings_that_were_kept_in_order_before_arrive_before_the_newest(self, disk):
+        first = Life(disk)
+        first.open()
+        for payload in numbered(0, 3):
+            first.put("t", payload)
+        first.commit()
+        second = Life(disk, run=2)
+        second.open()
+        self.put(second, b"3", b"4")
+        second.drain()
+
+        assert second.payloads() == [*numbered(0, 3), b"4"]
+
+    def test_rows_that_newer_ones_replaced_are_counted_so(self, life):
+        receipts = Receipts()
+        life.backlog.known = False
+        for payload in numbered(0, 3):
+            self.put(life, payload, receipt=receipts, clock_offset=0.0)
+            life.commit()
+
+        assert (receipts.superseded, receipts.lost, life.dropped) == (2, [], [])
+
+
 class Lives(RuleBasedStateMachine):
     """Readings are put, sent, lost on the way, written and read back, and the app is killed: each reading that was
-    accepted arrives, in order, unless its loss is reported."""
+    accepted arrives, in order, unless its loss is reported. Of the topics n and o only the newest counts: one that was
+    accepted arrives, or one that is newer, and never an older one after it."""
 
     durable = True
 
@@ -505,6 +640,9 @@ class Lives(RuleBasedStateMachine):
         self.arrived = []
         self.safe = set()
         self.count = 0
+        self.replaceable = 0
+        self.newest = {}
+        self.last_put = {}
         self.dropped = 0
         self.flying = []
         self.works = True
@@ -520,11 +658,14 @@ class Lives(RuleBasedStateMachine):
         if self.durable:
             self.life.open()
 
-    @rule(topic=st.sampled_from("abc"), count=st.integers(1, 12), fast=st.booleans())
+    @rule(topic=st.sampled_from("abcno"), count=st.integers(1, 12), fast=st.booleans())
     def put(self, topic, count, fast):
         for _ in range(count):
             self.count += 1
-            message = Message(topic, b"%d" % self.count, taken_at=1.0)
+            latest = topic in "no"
+            self.replaceable += latest
+            self.last_put[topic] = self.count
+            message = Message(topic, b"%d" % self.count, taken_at=1.0, latest=latest)
             item = self.life.outbox.hand_over(message) if fast and not self.flying else None
             if item is None:
                 self.life.dropped += self.life.outbox.put(message)
@@ -540,6 +681,14 @@ class Lives(RuleBasedStateMachine):
     def send(self, count):
         self.flying += self.life.send(count)
 
+    @precondition(lambda self: any(item.message.latest for item in self.flying))
+    @rule()
+    def refuse(self):
+        item = next(item for item in self.flying if item.message.latest)
+        self.flying.remove(item)
+        self.life.outbox.refuse(item)
+        self.life.outbox.trust(item.message.topic)
+
     @rule()
     def acknowledge(self):
         for item in self.flying:
@@ -551,7 +700,7 @@ class Lives(RuleBasedStateMachine):
         self.life.outbox.lost()
         self.flying = []
 
-    @rule(topic=st.sampled_from("abc"))
+    @rule(topic=st.sampled_from("abcno"))
     def pause(self, topic):
         self.life.outbox.pause(topic, NOW.monotonic)
 
@@ -586,6 +735,20 @@ class Lives(RuleBasedStateMachine):
         assert outbox.bytes >= 0
         assert self.life.backlog is None or self.life.backlog.rows >= 0
 
+    @invariant()
+    def the_newest_that_was_accepted_is_on_disk_or_arrived(self):
+        for topic in "no":
+            kept = [int(row.payload) for row in self.disk.rows.values() if row.topic == topic]
+            kept += [number for each, number in self.arrived if each == topic]
+            newest = max(kept, default=0)
+            assert newest >= self.newest.get(topic, 0)
+            self.newest[topic] = newest
+
+    @invariant()
+    def one_of_a_topic_of_which_the_newest_counts_waits(self):
+        for topic, queue in self.life.outbox._queues.items():
+            assert len(queue.waiting) <= 1 or topic in "abc"
+
     def teardown(self):
         if not hasattr(self, "life"):
             return
@@ -605,10 +768,16 @@ class Lives(RuleBasedStateMachine):
         assert not self.durable or self.disk.rows == {}
         self.dropped += sum(each.messages for each in life.dropped)
         numbers = [number for _, number in self.arrived]
-        assert self.count - len(set(numbers)) <= self.dropped
+        never_replaced = {number for topic, number in self.arrived if topic in "abc"}
+        assert len(set(numbers)) <= self.count
+        assert self.count - self.replaceable - len(never_replaced) <= self.dropped
         for topic in "abc":
             first = list(dict.fromkeys(number for each, number in self.arrived if each == topic))
             assert first == sorted(first)
+        for topic in "no":
+            numbers = [number for each, number in self.arrived if each == topic]
+            assert numbers == sorted(numbers)
+            assert max(numbers, default=0) == self.last_put.get(topic, 0)
 
 
 class MemoryLives(Lives):

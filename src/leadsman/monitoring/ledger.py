@@ -6,7 +6,8 @@ hour, and gets exactly one disposition there:
 ==================  ====================================================================================================
 ``published``       the broker acknowledged the reading
 ``replayed``        the broker acknowledged the reading, which had waited over an outage of the connection
-``suppressed``      the device was read, and the publish rule kept the reading back, or there was nothing to publish
+``suppressed``      the device was read, and the publish rule kept the reading back, a newer reading took its place, or
+                    there was nothing to publish
 ``buffered``        the reading waits for the broker; it becomes ``published``, ``replayed`` or ``dropped``
 ``dropped``         the outbox dropped the reading, or the app ended before the broker had it
 ``failed``          the poll failed for good
@@ -29,7 +30,10 @@ Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is ne
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from leadsman.mqtt.message import Receipt
 
 PUBLISHED, REPLAYED, SUPPRESSED, BUFFERED = "published", "replayed", "suppressed", "buffered"
 DROPPED, FAILED, TIMED_OUT, CIRCUIT_OPEN = "dropped", "failed", "timed_out", "circuit_open"
@@ -115,6 +119,13 @@ class Period:
         self.add(DROPPED, 1)
         self._ledger.dropped(at)
 
+    def replaced(self) -> None:
+        """A newer reading took the place of one that waited. See `leadsman.mqtt.message.Receipt`."""
+        self.sent -= 1
+        self.suppressed += 1
+        if self._ledger.comparison is not None:
+            self._ledger.comparison.replaced()
+
     def counts(self) -> Counts:
         """The counts at this moment."""
         by = {PUBLISHED: self.published, REPLAYED: self.replayed, SUPPRESSED: self.suppressed, BUFFERED: self.waiting}
@@ -125,7 +136,7 @@ class Period:
 class Ledger:
     """The ledger of one device. `start` is now."""
 
-    __slots__ = ("_closed", "_drops", "_past", "gap", "news", "on_news", "period")
+    __slots__ = ("_closed", "_drops", "_past", "comparison", "gap", "news", "on_news", "period")
 
     def __init__(self, start: float) -> None:
         self.period = Period(start, self)
@@ -136,6 +147,8 @@ class Ledger:
         """Whether a gap has ended since this was set to False."""
         self.on_news: Callable[[], None] | None = None
         """Called when a gap ends."""
+        self.comparison: Receipt | None = None
+        """Learns of readings that will never arrive, too; None if nobody compares readings."""
         self._past: tuple[bytes | Period, ...] = ()
         self._closed: tuple[bytes, ...] = ()
         self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
@@ -165,6 +178,8 @@ class Ledger:
 
     def dropped(self, at: float) -> None:
         """A reading that was taken at `at` will never arrive. `Period` counts it."""
+        if self.comparison is not None:
+            self.comparison.dropped(at)
         drops = self._drops
         if drops is not None and drops.until is not None and 0 <= at - drops.until <= ONE_DROP:
             drops.slots[DROPPED] += 1

@@ -109,7 +109,7 @@ class LedgerReports:
         """Learn why readings were dropped, and that there is a connection. Observes in `Phase.REPORT`."""
         if isinstance(event, MessageDropped):
             entry = self._entries.get(self._topics.device_of(event.topic))
-            if entry is not None and event.topic.endswith("/state"):
+            if entry is not None and event.topic.endswith(("/state", "/history")):
                 entry.ledger.explain(event.reason)
         elif isinstance(event, LinkUp) and self._unsaid:
             self._unsaid = False

@@ -20,6 +20,10 @@ class Receipt(Protocol):
         `leadsman.timing.clock.Clock.uptime`."""
         ...
 
+    def replaced(self) -> None:
+        """A message will never arrive, because a newer one took its place."""
+        ...
+
 
 class Message(NamedTuple):
     """One PUBLISH."""
@@ -35,7 +39,7 @@ class Message(NamedTuple):
     expires: float | None = None
     """Monotonic seconds after which it is worth nothing; sent as the MQTT 5 Message Expiry Interval."""
     latest: bool = False
-    """Only the newest of its topic counts: an older one that still waits is replaced, not sent before it."""
+    """Only the newest of its topic counts: an older one that still waits, and counts so too, is replaced."""
     correlation: bytes | None = None
     """Correlation Data of the request that this answers (MQTT 5 §3.3.2.3.6), sent back unchanged."""
     clock_offset: float | None = None
@@ -52,24 +56,32 @@ class Message(NamedTuple):
 
 
 class Delivery(Value):
-    """How a reading travels.
+    """How a reading travels, and which of the readings that wait for the broker arrive.
 
     Args:
         qos: 0 or 1. Quality 1 is kept until the broker acknowledges it; 0 is handed to the operating system once.
-        retain: whether the broker keeps the latest reading for later subscribers.
+        retain: whether the broker keeps the latest reading for later subscribers. Of readings that wait, only the
+            newest of its topic is sent with the retain flag.
         expiry: after this long an undelivered reading is dropped, and the broker forgets a retained one (MQTT 5).
         taken_at: ``"payload"`` adds the field ``taken_at`` to the JSON, for consumers that cannot read MQTT 5 user
             properties; None leaves the JSON as the handler returned it.
+        keep: ``"all"`` sends every reading, in order. With ``"newest"`` a newer reading takes the place of one that
+            waits and is not in flight, in memory and on disk, so one reading arrives after an outage.
+        history: publish every reading at ``{prefix}/{device}/history`` too, never retained. Subscribers and the app
+            forget it after this time (MQTT 5 message expiry). The state topic then gets the newest only. None: no such
+            topic.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("expiry", "qos", "retain", "taken_at")
+    __slots__ = ("expiry", "history", "keep", "qos", "retain", "taken_at")
     qos: int
     retain: bool
     expiry: float | None
     taken_at: Literal["payload"] | None
+    keep: Literal["all", "newest"]
+    history: float | None
 
     def __init__(
         self,
@@ -77,6 +89,8 @@ class Delivery(Value):
         retain: bool = True,
         expiry: Duration | None = None,
         taken_at: Literal["payload"] | None = None,
+        keep: Literal["all", "newest"] = "all",
+        history: Duration | None = None,
     ) -> None:
         if isinstance(qos, bool) or qos not in (0, 1):
             raise InvalidValue(
@@ -86,8 +100,20 @@ class Delivery(Value):
             raise InvalidType(f"retain is {retain!r}; it must be True or False")
         if taken_at not in (None, "payload"):
             raise InvalidValue(f"taken_at is {taken_at!r}; it must be 'payload' or None")
+        if keep not in ("all", "newest"):
+            raise InvalidValue(f"keep is {keep!r}; it must be 'all' or 'newest'")
+        if keep == "newest" and history is not None:
+            raise InvalidValue(
+                "keep='newest' has no history; leave keep out: with history the state has only the newest"
+            )
         lifetime = None if expiry is None else positive_seconds(expiry, "expiry")
-        self._hold(qos=int(qos), retain=retain, expiry=lifetime, taken_at=taken_at)
+        kept = None if history is None else positive_seconds(history, "history")
+        self._hold(qos=int(qos), retain=retain, expiry=lifetime, taken_at=taken_at, keep=keep, history=kept)
+
+    @property
+    def newest(self) -> bool:
+        """Whether only the newest reading counts at the state topic."""
+        return self.keep == "newest" or self.history is not None
 
 
 STANDARD = Delivery()

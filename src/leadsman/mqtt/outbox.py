@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.queues import RESERVE, Queues, never_arrives
-from leadsman.mqtt.topic_queue import COPY, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue
+from leadsman.mqtt.topic_queue import COPY, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue, is_unstored
 
 
 class Outbox(Queues):
@@ -39,7 +39,8 @@ class Outbox(Queues):
         self.bytes += size
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
-            if keeper.takes(message.topic, full=self.is_full(RESERVE) and not self._newest_first):
+            full = not (message.latest or self._newest_first) and self.is_full(RESERVE)
+            if keeper.takes(message.topic, full=full):
                 return keeper.hold(item)
             keeper.waits(item)
         self.admit(item)
@@ -99,6 +100,7 @@ class Outbox(Queues):
                 continue
             self._flying[item] = None
             queue.in_flight += 1
+            item.unretained = self._is_followed(item, queue)
             if queue.waiting or queue.ahead is not None:
                 again = queue.hand_out(item)
                 if again is not None:
@@ -106,6 +108,15 @@ class Outbox(Queues):
                 self._offer(topic, queue)
             return item, expired
         return None, expired
+
+    def _is_followed(self, item: Item, queue: TopicQueue) -> bool:
+        """Whether an item is a retained reading, and newer ones of its topic wait."""
+        message = item.message
+        if not message.retain or message.taken_at is None:
+            return False
+        if queue.waiting and queue.waiting[-1].number > item.number:
+            return True
+        return self._keeper is not None and self._keeper.readings(message.topic) > 0
 
     def prefer_newest(self, preferred: bool) -> None:
         """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
@@ -164,7 +175,7 @@ class Outbox(Queues):
     def unstored(self, number: int) -> bool:
         """Whether a reading with this number or a lower one has not arrived, and has no row on disk."""
         for item in self._flying:
-            if item.number <= number and item.row == UNSTORED and item.message.taken_at is not None:
+            if item.number <= number and is_unstored(item):
                 return True
         if self._keeper is not None:
             return self._keeper.waiting(number)
@@ -184,6 +195,7 @@ class Outbox(Queues):
         """Add to all numbers, so that none of them is that of a row on disk."""
         self._number += by
         self._late += by
+        self._arrived = {topic: number + by for topic, number in self._arrived.items()}
         for item in self._flying:
             item.number += by
         for queue in self._queues.values():
@@ -216,16 +228,17 @@ class Outbox(Queues):
 
     def lost(self) -> dict[str, int]:
         """The connection broke: what was in flight goes back to the front, in order. Returns the number of messages
-        that were in flight by topic."""
+        that were in flight by topic; one where only the latest counts."""
         flying: dict[str, list[Item]] = {}
         for item in self._flying:
             flying.setdefault(item.message.topic, []).append(item)
         self._flying.clear()
+        counts = {topic: 1 if items[-1].message.latest else len(items) for topic, items in flying.items()}
         for topic in reversed(flying):
             self._return(topic, flying[topic])
             if topic in self._ready:
                 self._ready.move_to_end(topic, last=False)
-        return {topic: len(items) for topic, items in flying.items()}
+        return counts
 
     def discard(self, topic: str, why: str) -> None:
         """As `drop`, the first message of a topic of which nothing is in flight."""
@@ -269,17 +282,34 @@ class Outbox(Queues):
             self._list(queue.waiting[-1])
         items.sort(key=lambda item: item.number)
         queue.take_back(items)
+        if items[-1].message.latest:
+            self._keep_latest(topic, queue)
         for item in reversed(items):
             self._list(item)
-            if self._keeper is not None and item.row == UNSTORED and item.message.taken_at is not None:
+            if self._keeper is not None and is_unstored(item):
                 self._keeper.waits(item)
         self._offer(topic, queue)
+
+    def _keep_latest(self, topic: str, queue: TopicQueue) -> None:
+        """Of the messages at the end of a queue of which only the latest counts, keep that one, unless a newer one
+        arrived."""
+        waiting = queue.waiting
+        while len(waiting) > 1 and waiting[-2].message.latest:
+            self._merge(queue, waiting.pop())
+        if waiting and waiting[-1].message.latest and waiting[-1].number < self._arrived.get(topic, 0):
+            self._supersede(waiting.pop())
+            if not waiting:
+                self._ready.pop(topic, None)
+                self._fresh.pop(topic, None)
 
     def _done(self, item: Item, *, arrived: bool) -> Message:
         del self._flying[item]
         message = item.message
         queue = self._queues[message.topic]
         queue.in_flight -= 1
+        if arrived and message.latest:
+            self._arrived[message.topic] = max(item.number, self._arrived.get(message.topic, 0))
+            self._keep_latest(message.topic, queue)
         if arrived and queue.waiting:
             queue.went_ahead(item)
         self._forget(item, arrived=arrived)

@@ -8,8 +8,8 @@ from itertools import chain
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topic_queue import (
+    COPY,
     MOST_BEFORE,
-    NEVER,
     SETTLED,
     UNSTORED,
     Dropped,
@@ -18,6 +18,7 @@ from leadsman.mqtt.topic_queue import (
     OnDisk,
     Standing,
     TopicQueue,
+    is_unstored,
 )
 
 MOST_MESSAGES = 10_000
@@ -43,6 +44,8 @@ class Queues:
         self._number = 0
         self._late = 0
         self._keeper: Keeper | None = None
+        self._arrived: dict[str, int] = {}
+        """The number of the newest message that arrived, of topics of which only the latest counts."""
         self._one_at_a_time: set[str] = set()
         self.paused: dict[str, float] = {}
         """Topics of which nothing is offered, and until when, monotonic seconds."""
@@ -79,7 +82,7 @@ class Queues:
         waiting = chain.from_iterable(queue.waiting for queue in self._queues.values())
         held = () if self._keeper is None else self._keeper.held
         items = chain(waiting, self._flying, held)
-        return sum(item.row in (UNSTORED, NEVER) and item.message.taken_at is not None for item in items)
+        return sum(item.row not in (item.number, COPY) and item.message.taken_at is not None for item in items)
 
     @property
     def ready(self) -> bool:
@@ -116,16 +119,21 @@ class Queues:
         return Standing(len(queue.waiting) + queue.in_flight + held, queue.in_flight, before, since, until)
 
     def admit(self, item: Item) -> None:
-        """Let an item take its place behind the others of its topic."""
+        """Let an item take its place behind the others of its topic, or that of an older one if only the latest
+        counts."""
         topic = item.message.topic
+        if item.message.latest and item.number < self._arrived.get(topic, 0):
+            self._supersede(item)
+            return
         queue = self._queues.get(topic)
         if queue is None:
             queue = self._queues[topic] = TopicQueue()
         elif queue.waiting:
-            if item.message.latest:
-                self._forget(queue.waiting.pop())
-            else:
-                self._list(queue.waiting[-1])
+            if item.message.latest and queue.waiting[-1].message.latest:
+                if self._merge(queue, item):
+                    self._order.append(item)
+                return
+            self._list(queue.waiting[-1])
         queue.waiting.append(item)
         self._order.append(item)
         if topic not in self._ready:
@@ -201,6 +209,38 @@ class Queues:
         if len(order) > 2 * self.messages + 64:  # as many were settled since the last time
             self._order = deque(item for item in order if item.message is not SETTLED)
 
+    def take_place(self, older: Item, newer: Item) -> None:
+        """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
+        written, so that the one or the other is on disk at any time."""
+        _is_replaced(older.message)
+        self.messages -= 1
+        self.bytes -= older.size
+        older.number, older.message, older.size, newer.message = newer.number, newer.message, newer.size, SETTLED
+        if older.row < UNSTORED:
+            older.row = UNSTORED
+
+    def _merge(self, queue: TopicQueue, item: Item) -> bool:
+        """Of the item that waits last and this one, keep the newer. Only the latest counts of both. Returns whether
+        this one waits now, in place of the other."""
+        last = queue.waiting[-1]
+        if item.number < last.number:
+            self._supersede(item)
+            return False
+        if item.row == UNSTORED:
+            self.take_place(last, item)
+            if self._keeper is not None and is_unstored(last):
+                self._keeper.waits(last)
+            return False
+        queue.waiting[-1] = item
+        self._supersede(last)
+        return True
+
+    def _supersede(self, item: Item) -> None:
+        """Forget a message, since there is a newer one."""
+        _is_replaced(item.message)
+        item.message = item.message._replace(receipt=None)
+        self._forget(item)
+
     def _list(self, item: Item) -> None:
         """Let `_evict` find an item that it passed over."""
         if not item.listed:
@@ -229,6 +269,11 @@ class Queues:
             counts[topic] = counts.get(topic, 0) + 1
         self.dropped += sum(counts.values())
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+
+
+def _is_replaced(message: Message) -> None:
+    if message.receipt is not None:
+        message.receipt.replaced()
 
 
 def never_arrives(message: Message) -> None:

@@ -23,6 +23,7 @@ from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
 from leadsman.mqtt.topic_queue import Dropped, Item
@@ -74,7 +75,7 @@ class SendWindow:
         self._must_wait = must_wait
         self._sent: dict[int, tuple[Item, float]] = {}
         self._overdue = Overdue(outbox, self._sent, clock, lost)
-        self._retained: dict[str, Message] = {}
+        self._retained = Retained(outbox)
         self._suspects = Suspects()
         self._pauses: dict[str, float] = {}
         self._faults: dict[str, str] = {}
@@ -123,7 +124,8 @@ class SendWindow:
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible. Returns at once. Messages that are dropped for it are reported."""
         connection = self.connection
-        if connection is not None and message.qos and not message.latest and self._calm(message, connection):
+        is_reading = not message.latest or message.taken_at is not None
+        if connection is not None and message.qos and is_reading and self._calm(message, connection):
             item = self.outbox.hand_over(message)
             if item is not None:
                 self._publish(connection, item, message, self._clock.monotonic())
@@ -170,9 +172,7 @@ class SendWindow:
         if self._started > self._outage_after:
             self.outbox.connected_again()
         self._outage_after = -math.inf
-        for topic, message in self._retained.items():
-            if not self._suspects.is_blamed(topic):
-                self.outbox.repeat(message)
+        self._retained.repeat(self._suspects.is_blamed)
         self.pump()
 
     def stop(self, code: int = 0) -> Broken:
@@ -227,6 +227,8 @@ class SendWindow:
                 message = retimed(message, offset)
             if message.taken_at is not None and message.taken_at < late:
                 message = message._replace(replayed=True)
+            if item.unretained:
+                message = message._replace(retain=False)
             if not self._publish(connection, item, message, now):
                 return
         if outbox.ready:
@@ -320,8 +322,7 @@ class SendWindow:
         message = self.outbox.accept(item)
         self._suspects.acknowledged(topic, now)
         self._size.acknowledged(now)
-        if message.retain and not message.latest:
-            self._retained[topic] = message
+        self._retained.arrived(item, message)
         if self._faults and not self._suspects.is_blamed(topic):
             self._forgive(topic)
 
@@ -351,7 +352,7 @@ class SendWindow:
         if not (blame.refused or blame.breaks > 1):
             self.outbox.defer(topic)
             return Broken(in_flight=True)
-        self._retained.pop(topic, None)
+        self._retained.forget(topic)
         self._faults[topic] = fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
         if not self.outbox.is_paused(topic):
             settled = blame.refused or self._clock.monotonic() - self._started >= SETTLED
@@ -394,4 +395,5 @@ class SendWindow:
     def _report(self, dropped: list[Dropped]) -> None:
         for topic, count, reason in dropped:
             self._suspects.gone(topic, count)
+            self._retained.settled(topic)
             self._events.emit(MessageDropped(topic, reason, count))

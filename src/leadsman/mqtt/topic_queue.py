@@ -41,7 +41,7 @@ class Standing(NamedTuple):
 class Item:
     """A message in the outbox."""
 
-    __slots__ = ("listed", "message", "number", "row", "size")
+    __slots__ = ("listed", "message", "number", "row", "size", "unretained")
 
     def __init__(self, number: int, message: Message, size: int) -> None:
         self.number = number
@@ -52,7 +52,15 @@ class Item:
         self.listed = True
         """Whether the outbox finds it when it makes room."""
         self.row = 0
-        """The number of its row on disk, `UNSTORED`, `NEVER` or `COPY`."""
+        """The number of its row on disk, `UNSTORED`, `NEVER` or `COPY`. A number that is not its own is that of an
+        older reading whose place it took."""
+        self.unretained = False
+        """Whether it was handed out to be sent without the retain flag, because a newer reading of its topic waits."""
+
+
+def is_unstored(item: Item) -> bool:
+    """Whether an item is a reading that is to be written, and was not."""
+    return item.row != item.number and item.row >= UNSTORED and item.message.taken_at is not None
 
 
 class OnDisk(NamedTuple):

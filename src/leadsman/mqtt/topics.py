@@ -3,6 +3,7 @@
 | topic                                | payload                                               | retained, QoS |
 |--------------------------------------|-------------------------------------------------------|---------------|
 | `{prefix}/{device}/state`            | the reading as JSON                                   | by `Delivery` |
+| `{prefix}/{device}/history`          | every reading, where `Delivery(history=…)` asks so    | no, as state  |
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
@@ -32,7 +33,7 @@ DOCTOR = "doctor"
 """The level of the probes of ``leadsman doctor``."""
 RESERVED = frozenset(
     {
-        *("status", "error", "introspect", "registry", "state", "availability", "ledger", "set", "get"),
+        *("status", "error", "introspect", "registry", "state", "history", "availability", "ledger", "set", "get"),
         *("hold", "release", "circuit", DOCTOR),
     }
 )
@@ -58,6 +59,10 @@ class Topics:
     def state(self, device: str) -> str:
         """Where the readings of a device go."""
         return f"{self.prefix}/{device}/state"
+
+    def history(self, device: str) -> str:
+        """Where all readings of a device go, beside the newest."""
+        return f"{self.prefix}/{device}/history"
 
     def availability(self, device: str) -> str:
         """Where ``online`` and ``offline`` of a device go."""

@@ -8,15 +8,15 @@ their order, and a topic without rows on disk sends at once.
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from leadsman.mqtt.message import Message, Receipt
+from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
+from leadsman.spool.tail import Span, Tail
 
 MOST_ROWS = 1000
 """Rows that are written at once: some milliseconds of work for the event loop."""
@@ -30,8 +30,6 @@ FEW = 60
 """Messages that may be sent at once while a page is read, at the least: three windows of a broker that allows 20."""
 Store = Literal["opening", "ok", "full", "locked", "memory"]
 """See `OnDisk`."""
-_STEP = 0.5
-"""Seconds. A difference between wall clock and uptime that changes by less was not set."""
 
 
 class Times(NamedTuple):
@@ -40,46 +38,6 @@ class Times(NamedTuple):
     wall: float
     """Epoch seconds."""
     monotonic: float
-
-
-class _Span:
-    """Readings in a row that one receipt counts, and that were taken while the wall clock was set to one offset."""
-
-    __slots__ = ("first", "last", "offset", "receipt", "taken_at")
-
-    def __init__(self, number: int, message: Message) -> None:
-        self.first = self.last = number
-        self.receipt: Receipt | None = message.receipt
-        self.offset = message.clock_offset
-        self.taken_at = message.taken_at
-
-    def goes_on_with(self, message: Message) -> bool:
-        """Whether a further reading belongs to it."""
-        if message.receipt is not self.receipt or message.clock_offset is None or self.offset is None:
-            return False
-        return abs(message.clock_offset - self.offset) < _STEP
-
-    def dropped(self) -> None:
-        """One of these readings will never arrive."""
-        if self.receipt is not None and self.taken_at is not None and self.offset is not None:
-            self.receipt.dropped(self.taken_at - self.offset)
-
-
-class _Tail:
-    """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them."""
-
-    __slots__ = ("held", "rows", "spans")
-
-    def __init__(self, rows: int = 0) -> None:
-        self.rows = rows
-        self.held: deque[Item] = deque()
-        self.spans: deque[_Span] = deque()
-
-    def span_of(self, number: int) -> _Span | None:
-        """The span of a reading that comes back. Those before it are forgotten."""
-        while self.spans and self.spans[0].last < number:
-            self.spans.popleft()
-        return self.spans[0] if self.spans and self.spans[0].first <= number else None
 
 
 class Backlog:
@@ -95,7 +53,7 @@ class Backlog:
         self._outbox = outbox
         self._run = run
         self._wake = wake
-        self._tails: dict[str, _Tail] = {}
+        self._tails: dict[str, Tail] = {}
         self._unstored: list[Item] = []
         self._stored: dict[int, Item] = {}
         self._settled: dict[int, None] = {}
@@ -150,7 +108,11 @@ class Backlog:
         """Keep a reading behind those of its topic that are on disk. Returns what was dropped for it: the oldest of
         these, if nothing can be written and the memory is full."""
         topic = item.message.topic
-        tail = self._tails.setdefault(topic, _Tail())
+        tail = self._tails.setdefault(topic, Tail())
+        if tail.held and item.message.latest and tail.held[-1].message.latest:
+            self._outbox.take_place(tail.held[-1], item)
+            self._remember(tail.held[-1])
+            return []
         tail.held.append(item)
         self._held += 1
         self._remember(item)
@@ -167,11 +129,11 @@ class Backlog:
     def _remember(self, item: Item) -> None:
         self._unstored.append(item)
         if len(self._unstored) > 2 * self._outbox.messages + 64:  # as many arrived, or have a row, since the last time
-            self._unstored = [each for each in dict.fromkeys(self._unstored) if _is_unstored(each)]
+            self._unstored = [each for each in dict.fromkeys(self._unstored) if is_unstored(each)]
 
     def waiting(self, number: int) -> bool:
         """Whether a reading that waits, with this number or a lower one, has no row."""
-        return any(item.number <= number and _is_unstored(item) for item in self._unstored)
+        return any(item.number <= number and is_unstored(item) for item in self._unstored)
 
     def bury(self, item: Item, why: str) -> None:
         """Keep a reading that the broker does not take among the dead letters."""
@@ -203,7 +165,7 @@ class Backlog:
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
         for topic, count in rows.items():
             if (only := count - mine.get(topic, 0)) > 0:
-                self._tails.setdefault(topic, _Tail()).rows = only
+                self._tails.setdefault(topic, Tail()).rows = only
                 self.rows += only
         self.read = 0
         self.known = self.works = True
@@ -221,8 +183,8 @@ class Backlog:
 
     def batch(self, number: int) -> list[Item]:
         """Take the readings to be written, up to this number, in order: `MOST_ROWS` at the most."""
-        unstored = dict.fromkeys(item for item in self._unstored if _is_unstored(item))
-        unstored |= dict.fromkeys(item for item in self._outbox.flying if _is_unstored(item))
+        unstored = dict.fromkeys(item for item in self._unstored if is_unstored(item))
+        unstored |= dict.fromkeys(item for item in self._outbox.flying if is_unstored(item))
         ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
         for item in ripe:
             item.row = item.number
@@ -257,7 +219,7 @@ class Backlog:
                 topics[item.message.topic] = None
         for topic in topics:
             tail = self._tails.get(topic)
-            while tail is not None and tail.held and tail.held[0].row > 0:
+            while tail is not None and tail.held and tail.held[0].row == tail.held[0].number:
                 self._put_away(tail, tail.held.popleft())
         return [drop for each in evicted if (drop := self._evicted(each)) is not None]
 
@@ -269,9 +231,19 @@ class Backlog:
                 item.row = UNSTORED
                 self._unstored.append(item)
         self._settled = dict.fromkeys(deleted) | self._settled
+        self._restore_rows()
         self.works = False
         for topic in [topic for topic, tail in self._tails.items() if not tail.rows]:
             self._release(topic)
+
+    def _restore_rows(self) -> None:
+        """Readings that took the place of older ones were not written: they have the rows of these, as before."""
+        for row, item in list(self._stored.items()):
+            if item.message is SETTLED:  # it arrived meanwhile
+                del self._stored[row]
+                self._settled[row] = None
+            elif item.row == UNSTORED:
+                item.row = row
 
     def wanted(self, window: int) -> int:
         """How many rows to read back, for a connection with so many messages in flight. None while enough wait."""
@@ -302,11 +274,13 @@ class Backlog:
         self._outbox.dropped += self.rows
         self.rows = 0
         lost = [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
+        for tail in self._tails.values():
+            tail.damaged()
         for topic in list(self._tails):
             self._release(topic)
         return lost
 
-    def _item(self, row: Row, tail: _Tail, now: Times) -> Item:
+    def _item(self, row: Row, tail: Tail, now: Times) -> Item:
         """The message of a row. Only the newest of its topic is sent with the retain flag."""
         newest = tail.rows == 0 and not tail.held and row.id > self._overtaken
         expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
@@ -319,7 +293,7 @@ class Backlog:
         item.row = row.id
         return item
 
-    def _put_away(self, tail: _Tail, item: Item) -> None:
+    def _put_away(self, tail: Tail, item: Item) -> None:
         """A reading that was held is on disk only."""
         self._held -= 1
         tail.rows += 1
@@ -327,9 +301,9 @@ class Backlog:
         del self._stored[item.row]
         message = self._outbox.let_go(item)
         if tail.spans and tail.spans[-1].goes_on_with(message):
-            tail.spans[-1].last = item.row
+            tail.spans[-1].goes_on(item.row, message)
         else:
-            tail.spans.append(_Span(item.row, message))
+            tail.spans.append(Span(item.row, message))
 
     def _release(self, topic: str) -> None:
         """Nothing of a topic is on disk only: what was held goes on."""
@@ -345,14 +319,17 @@ class Backlog:
         for row in evicted.ids:
             item = self._stored.pop(row, None)
             if item is not None:
-                item.row = NEVER
+                if item.row == row:
+                    item.row = NEVER if item.number == row else UNSTORED
             elif tail is not None and tail.rows and row > self.read:
                 tail.rows -= 1
                 self.rows -= 1
                 lost += 1
                 span = tail.span_of(row)
-                if span is not None:
-                    span.dropped()
+                if span is not None and evicted.reason == SUPERSEDED:
+                    span.replaced()
+                elif span is not None:
+                    span.dropped(row)
         if tail is not None and not tail.rows:
             self._release(evicted.topic)
         if not lost or evicted.reason == SUPERSEDED:
@@ -378,13 +355,9 @@ class Backlog:
             if tail.rows:
                 lost.append(Dropped(topic, tail.rows, REPLACED))
                 for span in tail.spans:
-                    span.dropped()
+                    span.dropped(span.last)
                 tail.rows = 0
                 tail.spans.clear()
         self._outbox.dropped += self.rows
         self.rows = 0
         return lost
-
-
-def _is_unstored(item: Item) -> bool:
-    return item.row == UNSTORED and item.message.taken_at is not None

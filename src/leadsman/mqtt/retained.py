@@ -1,0 +1,52 @@
+"""The messages that the broker shall keep: the newest retained one of each topic that arrived.
+
+They are sent again on each new connection, since a restarted broker may have lost them. A reading that a newer one
+followed was sent without the retain flag; if the newer one is dropped, the reading is sent again with the flag. Pure.
+"""
+
+from collections.abc import Callable
+
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import Item
+
+
+class Retained:
+    """The retained messages of an outbox."""
+
+    __slots__ = ("_messages", "_outbox", "_unretained")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._messages: dict[str, Message] = {}
+        self._unretained: set[str] = set()
+
+    def arrived(self, item: Item, message: Message) -> None:
+        """The broker has the message of an item. What others make again for each connection is not kept."""
+        if not message.retain or (message.latest and message.taken_at is None):
+            return
+        topic = message.topic
+        self._messages[topic] = message
+        if item.unretained:
+            self._unretained.add(topic)
+            self.settled(topic)
+        elif self._unretained:
+            self._unretained.discard(topic)
+
+    def settled(self, topic: str) -> None:
+        """A message of a topic was dropped. Send its newest reading again if the broker does not keep that, and none
+        follows."""
+        if topic in self._unretained and topic not in self._outbox:
+            self._unretained.discard(topic)
+            self._outbox.repeat(self._messages[topic])
+
+    def forget(self, topic: str) -> None:
+        """The broker closes the connection on messages of this topic: send none of it again."""
+        self._messages.pop(topic, None)
+        self._unretained.discard(topic)
+
+    def repeat(self, is_blamed: Callable[[str], bool]) -> None:
+        """Send all again, but for topics that the broker closes the connection on."""
+        for topic, message in self._messages.items():
+            if not is_blamed(topic):
+                self._outbox.repeat(message)
