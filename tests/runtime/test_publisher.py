@@ -5,8 +5,9 @@ import pytest
 
 from leadsman import OnChange
 from leadsman.events import AppFault, FieldsLeftOut
-from leadsman.monitoring.ledger import DROPPED, Ledger
+from leadsman.monitoring.ledger import DROPPED, PUBLISHED, SUPPRESSED, Ledger
 from leadsman.mqtt.message import STANDARD, Delivery
+from leadsman.mqtt.outbox import Outbox
 from leadsman.reading import Reading
 from leadsman.runtime.publisher import LoggedPublisher, PublishQueue, StatePublisher, publisher_of
 
@@ -59,6 +60,89 @@ def test_a_publish_rule_compares_with_what_was_published_last(bench):
         to.publish(reading({"t": value}, at=float(at)))
 
     assert [sent["t"] for sent in bench.sent("app/d/state")] == [20.0, 21.2]
+
+
+class TestAccepted:
+    """A publish rule and an outbox that drops readings."""
+
+    @pytest.fixture
+    def ledger(self):
+        return Ledger(0.0)
+
+    def published(self, bench, ledger, outbox, *values):
+        """Publish a reading for each value; the values that went to the outbox."""
+
+        def send(message):
+            bench.messages.append(message)
+            outbox.put(message)
+
+        to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=send))
+        ledger.comparison = to.comparison
+        for at, value in enumerate(values):
+            to.publish(reading({"t": value}, at=float(at)), ledger.period)
+        return [sent["t"] for sent in bench.sent("app/d/state")]
+
+    def test_a_reading_that_waits_is_compared_with(self, bench, ledger):
+        assert self.published(bench, ledger, Outbox(), 20, 25, 25) == [20, 25]
+
+    def test_a_reading_that_the_outbox_did_not_take_is_not_compared_with(self, bench, ledger):
+        long = "x" * 2000
+
+        assert self.published(bench, ledger, Outbox(most_bytes=8000), 20, long, long, 20) == [20, long, long]
+
+    @pytest.mark.parametrize("slot", [True, False], ids=["of the schedule", "on request"])
+    def test_a_reading_that_the_broker_refused_for_good_is_not_compared_with(self, bench, ledger, slot):
+        outbox = Outbox()
+        to = StatePublisher("d", OnChange(), STANDARD, bench.context._replace(send=outbox.put))
+        ledger.comparison = to.comparison
+        period = ledger.period if slot else None
+        arrived = []
+        for at, (value, accepted) in enumerate([(20, True), (25, False), (20, True), (25, True), (25, True)]):
+            to.publish(reading({"t": value}, at=float(at)), period)
+            item, _ = outbox.take(0.0)
+            if item is not None:
+                message = outbox.accept(item) if accepted else outbox.drop(item, "refused")
+                arrived.append((json.loads(message.payload)["t"], accepted))
+
+        assert arrived == [(20, True), (25, False), (25, True)]
+
+
+class TestHistory:
+    """A device with a history topic."""
+
+    def test_each_reading_goes_to_the_history_and_the_newest_to_the_state(self, bench):
+        publisher(bench, delivery=Delivery(history="1h")).publish(reading({"t": 21.5}, at=3.0))
+
+        history, state = bench.messages
+        assert (history.topic, history.retain, history.latest, history.expires) == (
+            "app/d/history",
+            False,
+            False,
+            3603.0,
+        )
+        assert (state.topic, state.retain, state.latest, state.expires) == ("app/d/state", True, True, None)
+        assert (history.payload, history.taken_at) == (state.payload, state.taken_at)
+
+    def test_a_reading_is_counted_once_when_its_history_arrived(self, bench):
+        ledger, outbox = Ledger(0.0), Outbox()
+        to = StatePublisher("d", None, Delivery(history="1h"), bench.context._replace(send=outbox.put))
+        for at in range(3):
+            to.publish(reading({"t": at}, at=float(at)), ledger.period)
+        while (item := outbox.take(0.0)[0]) is not None:
+            outbox.accept(item)
+
+        assert ledger.period.counts().by == {PUBLISHED: 3}
+
+
+def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
+    ledger, outbox = Ledger(0.0), Outbox()
+    to = StatePublisher("d", None, Delivery(keep="newest"), bench.context._replace(send=outbox.put))
+    for at in range(3):
+        to.publish(reading({"t": at}, at=float(at)), ledger.period)
+    outbox.accept(outbox.take(0.0)[0])
+
+    assert ledger.period.counts().by == {PUBLISHED: 1, SUPPRESSED: 2}
+    assert ledger.gaps() == []
 
 
 def test_a_reading_that_is_always_published_is_the_one_to_compare_with(bench):

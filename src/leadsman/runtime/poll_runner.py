@@ -87,6 +87,7 @@ class PollRunner:
         """The poll under way."""
         self.ledger = Ledger(context.environment.clock.uptime())
         """What became of the slots of the schedule."""
+        self.ledger.comparison = self.publisher.comparison
         self._slot: Period | None = None  # the period of the slot whose poll is under way
         self._began = self._polling_since = math.inf
         self._context = context

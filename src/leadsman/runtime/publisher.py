@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from leadsman.events import AppFault, FieldsLeftOut
 from leadsman.monitoring.ledger import Period
-from leadsman.mqtt.message import Delivery, Message
+from leadsman.mqtt.message import Delivery, Message, Receipt
 from leadsman.mqtt.topics import Topics, encode, encode_fields
 from leadsman.publish import Fields, LastPublished, PublishRule
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
+from leadsman.runtime.comparison import Comparison
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import rfc3339
 
@@ -44,16 +45,28 @@ class Publication(NamedTuple):
 
 
 class StatePublisher:
-    """Publishes the readings of one device at its state topic."""
+    """Publishes the readings of one device at its state topic, and at its history topic if it has one."""
 
-    __slots__ = ("_context", "_delivery", "_last", "_left_out", "_published_wall", "_refused", "_rule", "_topic")
+    __slots__ = (
+        "_context",
+        "_delivery",
+        "_history",
+        "_left_out",
+        "_published_wall",
+        "_refused",
+        "_rule",
+        "_topic",
+        "comparison",
+    )
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
         self._rule = rule
         self._delivery = delivery
         self._context = context
         self._topic = context.topics.state(name)
-        self._last: LastPublished | None = None
+        self._history = None if delivery.history is None else context.topics.history(name)
+        self.comparison = None if rule is None else Comparison()
+        """What the publish rule compares with. It must learn which readings never arrive."""
         self._published_wall: float | None = None
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
@@ -67,24 +80,32 @@ class StatePublisher:
             if reading.left_out:
                 self._context.environment.events.emit(FieldsLeftOut(reading.entity, reading.left_out))
             self._left_out = reading.left_out
-        if self._rule is not None:
-            if not always and self._last is not None and not self._wants(self._rule, self._last, reading):
-                self._last = self._last._replace(since=self._last.since + 1)
+        comparison = self.comparison
+        if comparison is not None and self._rule is not None and not always:
+            last = comparison.last
+            if last is not None and not self._wants(self._rule, last, reading):
+                comparison.passed_over(last)
                 self._refused = reading.fields
                 if period is not None:
                     period.suppressed += 1
                 return
-            self._last = LastPublished(reading.fields, reading.at)
+        message = self._message(reading, period or comparison)
+        if comparison is not None:
+            taken = reading.wall - (message.clock_offset or 0.0)  # as the outbox computes it
+            comparison.accepted(reading.fields, reading.at, taken)
             self._refused = None
         self._published_wall = reading.wall
-        self._context.send(self._message(reading, period))
+        if self._history is not None:
+            self._context.send(self._to_history(self._history, reading, message))
+            message = message._replace(receipt=None)
+        self._context.send(message)
         if period is not None:
             period.sent += 1  # not before: who catches an error counts the reading then
 
     @property
     def publication(self) -> Publication:
         """What it did with the readings so far."""
-        last = self._last
+        last = None if self.comparison is None else self.comparison.last
         suppressed, fields = (0, None) if last is None else (last.since, last.fields)
         return Publication(self._published_wall, suppressed, fields, self._refused)
 
@@ -99,15 +120,20 @@ class StatePublisher:
                 period.dropped(self._context.environment.clock.uptime())
             self._context.environment.events.emit(AppFault(f"publishing {reading.entity}", error))
 
-    def _message(self, reading: Reading, period: Period | None) -> Message:
+    def _message(self, reading: Reading, receipt: Receipt | None) -> Message:
         delivery, fields, wall = self._delivery, reading.fields, reading.wall
         if delivery.taken_at is not None:
             fields = fields | {"taken_at": rfc3339(wall)}
         expires = None if delivery.expiry is None else reading.at + delivery.expiry
         clock = self._context.environment.clock
         offset = wall - clock.uptime() + clock.monotonic() - reading.at  # as it was when the reading was taken
-        payload, qos, retain = encode_fields(fields), delivery.qos, delivery.retain
-        return Message(self._topic, payload, qos, retain, wall, expires, clock_offset=offset, receipt=period)
+        payload, qos, retain, latest = encode_fields(fields), delivery.qos, delivery.retain, delivery.newest
+        return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
+
+    def _to_history(self, topic: str, reading: Reading, message: Message) -> Message:
+        """The message for the history topic. It has the receipt: all readings go there, and each is counted once."""
+        expires = reading.at + (self._delivery.history or 0.0)
+        return message._replace(topic=topic, retain=False, expires=expires, latest=False)
 
     def _wants(self, rule: PublishRule, last: LastPublished, reading: Reading) -> bool:
         try:
@@ -126,7 +152,8 @@ class LoggedPublisher(StatePublisher):
         """See `StatePublisher`."""
         super().publish(reading, period, always=always)
         fields = reading.fields
-        published = self._rule is None or (self._last is not None and self._last.fields is fields)
+        last = None if self.comparison is None else self.comparison.last
+        published = self._rule is None or (last is not None and last.fields is fields)
         verb = "published" if published else "not published, as its publish rule says:"
         size, names = counted(len(encode(fields)), "byte"), clean(", ".join(fields))
         logger.debug(

@@ -68,6 +68,7 @@ class SourceRunner:
         """When the last reading arrived, monotonic seconds."""
         self.ledger = Ledger(context.environment.clock.uptime())
         """What became of the readings. A source has no schedule, so it has no slots."""
+        self.ledger.comparison = self.publisher.comparison
         self._context = context
         self._run: asyncio.Task[Outcome[None]] | None = None
         self._isolated = False
