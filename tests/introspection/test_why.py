@@ -34,7 +34,7 @@ BOILER = {
     "circuit_breaker": None,
     "timeout": 20.0,
     "publish": None,
-    "delivery": {"qos": 1, "retain": True, "expiry": None},
+    "delivery": {"qos": 1, "retain": True, "expiry": None, "keep": "all", "history": None},
     "stale_after": 200.0,
 }
 BREAKER = {
@@ -147,7 +147,7 @@ def kept(**changes):
 
 
 def expiring(published, retained=KEPT._replace(state=None), **more):
-    delivery = {"qos": 1, "retain": True, "expiry": 600.0}
+    delivery = {"qos": 1, "retain": True, "expiry": 600.0, "keep": "all", "history": None}
     return of(
         registered=BOILER | {"delivery": delivery, "publish": None},
         published={"published_at": published, "suppressed": 0},
@@ -184,7 +184,8 @@ SITUATIONS = {
     ),
     "it publishes without retain": (
         of(
-            registered=BOILER | {"delivery": {"qos": 0, "retain": False, "expiry": None}},
+            registered=BOILER
+            | {"delivery": {"qos": 0, "retain": False, "expiry": None, "keep": "all", "history": None}},
             retained=KEPT._replace(state=None),
         ),
         "none",
@@ -366,7 +367,8 @@ SITUATIONS = {
     "its reading expired": (expiring(OLD, stale=False), "expiry", "broken", "expires after 10m"),
     "its reading expired while its rule kept others back": (
         suppressed(
-            registered={"delivery": {"qos": 1, "retain": True, "expiry": 600.0}}, retained=KEPT._replace(state=None)
+            registered={"delivery": {"qos": 1, "retain": True, "expiry": 600.0, "keep": "all", "history": None}},
+            retained=KEPT._replace(state=None),
         ),
         "expiry",
         "broken",

@@ -51,6 +51,14 @@ def test_a_device_with_few_options_is_said_in_a_few_sentences():
         ({"group": "bus"}, "It shares the bus bus: one call at a time."),
         ({"enabled": False}, "It is disabled."),
         (
+            {"delivery": Delivery(keep="newest")},
+            "Of readings that wait for the broker, its state topic gets the newest.",
+        ),
+        (
+            {"delivery": Delivery(history="7d")},
+            "Every reading goes to its history topic too, not retained, and expires after 7 d.",
+        ),
+        (
             {"publish": OnChange(0.5) | Every("10s")},
             "A reading is published when a value changes by more than 0.5, or when 10 s have passed since.",
         ),

@@ -237,7 +237,18 @@ def test_an_app_of_the_wrong_type_is_refused(words):
         App(**words)
 
 
-@pytest.mark.parametrize("words", [{"qos": 2}, {"qos": True}, {"taken_at": "json"}, {"expiry": 0}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"qos": 2},
+        {"qos": True},
+        {"taken_at": "json"},
+        {"expiry": 0},
+        {"keep": "last"},
+        {"keep": "newest", "history": "1h"},
+        {"history": 0},
+    ],
+)
 def test_a_wrong_delivery_is_refused(words):
     with pytest.raises(InvalidValue):
         Delivery(**words)

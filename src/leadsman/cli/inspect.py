@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Registered,
         Runtime,
     )
+    from leadsman.introspection.terms import DeliveryTerms
 
 
 def registrations(app: App) -> "Introspection":
@@ -187,6 +188,14 @@ def _breaker(each: "Registered") -> str:
     return f"after {rule['threshold']}{shared}" + (f", ignores {', '.join(rule['ignore'])}" if rule["ignore"] else "")
 
 
+def _kept(delivery: "DeliveryTerms | None") -> str:
+    """Which readings arrive after an outage, unless all of them do at the state topic. An older app says nothing."""
+    if delivery is None or "keep" not in delivery:
+        return ""
+    history = delivery["history"]
+    return f"history {human(history)}" if history else "newest" if delivery["keep"] == "newest" else ""
+
+
 def _length(seconds: float | None) -> str:
     return human(seconds) if seconds else ""
 
@@ -200,6 +209,7 @@ _COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
     "breaker": _breaker,
     "timeout": lambda each: _length(each.get("timeout")),
     "publish": lambda each: each.get("publish") or "",
+    "keep": lambda each: _kept(each.get("delivery")),
     "group": lambda each: each.get("group") or "",
     "stale after": lambda each: _length(each.get("stale_after")),
     "needs": lambda each: ", ".join(each["needs"]),

@@ -74,6 +74,8 @@ def published(plan: Plan) -> tuple[str, ...]:
         if reader.name not in plan.jobs:
             found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
             found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
+            if reader.delivery.history is not None:
+                found[topics.history(reader.name)] = None
     for command in plan.commands.values():
         if command.enabled:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from leadsman.introspection.counters_document import Commands, Counters
 from leadsman.introspection.explanations import DeviceOutbox, Published, StoredReadings
 from leadsman.introspection.ledger_document import DeviceLedger
+from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
 from leadsman.mqtt.answers import Json
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
@@ -22,28 +23,6 @@ StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "e
 
 CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
 """The state of a circuit; the last two are the work of a person."""
-
-
-class BreakerTerms(TypedDict):
-    """The specification of a circuit breaker."""
-
-    threshold: int
-    recovery: float | str | None
-    window: int | None
-    slow: float | None
-    shared: str | None
-    probes: int
-    successes: int
-    ignore: list[str]
-    """Errors that are neutral: neither a success nor a failure."""
-
-
-class DeliveryTerms(TypedDict):
-    """How readings are published."""
-
-    qos: int
-    retain: bool
-    expiry: float | None
 
 
 class Registered(TypedDict):

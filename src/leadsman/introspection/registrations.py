@@ -151,7 +151,13 @@ def _publishing(each: Telemetry | Source) -> dict[str, object]:
     delivery = each.delivery
     return {
         "publish": None if each.publish is None else _published(each.publish),
-        "delivery": {"qos": delivery.qos, "retain": delivery.retain, "expiry": delivery.expiry},
+        "delivery": {
+            "qos": delivery.qos,
+            "retain": delivery.retain,
+            "expiry": delivery.expiry,
+            "keep": delivery.keep,
+            "history": delivery.history,
+        },
     }
 
 

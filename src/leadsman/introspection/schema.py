@@ -37,6 +37,8 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
     for name, each in read.items():
         if not getattr(each, "job", False):
             found[topics.state(name)] = _returned(each.handler)
+            if each.delivery.history is not None:
+                found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.device_error(name)] = _of(document.DeviceError)
             found[topics.of(name, "ledger")] = _of(ledger_document.DeviceLedger)

@@ -16,6 +16,7 @@ from leadsman.monitoring.heartbeat import failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import STANDARD
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.runtime.runner import Answer, Runners
 from leadsman.text import clean
@@ -155,6 +156,8 @@ class Sections:
             "availability": topics.availability(name),
             "error": topics.device_error(name),
         }
+        if any(getattr(each, "delivery", STANDARD).history is not None for each in self.registrations.of(name)):
+            paths["history"] = topics.history(name)
         if "telemetry" in kinds:
             paths["get"] = topics.of(name, "get")
         if "command" in kinds:

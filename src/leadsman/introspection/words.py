@@ -166,6 +166,11 @@ def _publishing(rule: PublishRule | None, delivery: Delivery) -> Iterator[str]:
     kept = "retained" if delivery.retain else "not retained"
     expiry = "" if delivery.expiry is None else f", and expire after {spoken(delivery.expiry)}"
     yield f"Its messages have QoS {delivery.qos} and are {kept}{expiry}."
+    if delivery.newest:
+        yield "Of readings that wait for the broker, its state topic gets the newest."
+    if delivery.history is not None:
+        forgotten = spoken(delivery.history)
+        yield f"Every reading goes to its history topic too, not retained, and expires after {forgotten}."
 
 
 def _rule(rule: PublishRule) -> str:

@@ -49,7 +49,7 @@ def enabled_of(options: Options) -> bool:
 
 def delivery_of(options: Options) -> Delivery:
     """How readings are delivered."""
-    return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(qos=1, retain=True)")
+    return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")
 
 
 def publish_of(options: Options) -> PublishRule | None:

@@ -37,7 +37,8 @@ class SourceOptions(TypedDict, total=False):
     publish: PublishRule | None
     """Which readings are published. Default None: all of them."""
     delivery: Delivery
-    """The quality of service and the retain flag of readings. Default ``Delivery()``: QoS 1, retained."""
+    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
+    QoS 1, all of them, the newest retained."""
     stale_after: Duration
     """The device is stale after this time without a reading. Default 5 min."""
     offline_on: Literal["stale", "error"]

@@ -92,7 +92,8 @@ class TelemetryOptions(TypedDict, total=False):
     publish: PublishRule | None
     """Which readings are published. Default None: all of them."""
     delivery: Delivery
-    """The quality of service and the retain flag of readings. Default ``Delivery()``: QoS 1, retained."""
+    """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
+    QoS 1, all of them, the newest retained."""
     group: str | None
     """A group name. Handlers of one group poll at common times, one call after the other. Default None."""
     spread: Duration
