@@ -54,6 +54,12 @@ def test_a_payload_of_the_largest_size_is_read_and_one_byte_more_is_not():
         decode(b"x" * (MOST_BYTES + 1))
 
 
+@pytest.mark.parametrize("payload", [b'{"on": false, "on": true}', b'[{"a": {"on": 1, "b": 2, "on": 1}}]'])
+def test_a_key_that_is_there_twice_is_refused_since_readers_differ_about_which_value_holds(payload):
+    with pytest.raises(PayloadError, match="'on' is there twice"):
+        decode(payload)
+
+
 def test_a_transaction_is_taken_out_of_an_object():
     assert decode(b'{"a": 1, "transaction": [2]}') == ({"a": 1}, [2])
     assert decode(b"[1]") == ([1], None)

@@ -164,6 +164,10 @@ def test_mappings_and_lists_are_filled_from_variables(here):
         ("level = 1\nx", r"is not TOML: .*line 2|is not TOML: .*end of document"),
         (b"level = 1 # \xff\n", r"is not UTF-8 \(line 1\)"),
         ("level = 1".encode("utf-16"), r"is UTF-16; save it as UTF-8"),
+        ("level = " + "9" * 9000, r"is not TOML: Exceeds the limit"),
+        ("level = 0x" + "f" * 9000, r"is not TOML: a number has 36,000 bits; 64 are allowed"),
+        ("level = " + "[" * 9000, r"is not TOML: maximum recursion"),
+        ("a." * 9000 + "a = 1", r"has a key of 100 parts or more"),
         ("x" * 2_000_000, r"is too large for a settings file"),
     ],
 )
@@ -378,10 +382,37 @@ def test_yaml_is_read_too(here):
     assert here.load().settings.rooms == {"kitchen": Room(address=3)}
 
 
-@pytest.mark.parametrize("content", ["a: [", "- 1", "!!python/object:os.system {}", "a: &a [*a]"])
-def test_wrong_yaml_is_named(here, content):
-    with pytest.raises(SettingsError):
+def test_an_alias_of_yaml_may_stand_for_a_section_and_be_merged_into_another(here):
+    here.file("x: &x {address: 3}\nrooms:\n  kitchen: *x\n  attic: {<<: *x, offset: 1}\n", "leadsman.yaml")
+
+    with pytest.raises(SettingsError, match="x: unknown") as caught:
+        here.load()
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a: [", "is not YAML"),
+        ("- 1", "does not contain a mapping"),
+        ("!!python/object:os.system {}", "could not determine a constructor"),
+        ("a: &a [*a]", "line 1 contains itself"),
+        ("level: 1\nlevel: 2", "the key 'level' in line 2 is there twice"),
+        ("level: " + "9" * 101, "a number has 101 characters; 100 are allowed"),
+        ("level: " + "[" * 9000, "50 brackets in a row"),
+        ("".join(f"{' ' * n}a:\n" for n in range(500)), "recursion"),
+        ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 9)), "100,000 values"),
+        ("\x1f", "special characters"),
+    ],
+)
+def test_wrong_yaml_is_named(here, content, told):
+    with pytest.raises(SettingsError, match=told):
         here.file(content, "leadsman.yaml").load()
+
+
+def test_a_file_without_end_is_refused_by_its_size(here):
+    with pytest.raises(SettingsError, match="is too large for a settings file"):
+        here.load(config=Path("/dev/zero"))
 
 
 def test_a_directory_in_place_of_a_file_is_named(here):

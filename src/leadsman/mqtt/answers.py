@@ -53,7 +53,7 @@ def decode(payload: bytes) -> tuple[Json, Json]:
     except UnicodeDecodeError:
         raise PayloadError("the payload is not UTF-8; send JSON") from None
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_unique)
     except RecursionError:
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels") from None
     except ValueError as error:
@@ -162,6 +162,18 @@ def _is_encodable(value: Json) -> bool:
 
 def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Which of two values holds is up to each reader (RFC 8259 §4), so what was checked may not be what is executed."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set[str]()
+        for key, _ in pairs:
+            if key in seen:
+                raise PayloadError(f"the key {clean(key)!r} is there twice; send it once")
+            seen.add(key)
+    return found
 
 
 def _finite(text: str) -> float:

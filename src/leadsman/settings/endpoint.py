@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
-from leadsman.settings.sources import Entry, read_text
+from leadsman.settings.documents import read_text
+from leadsman.settings.sources import Entry
 from leadsman.text import clean
 
 DEFAULT_PORT = 8080

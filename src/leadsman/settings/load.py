@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
+from leadsman.settings.documents import read_text
 from leadsman.settings.faults import KEYS, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
@@ -19,7 +20,6 @@ from leadsman.settings.sources import (
     Entry,
     Where,
     read_entries,
-    read_text,
     settings_file,
 )
 
@@ -154,7 +154,7 @@ def _value(entry: Entry) -> object:
     if entry.text and isinstance(entry.value, str) and entry.value[:1] in ("[", "{"):
         try:
             return json.loads(entry.value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return entry.value
     return entry.value
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import SettingsError
+from leadsman.settings.documents import read_text, toml_document, yaml_document
 from leadsman.settings.model import SettingPath
 from leadsman.text import clean, suggestion
 
@@ -23,8 +24,6 @@ KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
 """The settings of a family of operations: ``RETRY__API_MAX_ATTEMPTS``."""
 ENVIRONMENT = "LEADSMAN_ENV"
 RUN_SECRETS = Path("/run/secrets")
-LARGEST = 1024 * 1024
-"""Bytes of a file. People write settings, so a larger file is a mistake."""
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*$")
 _LINK = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)")
 _LINK_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*")
@@ -116,29 +115,6 @@ def variable(app: str, path: Iterable[str]) -> str:
     return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
-def read_text(path: Path) -> str:
-    """Read a text file in UTF-8, with or without a byte order mark.
-
-    Raises:
-        SettingsError: it cannot be read, is too large, or is not UTF-8.
-    """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST:
-        raise SettingsError(
-            f"{path} has {len(data)} bytes, which is too large for a settings file; write settings only"
-        )
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise SettingsError(f"{path} is UTF-16; save it as UTF-8")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
-
-
 def settings_file(where: Where) -> Path | None:
     """The settings file, if there is one."""
     if where.config is not None:
@@ -159,7 +135,7 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
             )
         return
     text = read_text(path)
-    document = _yaml(path, text) if path.suffix in (".yaml", ".yml") else _toml(path, text)
+    document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else toml_document(path, text)
     environments = {} if is_setting(("env",)) else document.pop("env", {})
     for key, value in document.items():
         yield Entry((str(key),), value, 1, str(path), text=False)
@@ -176,31 +152,6 @@ def _from_file(path: Path | None, environment: str | None, is_setting: IsSetting
         )
     for key, value in environments[environment].items():
         yield Entry((str(key),), value, 1, f"{path} [env.{environment}]", text=False)
-
-
-def _toml(path: Path, text: str) -> dict[str, object]:
-    import tomllib  # only apps with a settings file import it
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
-
-
-def _yaml(path: Path, text: str) -> dict[str, object]:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise SettingsError(f"{path} needs PyYAML; install leadsman[yaml], or write leadsman.toml") from None
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise SettingsError(f"{path} is not YAML: {clean(' '.join(str(error).split()))}") from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
-    return document
 
 
 def _dotenv(path: Path) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,13 @@ covered(
     f"{SYSTEM}/test_caldav.py::test_an_event_that_is_a_bomb_or_makes_no_sense_costs_only_itself",
 )
 covered(
+    "24c",
+    P0,
+    "settings in TOML and YAML, payloads in JSON, and calendars that are bombs",
+    "each is refused by a named error within 2 s and 150 MB",
+    f"{SYSTEM}/test_bombs.py::test_a_bomb_is_refused_by_a_named_error_within_two_seconds_and_150_megabytes",
+)
+covered(
     "27b",
     P1,
     "a broker that breaks the rules of MQTT in ten ways",

@@ -1,0 +1,133 @@
+"""Reads settings files: TOML, and YAML where PyYAML is installed. A file that would take seconds or much memory to read
+is refused with a reason."""
+
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+from leadsman.errors import SettingsError
+from leadsman.text import clean
+
+LARGEST = 256 * 1024
+"""Bytes of a file. People write settings, so a larger file is a mistake; PyYAML takes a second for it."""
+MOST_VALUES = 100_000
+"""Values in a file of YAML, with each alias counted as what it stands for."""
+LONGEST_NUMBER = 100
+"""Characters of a number."""
+LONGEST_KEY = 100
+"""Parts of a dotted key."""
+_DEEP = re.compile(r"(?:[\[{]\s*){50}")
+"""Fifty brackets in a row, with which PyYAML needs seconds."""
+_PARTS = re.compile(r"[=,{}\[\]\n]")
+
+Node = Any
+"""A node of PyYAML."""
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8, with or without a byte order mark.
+
+    Raises:
+        SettingsError: it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)  # of /dev/zero, too
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST:
+        raise SettingsError(
+            f"{path} has more than {LARGEST} bytes, which is too large for a settings file; write settings only"
+        )
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise SettingsError(f"{path} is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
+
+
+def toml_document(path: Path, text: str) -> dict[str, object]:
+    """Read TOML.
+
+    Raises:
+        SettingsError: it is not TOML.
+    """
+    import tomllib  # only apps with a settings file import it
+
+    if any(part.count(".") >= LONGEST_KEY for part in _PARTS.split(text)):
+        raise SettingsError(f"{path} has a key of {LONGEST_KEY} parts or more; write fewer dots in a row")
+    try:
+        document = tomllib.loads(text)
+        _check_integers(document)
+    except (ValueError, RecursionError) as error:  # also of int(), for a number of thousands of digits
+        raise SettingsError(f"{path} is not TOML: {clean(str(error))}") from None
+    return document
+
+
+def _check_integers(value: object) -> None:
+    """An integer of TOML has 64 bits. One of thousands of digits cannot even be shown in an error."""
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise ValueError(f"a number has {value.bit_length():,} bits; 64 are allowed")
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_integers(each)
+
+
+def yaml_document(path: Path, text: str) -> dict[str, object]:
+    """Read YAML: without tags that make objects, keys that are there twice, and aliases of aliases that unfold to more
+    than `MOST_VALUES`.
+
+    Raises:
+        SettingsError: it is not YAML, is a bomb, or PyYAML is not installed.
+    """
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise SettingsError(f"{path} needs PyYAML; install leadsman[yaml], or write leadsman.toml") from None
+    if _DEEP.search(text):
+        raise SettingsError(f"{path} is not YAML: it has 50 brackets in a row; write fewer")
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if node is not None and _size(node, {}) > MOST_VALUES:
+            raise SettingsError(f"{path} has aliases that stand for more than {MOST_VALUES:,} values; write fewer")
+        document = None if node is None else loader.construct_document(node)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{path} is not YAML: {clean(' '.join(str(error).split()))}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise SettingsError(f"{path} does not contain a mapping; write 'key: value' lines")
+    return document
+
+
+def _size(node: Node, known: dict[int, int | None]) -> int:
+    """How many values a node stands for.
+
+    Raises:
+        ValueError: a key is there twice, a number is too long, or a node contains itself.
+    """
+    if isinstance(node.value, str):
+        if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
+            raise ValueError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
+        return 1
+    if id(node) in known:
+        size = known[id(node)]
+        if size is None:
+            raise ValueError(f"line {node.start_mark.line + 1} contains itself")
+        return size
+    known[id(node)] = None
+    size, keys = 1, set[Hashable]()
+    for each in node.value:
+        key, value = each if isinstance(each, tuple) else (None, each)
+        if key is not None and isinstance(key.value, str) and not key.tag.endswith(":merge"):
+            if (key.tag, key.value) in keys:
+                raise ValueError(f"the key {key.value!r} in line {key.start_mark.line + 1} is there twice")
+            keys.add((key.tag, key.value))
+        elif key is not None:
+            size += _size(key, known)
+        size += _size(value, known)
+    known[id(node)] = size
+    return size
