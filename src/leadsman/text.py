@@ -9,7 +9,11 @@ LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
 _URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
-_SECRETS = re.compile(r"(?i)\b(password|passwd|token|secret|authorization)\b(\s*[=:]\s*)\S+")
+_SECRETS = re.compile(
+    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|api_?key|authorization))\b"
+    r"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest)\s+)?(?:"[^"]*"|'[^']*'|\S+)"""
+)
+"""A word for a secret and what is assigned to it: also as in JSON, and after the scheme of RFC 9110 §11.4."""
 
 
 def clean(text: str) -> str:

@@ -1,8 +1,11 @@
 import io
 import json
 import logging
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import Journal, Json, Text, _formatter, wants_colour
@@ -59,7 +62,39 @@ def test_json_is_one_object_a_line_with_the_traceback_in_it():
 def test_every_line_in_the_journal_has_its_priority():
     lines = Journal().format(record("it\nbroke", logging.ERROR)).splitlines()
 
-    assert lines == ["<3>it", "<3>broke"]
+    assert lines == ["<3>it", "<3>  | broke"]
+
+
+BREAKS = ("\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029")
+RECORDS = {  # what begins a record
+    "text": (Text(colour=False), r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING "),
+    "journal": (Journal(), r"<\d>(?!  \| )"),
+    "json": (Json(), r"\{"),
+}
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+@given(st.lists(st.text() | st.sampled_from(BREAKS), max_size=8), st.booleans())
+def test_no_message_and_no_error_forges_a_record(kind, parts, as_error):
+    formatter, beginning = RECORDS[kind]
+    forged = "".join(part + "2026-11-22 12:00:00 WARNING <3>{" for part in parts)
+
+    text = formatter.format(record("it", error=ValueError(forged)) if as_error else record(f"it {forged}"))
+
+    assert [bool(re.match(beginning, line)) for line in text.split("\n")].count(True) == 1
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_a_message_of_a_million_lines_is_cut_in_the_middle(kind):
+    formatter, _ = RECORDS[kind]
+
+    text = formatter.format(record("first\n" + "x\n" * 1_000_000 + "last"))
+
+    assert "first" in text
+    assert "last" in text
+    assert "999,902 lines are left out" in text
+    assert len(text) < 2000
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.app import App
 from leadsman.errors import InvalidValue
+from leadsman.text import escaped
 
 if TYPE_CHECKING:
     from leadsman.mqtt.connection import Received
@@ -105,7 +106,7 @@ async def _view(url: str) -> None:
 
 
 def _print(message: "Received") -> None:
-    print(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}", flush=True)
+    print(escaped(f"{message.topic}  {message.payload.decode(errors='replace')[:200]}"), flush=True)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import json
 import sys
 import tempfile
 import time
@@ -271,11 +270,12 @@ def _sender() -> str:
 
 def schema(options: argparse.Namespace) -> int:
     """Print the schema of every topic."""
+    from leadsman.cli.tables import json_text
     from leadsman.introspection.schema import schemas
 
     app = _load_app(options)
     document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json_text(document, indent=2))
     return 0
 
 

@@ -1,7 +1,6 @@
 """``leadsman doctor``: shows what the examination finds, as a table or as JSON, and its progress on a terminal."""
 
 import asyncio
-import json
 import os
 import shutil
 import sys
@@ -11,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
+from leadsman.cli.tables import json_text
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.findings import Finding, worst
@@ -110,4 +110,4 @@ def _json(subject: Subject, found: Sequence[Finding], seconds: float) -> str:
         "seconds": round(seconds, 3),
         "findings": [each._asdict() | {"text": clean(each.text), "advice": clean(each.advice)} for each in found],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json_text(document, indent=2)

@@ -1,10 +1,9 @@
 """``leadsman gaps``: prints the ledgers of devices, for a person or for a program."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadsman.cli.tables import table
+from leadsman.cli.tables import json_text, table
 from leadsman.monitoring.ledger import DISABLED, READ
 from leadsman.text import clean
 from leadsman.timing.durations import human
@@ -19,7 +18,7 @@ MOST = 100
 def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
     """Print ledgers by device: how much came, what did not, and the gaps with the latest first."""
     if as_json:
-        print(json.dumps(ledgers, ensure_ascii=False, indent=2))
+        print(json_text(ledgers, indent=2))
         return
     rows = [_device(name, ledger) for name, ledger in ledgers.items()]
     print(table(("device", "available", "slots", "read", "without a reading"), rows))

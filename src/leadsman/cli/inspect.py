@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli import gaps
-from leadsman.cli.tables import table
+from leadsman.cli.tables import json_text, table
 from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
@@ -72,7 +72,7 @@ def selected(document: "Introspection", sections: list[str] | None, devices: lis
 def show(document: "Introspection", *, as_json: bool) -> None:
     """Print a document, for a program or for a person."""
     if as_json:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+        print(json_text(document, indent=2))
         return
     if "app" in document:
         _show_app(document["app"])

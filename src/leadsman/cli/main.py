@@ -34,6 +34,7 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.monitoring.log_format import abandon_unwritable_streams
 from leadsman.simulation.figures import Figures
+from leadsman.text import escaped
 
 FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 """Exit codes; argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h, 130 is 128 + SIGINT, as shells have it."""
@@ -353,7 +354,7 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         return code
     except LeadsmanError as error:
         for line in str(error).splitlines():
-            print(f"{program}: {line}", file=sys.stderr)
+            print(escaped(f"{program}: {line}"), file=sys.stderr)
         if isinstance(error, UsageError):
             return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED

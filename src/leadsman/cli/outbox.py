@@ -44,14 +44,14 @@ def _state_of(options: argparse.Namespace) -> Path:
 
 
 def _list(path: Path, options: argparse.Namespace) -> int:
-    from leadsman.cli.tables import table
+    from leadsman.cli.tables import json_text, table
     from leadsman.spool.backup import look
 
     if options.item or options.all:
         raise UsageError("list shows everything; write no numbers and no --all")
     found = look(path)
     if options.json:
-        print(json.dumps(_document(found), indent=2, ensure_ascii=False))
+        print(json_text(_document(found), indent=2))
         return 0
     print(_summary(found))
     if found.dead:

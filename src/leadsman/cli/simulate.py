@@ -1,7 +1,6 @@
 """``leadsman simulate``: runs a user's app for a simulated day, and shows what each policy would have lost."""
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.app import App
+from leadsman.cli.tables import json_text
 from leadsman.cli.target import UsageError
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.monitoring.log_format import wants_colour
@@ -67,7 +67,7 @@ def run(app: App, where: Where, options: argparse.Namespace) -> int:
     if options.svg is not None:
         _write(options.svg, picture(stage, outcomes, advised))
     if options.json:
-        print(json.dumps(_document(stage, outcomes, advised, conditions), indent=2, ensure_ascii=False))
+        print(json_text(_document(stage, outcomes, advised, conditions), indent=2))
     else:
         print(strips(stage, outcomes, [*advised, *_remarks(stage)], _pen()))
     return _judged(conditions, outcomes[0], quiet=options.json)

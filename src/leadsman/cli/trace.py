@@ -1,11 +1,11 @@
 """``leadsman trace``: prints rows of the trace, for a person or for a program."""
 
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from leadsman.cli.tables import json_text
 from leadsman.errors import LeadsmanError
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean
@@ -36,7 +36,7 @@ class Printer:
         """Print rows, one a line."""
         wanted = [row for row in rows if self._outage is None or row["outage_id"] == self._outage]
         for row in wanted:
-            print(json.dumps(row, ensure_ascii=False) if self._as_json else line_of(row), flush=True)
+            print(json_text(row) if self._as_json else line_of(row), flush=True)
         if self._empty and not wanted and not self._as_json:
             print("No call has failed.", flush=True)
         self._empty = False
@@ -62,7 +62,7 @@ def follow(
             answer = ask()
         except LeadsmanError as error:
             if not away:
-                print(f"{error}; trying again until Ctrl-C", file=sys.stderr)
+                print(f"{clean(str(error))}; trying again until Ctrl-C", file=sys.stderr)
             away = True
             continue
         uptime = answer["app"]["uptime"]

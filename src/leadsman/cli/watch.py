@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
 from leadsman.cli.remote import connected
+from leadsman.cli.tables import json_text
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
@@ -128,7 +129,7 @@ class Watcher:
                 "apps": [app._asdict() for app in apps],
                 "devices": [row._asdict() | {"why": verdicts[row.prefix, row.device]} for row in rows],
             }
-            print(json.dumps(document, ensure_ascii=False), flush=True)
+            print(json_text(document), flush=True)
             return
         colour = wants_colour(sys.stdout, os.environ)
         width = _size()[0] if sys.stdout.isatty() else PLAIN_WIDTH

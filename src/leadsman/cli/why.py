@@ -1,13 +1,12 @@
 """``leadsman why``: asks a running app and its broker why a device is silent."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 from leadsman.cli.payloads import object_in
 from leadsman.cli.remote import look, prefix_of
-from leadsman.cli.tables import table
+from leadsman.cli.tables import json_text, table
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
@@ -64,7 +63,7 @@ def verdicts(broker: Broker, prefix: str | None, device: str | None, timeout: fl
 def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> None:
     """Print verdicts, for a program or for a person."""
     if as_json:
-        print(json.dumps(found[0] if device is not None else found, indent=2, ensure_ascii=False))
+        print(json_text(found[0] if device is not None else found, indent=2))
     elif device is None and len(found) > 1:
         print(table(("device", "link", "since", "why"), [_row(each) for each in found]))
         print(f"\n{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")

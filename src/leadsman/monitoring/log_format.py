@@ -1,6 +1,7 @@
 """Log formats: text with colour for terminals, JSON for collectors, and priorities for the journal.
 
-Whatever a device puts into a message, each record stays one line without control characters, and passwords are hidden.
+Whatever a device puts into a message, it forges no record: control characters are escaped, passwords are hidden, and
+each further line of a record, as those of a traceback, begins with `MARK`.
 """
 
 import json
@@ -16,6 +17,10 @@ from leadsman.timing.clock import rfc3339
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS = ("text", "json", "journal")
+MARK = "  | "
+"""The beginning of a line that belongs to the record above it. No record begins so."""
+MOST_LINES = 100
+"""Lines of one record: the first half and the last half are kept."""
 _COLOURS = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 """SGR parameters (ECMA-48 §8.3.117): faint, yellow, red, bold red."""
 _PRIORITIES = {"DEBUG": 7, "INFO": 6, "WARNING": 4, "ERROR": 3, "CRITICAL": 2}
@@ -36,7 +41,7 @@ class Text(logging.Formatter):
         level = record.levelname
         if self._colour and level in _COLOURS:
             level = f"\x1b[{_COLOURS[level]}m{level}\x1b[0m"
-        return "\n".join([f"{at} {level} {first}", *rest])
+        return "\n".join([f"{at} {level} {first}", *(MARK + line for line in rest)])
 
 
 class Json(logging.Formatter):
@@ -60,11 +65,16 @@ class Journal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
         priority = f"<{_PRIORITIES.get(record.levelname, 6)}>"
-        return "\n".join(priority + line for line in _lines(self, record))
+        first, *rest = _lines(self, record)
+        return "\n".join([priority + first, *(priority + MARK + line for line in rest)])
 
 
 def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    return [clean(line) for line in logging.Formatter.format(formatter, record).splitlines()] or [""]
+    lines = logging.Formatter.format(formatter, record).splitlines() or [""]
+    if (more := len(lines) - MOST_LINES) > 0:
+        half = MOST_LINES // 2
+        lines = [*lines[:half], f"… {more:,} lines are left out …", *lines[-half:]]
+    return [clean(line) for line in lines]
 
 
 def log_to_stderr(level: str | None = None, kind: str | None = None) -> None:
