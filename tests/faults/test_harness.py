@@ -1,13 +1,16 @@
 """The harness of the fault matrix finds what a row plants."""
 
 import ast
+import base64
+import json
 from pathlib import Path
 
 import pytest
 
+from fault_matrix.canary import CANARY, holds_canary
 from fault_matrix.report import exit_code, markdown, produce, produce_all, summary, table
 from fault_matrix.row import MOUNT, P0, P1, Absent, Figure, Outcome, Row, all_rows
-from fault_matrix.stand import CANARY, run
+from fault_matrix.stand import run
 from fault_matrix.tally import Tally, taken
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +91,17 @@ def test_a_row_is_missed_if_the_password_is_in_a_file_or_a_message(tmp_path):
 
     assert "the password is in app.log" in run(row(file), tmp_path / "file").words
     assert "the password was published to row/status" in run(row(message), tmp_path / "message").words
+
+
+@pytest.mark.parametrize("before", ["", "b", "bi", "bird:"])
+def test_the_password_is_found_in_each_form_in_which_a_program_may_write_it(before):
+    text = f"{before}{CANARY}:after"
+
+    assert holds_canary(base64.b64encode(text.encode()))
+    assert holds_canary(json.dumps({"url": f"mqtt://{text}"}).encode())
+    assert holds_canary(text.encode().hex().encode())
+    assert holds_canary("".join(f"%{byte:02x}" for byte in text.encode()).encode())
+    assert not holds_canary(CANARY[:-1].encode())
 
 
 def test_a_fault_that_cannot_be_produced_here_is_no_miss_and_one_of_p0_that_nothing_produces_is(tmp_path):

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from http.client import HTTPConnection
 
 from benchmarks.ear import Ear
 
 from fault_matrix.answers import refusing
+from fault_matrix.canary import CAGE, CANARY
 from fault_matrix.row import P0, row
-from fault_matrix.stand import CANARY, Stand
+from fault_matrix.stand import Job, Stand
 from leadsman import App
 from leadsman.errors import ConfigurationError
 from leadsman.testing.mosquitto import free_port
@@ -32,12 +34,17 @@ meters(2, 0.2)
 """
 
 
-@row("22", P0, "a password in the URL, in a file, and in wrong settings", "in no log, message, document or file")
+PATHS = "/", "/metrics", "/introspect", "/trace", "/ledger", "/why/failing", "/registry", "/healthz", "/openapi.json"
+
+
+@row("22", P0, "a password in the URL, in a file, and in wrong settings", "in no log, message, document, page or file")
 def canary(stand: Stand) -> None:
     """Each row is searched for it, see `Stand`; this one makes the app talk."""
     broker = stand.broker()
     stand.listen(broker.port)
-    app = stand.app(broker.url, TELLING, LOG_LEVEL="DEBUG")
+    port, secret = free_port(), stand.directory / CAGE
+    web = {"HTTP__BIND": f"127.0.0.1:{port}", "HTTP__TOKEN_FILE": str(secret)}
+    app = stand.app(broker.url, TELLING, LOG_LEVEL="DEBUG", **web)
     refused = stand.app(stand.faulty(refusing(0x86, [])).url, TELLING, "refused", LOG_LEVEL="DEBUG", LOG_FORMAT="json")
     away = stand.app(f"mqtt://127.0.0.1:{free_port()}", TELLING, "away", LOG_FORMAT="journal")
     wrong = stand.app(broker.url, WRONG, "wrong")
@@ -52,25 +59,50 @@ def canary(stand: Stand) -> None:
         asking.publish(topic, json.dumps(payload).encode())
     stand.until(lambda: any(topic == "row/introspect/response" for topic, _ in stand.heard), "an answer")
     asking.close()
-    target = f"{app.file.stem}:app"
-    commands = ["check"], ["inspect"], ["doctor"]
-    for number, words in enumerate(commands):
-        with (stand.directory / f"command{number}.txt").open("wb") as output:
-            subprocess.run(
-                [sys.executable, "-m", "leadsman", *words, target],
-                cwd=stand.directory,
-                env=app.environment,
-                stdout=output,
-                stderr=output,
-                timeout=60,
-                check=False,
-            )
+    ask_commands(stand, app)
+    ask_pages(stand, port)
     written = sum(path.stat().st_size for path in stand.directory.glob("*") if path.suffix in (".log", ".txt"))
     stand.figure("searched", (written + sum(len(payload) for _, payload in stand.heard)) / 1000, "kB", least=5)
     for each in (app, refused, away):
         each.kill()
         stand.expect(each.log, f"{each.log_path.name} is empty, so nothing was searched")
         each.log_path.write_text(each.log.replace("Traceback", "traceback"))  # the handlers raise on purpose
+
+
+def ask_commands(stand: Stand, app: Job) -> None:
+    """Let the command line say all that it knows of an app."""
+    target = f"{app.file.stem}:app"
+    commands = (
+        *(["check", target], ["inspect", target], ["inspect", target, "--live", "--json"], ["doctor", target]),
+        *(["why", "failing", "--app", target], ["gaps", target, "--json"], ["trace", target, "--json"]),
+        *(["held", target], ["schema", target], ["outbox", "list", "--app", target]),
+        ["outbox", "backup", "copy.db", "--app", target],
+    )
+    for number, words in enumerate(commands):
+        with (stand.directory / f"command{number}.txt").open("wb") as output:
+            done = subprocess.run(
+                [sys.executable, "-m", "leadsman", *words],
+                cwd=stand.directory,
+                env=app.environment | {"LOG_LEVEL": "DEBUG"},
+                stdout=output,
+                stderr=output,
+                timeout=60,
+                check=False,
+            )
+        stand.expect(done.returncode not in (2, 78), f"{' '.join(words)} is no command any more")
+
+
+def ask_pages(stand: Stand, port: int) -> None:
+    """Let the HTTP endpoint say all that it knows, once with the token and once with a wrong one."""
+    for path in PATHS:
+        for token in (CANARY, CANARY[:-1]):
+            connection = HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            name = f"page{path.replace('/', '-')}-{answer.status}.txt"
+            (stand.directory / name).write_bytes(str(answer.headers).encode() + answer.read())
+            connection.close()
+            stand.expect(answer.status in (200, 401), f"{path} is answered with {answer.status}")
 
 
 NAMES = (

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.ear import Ear
 
+from fault_matrix.canary import CAGE, CANARY, leaks
 from fault_matrix.row import Absent, Figure, Outcome, Row
 from fault_matrix.tally import Tally, taken
 from leadsman.process import EX_SOFTWARE, STOP_DEADLINE
@@ -19,8 +20,6 @@ from leadsman_rigs.byte_broker import ByteBroker, Gone, Peer
 from leadsman_rigs.processes import Process
 from leadsman_rigs.proxy import Proxy, Way
 
-CANARY = "canary-5f3b9c-in-a-cage"
-"""The password of every app, and the content of its secret file. It must appear in no output."""
 WITHIN = 0.25 + 1.0
 """Seconds after which a reading that was taken is accepted, by the broker or by the disk; a busy machine needs one
 more."""
@@ -64,7 +63,7 @@ class Job(Process):
     def __init__(self, code: str, url: str | None, directory: Path, name: str = "app", **environment: str) -> None:
         self.ledger, self.file = directory / f"{name}.ledger", directory / f"{name}_row.py"
         self.file.write_text(HEADER + code + FOOTER)
-        secret = directory / "secret"
+        secret = directory / CAGE
         secret.write_text(f"{CANARY}\n")
         variables = {
             "LEDGER": str(self.ledger),
@@ -256,14 +255,8 @@ class Stand:
 
     def _search(self) -> None:
         """Look for the canary in everything that was written or published."""
-        canary = CANARY.encode()
-        for path in self.directory.rglob("*"):
-            if path.is_file() and path.name != "secret" and canary in path.read_bytes():
-                self.fault(f"the password is in {path.relative_to(self.directory)}")
-        for topic, payload in self.heard:
-            if canary in payload or CANARY in topic:
-                self.fault(f"the password was published to {topic}")
-                break
+        for leak in leaks(self.directory, self.heard):
+            self.fault(leak)
 
 
 def dropped(stand: Stand) -> int:
