@@ -4,7 +4,7 @@ JSON has no NaN, no infinity, no bytes and no sets. A value that JSON cannot rep
 field. It is not published as something else: a silent ``null`` is a wrong reading that nobody notices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from enum import Enum
 from typing import Any, NamedTuple
@@ -35,14 +35,24 @@ class Reading(NamedTuple):
     """The same in epoch seconds."""
 
 
-def reading_of(entity: str, result: object, clock: Clock) -> Reading | None:
+def reading_of(
+    entity: str, result: object, clock: Clock, validate: Callable[[object], object] | None = None
+) -> Reading | None:
     """Make a reading of what a handler has returned now. None means that there is nothing to publish.
 
+    Args:
+        entity: the name of the device.
+        result: what the handler has returned.
+        clock: the clock of the app.
+        validate: converts a dict to the model that the handler is annotated to return.
+
     Raises:
-        ResultError: see `fields_of`.
+        ResultError: see `fields_of`; or the dict is no such model.
     """
     if result is None:
         return None
+    if validate is not None:
+        result = validate(result)
     fields, left_out = fields_of(result)
     return Reading(entity, fields, left_out, clock.monotonic(), clock.wall())
 

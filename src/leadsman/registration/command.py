@@ -5,17 +5,15 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
 from leadsman.registration.options import check_options, enabled_of, group_of, labelled
-from leadsman.text import clean, describe
+from leadsman.registration.result import ValidateResult, reasons, result_validator
+from leadsman.text import describe
 from leadsman.timing.durations import Duration, positive_seconds
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 TIMEOUT = 30.0
 """The default timeout of a command in seconds."""
@@ -59,6 +57,7 @@ class Command(NamedTuple):
     drop_oldest: bool
     group: str | None
     enabled: bool
+    validate_result: ValidateResult | None
 
 
 def register_command(
@@ -98,6 +97,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         drop_oldest=when_full == "drop-oldest",
         group=group_of(options),
         enabled=enabled_of(options),
+        validate_result=result_validator(handler),
     )
 
 
@@ -117,7 +117,7 @@ def _validator(annotation: Any, parameter: str) -> Validate:
         try:
             valid = adapter.validate_python(value)
         except ValidationError as error:
-            raise PayloadError(_reasons(error.errors(include_url=False))) from None
+            raise PayloadError(reasons(error.errors(include_url=False))) from None
         except Exception as error:  # a validator of the user's own
             raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
         if not is_finite(valid):  # pydantic reads the text "nan" as a number
@@ -146,13 +146,3 @@ def validated(command: Command, value: Json, text: bytes) -> dict[str, object]:
             return {command.payload: command.validate(text.decode())}
         except PayloadError:
             raise error from None
-
-
-def _reasons(errors: "Sequence[ErrorDetails]") -> str:
-    """What pydantic found, in one line."""
-    lines = []
-    for error in errors[:3]:
-        where = ".".join(str(part) for part in error["loc"])
-        lines.append(f"{where}: {error['msg']}" if where else str(error["msg"]))
-    more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
-    return clean("; ".join(lines) + more)

@@ -156,7 +156,7 @@ def check_result(handler: Handler) -> None:
     Raises:
         InvalidType: the annotation is a number, text or a list.
     """
-    wanted = _result(handler)
+    wanted = annotated_result(handler)
     origin = get_origin(wanted)
     if isinstance(origin, type) and issubclass(origin, AsyncIterable):
         wanted = get_args(wanted)[0]
@@ -174,7 +174,8 @@ _NO_READING = (float, int, str, bool, bytes, complex, list, tuple, set, frozense
 
 
 @functools.lru_cache(maxsize=128)
-def _result(handler: Handler) -> object:
+def annotated_result(handler: Handler) -> object:
+    """What a handler is annotated to return; None if that is not known."""
     try:
         return get_type_hints(_function(handler)).get("return")
     except Exception:  # names that are there for type checkers only, or text that is no expression: nothing to check

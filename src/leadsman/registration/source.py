@@ -17,6 +17,7 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
 )
+from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
@@ -63,6 +64,7 @@ class Source(NamedTuple):
     offline_on_error: bool
     silence: float | None
     enabled: bool
+    validate_result: ValidateResult | None
 
 
 def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
@@ -91,4 +93,5 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         offline_on_error=offline_on_error_of(options),
         silence=None if silence is None else positive_seconds(silence, "silence"),
         enabled=enabled_of(options),
+        validate_result=result_validator(handler),
     )

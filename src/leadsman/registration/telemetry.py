@@ -24,6 +24,7 @@ from leadsman.registration.options import (
     offline_on_error_of,
     publish_of,
 )
+from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
@@ -132,6 +133,7 @@ class Telemetry(NamedTuple):
     offline_on_error: bool
     throttle: float
     enabled: bool
+    validate_result: ValidateResult | None
     undecided: bool = False
     """No option concerns retries, so the policies of the settings may apply."""
     policy_name: str | None = None
@@ -192,6 +194,7 @@ def _register(
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
         undecided=not any(option in options for option in ("policy", *RETRYING)),
         enabled=enabled_of(options),
+        validate_result=result_validator(handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         job=job,
     )

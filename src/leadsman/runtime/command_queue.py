@@ -161,7 +161,7 @@ class CommandQueue:
             result = await self._plain(**current.arguments)
         else:
             result = await bound(command.handler, command.needs, current.arguments)()
-        return reading_of(self.name, result, self._context.environment.clock)
+        return reading_of(self.name, result, self._context.environment.clock, command.validate_result)
 
     def _finish(self, reading: Reading | None, error: BaseException | None) -> None:
         """Publish and answer what became of the current command, unless that was done before."""

@@ -305,7 +305,8 @@ class PollRunner:
             self.task = None
 
     async def _read(self) -> Reading | None:
-        return reading_of(self.telemetry.name, await self._call(), self._context.environment.clock)
+        result, telemetry = await self._call(), self.telemetry
+        return reading_of(telemetry.name, result, self._context.environment.clock, telemetry.validate_result)
 
     def _succeeded(self, reading: Reading | None) -> None:
         if self._goodbye is not None:
@@ -390,11 +391,8 @@ class PollRunner:
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
         telemetry = self.telemetry
-        facts: dict[str, Property] = {
-            "handler": telemetry.name,
-            "adapter": adapter_names(telemetry.needs),
-            "verb": "poll",
-        }
+        facts: dict[str, Property] = {"handler": telemetry.name, "adapter": adapter_names(telemetry.needs)}
+        facts["verb"] = "poll"
         return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
 
     def isolated(self) -> None:

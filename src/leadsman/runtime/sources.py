@@ -164,7 +164,7 @@ class SourceRunner:
     def _take(self, result: object) -> None:
         environment, name = self._context.environment, self.source.name
         try:
-            reading = reading_of(name, result, environment.clock)
+            reading = reading_of(name, result, environment.clock, self.source.validate_result)
         except ResultError as error:  # one bad reading does not end the source
             environment.events.emit(PollFailed(name, error, 1))
             return

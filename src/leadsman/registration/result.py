@@ -1,0 +1,67 @@
+"""The result of a handler, where its annotation names a pydantic model: a dict that it returns must be such a model.
+
+A type checker finds a wrong dict only where it sees its parts. Subscribers rely on the schema of the topic, which is
+made from the annotation.
+"""
+
+from collections.abc import AsyncIterable, Callable, Mapping
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
+
+from leadsman.errors import ResultError
+from leadsman.registration.injection import Handler, annotated_result
+from leadsman.text import clean, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic_core import ErrorDetails
+
+ValidateResult = Callable[[object], object]
+"""Converts a dict to the model that the handler is annotated to return; leaves anything else as it is. Raises
+`ResultError`."""
+
+
+@lru_cache(maxsize=128)
+def result_validator(handler: Handler) -> ValidateResult | None:
+    """What validates the dicts that a handler returns or yields; None if its annotation does not name pydantic models,
+    or names something else beside them. Cached: one handler may serve a thousand devices."""
+    wanted = annotated_result(handler)
+    origin = get_origin(wanted)
+    if isinstance(origin, type) and issubclass(origin, AsyncIterable):
+        wanted = get_args(wanted)[0]
+    kinds = get_args(wanted) if get_origin(wanted) in (Union, UnionType) else (wanted,)
+    models = [kind for kind in kinds if kind is not NoneType]
+    if not models or not all(isinstance(kind, type) and hasattr(kind, "model_validate") for kind in models):
+        return None
+    return _validator(wanted, " or ".join(str(kind.__name__) for kind in models))
+
+
+def _validator(annotation: Any, names: str) -> ValidateResult:
+    from pydantic import TypeAdapter, ValidationError  # whoever names a model has it already
+
+    adapter: TypeAdapter[object] = TypeAdapter(annotation)
+
+    def validate(result: object) -> object:
+        if not isinstance(result, Mapping):
+            return result
+        try:
+            return adapter.validate_python(result)
+        except ValidationError as error:
+            found = reasons(error.errors(include_url=False))
+        except Exception as error:  # a validator of the user's own
+            found = f"{type(error).__name__}: {describe(error)}"
+        raise ResultError(f"the handler returned a dict that is no {names}: {found}; mend it, or annotate dict")
+
+    return validate
+
+
+def reasons(errors: "Sequence[ErrorDetails]") -> str:
+    """What pydantic found, in one line."""
+    lines = []
+    for error in errors[:3]:
+        where = ".".join(str(part) for part in error["loc"])
+        lines.append(f"{where}: {error['msg']}" if where else str(error["msg"]))
+    more = f" and {len(errors) - 3} more" if len(errors) > 3 else ""
+    return clean("; ".join(lines) + more)
