@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 STATE_CLASSES = ("measurement", "measurement_angle", "total", "total_increasing")
 """Of sensors in Home Assistant's MQTT integration."""
+CATEGORIES = ("config", "diagnostic")
+"""Of entities in Home Assistant that are not the main thing about a device."""
 
 
 class Sensor(Value):
@@ -30,12 +32,16 @@ class Sensor(Value):
         state_class: ``"measurement"``, ``"measurement_angle"``, ``"total"`` or ``"total_increasing"``.
         precision: the number of decimals to show, 0 to 9. The value itself is not rounded.
         icon: such as ``"mdi:molecule-co2"``.
+        category: ``"diagnostic"`` for a value about the device itself, such as its battery; ``"config"`` for a value
+            of a command that configures it.
 
     Raises:
-        InvalidValue, InvalidType: at construction.
+        InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class, or does not
+            take the unit with it.
     """
 
-    __slots__ = ("device_class", "icon", "precision", "state_class", "unit")
+    __slots__ = ("category", "device_class", "icon", "precision", "state_class", "unit")
+    category: str | None
     unit: str | None
     device_class: str | None
     state_class: str | None
@@ -50,8 +56,10 @@ class Sensor(Value):
         state_class: str | None = None,
         precision: int | None = None,
         icon: str | None = None,
+        category: str | None = None,
     ) -> None:
         texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
+        texts["category"] = category
         for name, value in texts.items():
             if value is not None and not isinstance(value, str):
                 raise InvalidType(f"{name} is {value!r}; write text")
@@ -59,6 +67,14 @@ class Sensor(Value):
                 raise InvalidValue(f"{name} is empty; leave it out")
         if state_class is not None and state_class not in STATE_CLASSES:
             raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
+        if state_class == "measurement_angle" and unit != "°":
+            raise InvalidValue(f"state_class 'measurement_angle' takes the unit '°', and not {unit!r}")
+        if category is not None and category not in CATEGORIES:
+            raise InvalidValue(f"category is {category!r}; it must be 'config' or 'diagnostic'")
+        if device_class is not None:
+            from leadsman.device_classes import check_class  # only payloads with a class pay for the table
+
+            check_class(device_class, unit)
         if precision is not None and (isinstance(precision, bool) or not isinstance(precision, int)):
             raise InvalidType(f"precision is {precision!r}; write a number of decimals")
         if precision is not None and not 0 <= precision <= 9:

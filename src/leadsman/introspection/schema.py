@@ -25,44 +25,45 @@ _STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
 def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Mapping[str, Command]) -> Schema:
     """A schema for each topic, with ``"direction": "in"`` for the topics that the app subscribes to."""
     found: Schema = {
-        topics.status: _of(document.Status),
-        topics.error: _of(document.Fault),
-        topics.registry: _of(document.Registry),
-        f"{topics.registry}/+": _of(document.Registry),
-        topics.introspect: _of(exchange.Request) | {"direction": "in"},
-        f"{topics.introspect}/response": _of(exchange.Answer)
+        topics.status: schema_of(document.Status),
+        topics.error: schema_of(document.Fault),
+        topics.registry: schema_of(document.Registry),
+        f"{topics.registry}/+": schema_of(document.Registry),
+        topics.introspect: schema_of(exchange.Request) | {"direction": "in"},
+        f"{topics.introspect}/response": schema_of(exchange.Answer)
         | {"description": "Its data is described by #introspection."},
-        "#introspection": _of(document.Introspection),
+        "#introspection": schema_of(document.Introspection),
     }
     for name, each in read.items():
         if not getattr(each, "job", False):
-            found[topics.state(name)] = _returned(each.handler)
+            found[topics.state(name)] = returned(each.handler)
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
-            found[topics.device_error(name)] = _of(document.DeviceError)
-            found[topics.of(name, "ledger")] = _of(ledger_document.DeviceLedger)
-            found[topics.of(name, "circuit/set")] = _of(exchange.CircuitRequest) | {"direction": "in"}
+            found[topics.device_error(name)] = schema_of(document.DeviceError)
+            found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
+            found[topics.of(name, "circuit/set")] = schema_of(exchange.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):
                 for word in ("get", "hold/set", "release/set"):
-                    found[topics.of(name, word)] = _of(exchange.Plain) | {"direction": "in"}
+                    found[topics.of(name, word)] = schema_of(exchange.Plain) | {"direction": "in"}
     for name, command in commands.items():
-        found.setdefault(topics.state(name), _returned(command.handler))
+        found.setdefault(topics.state(name), returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
-        payload = {} if command.payload is None else _of(command.annotation, mode="validation")
+        payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
-        found[topics.set_result(name)] = _of(exchange.CommandResult)
+        found[topics.set_result(name)] = schema_of(exchange.CommandResult)
     return {"$schema": DIALECT, "topics": found}
 
 
-def _of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:
+def schema_of(kind: Any, mode: typing.Literal["validation", "serialization"] = "serialization") -> Schema:
+    """The schema of one type: any object if it has none."""
     try:
         return TypeAdapter(kind).json_schema(mode=mode)
     except PydanticUserError:
         return dict(_ANY_OBJECT)
 
 
-def _returned(handler: object) -> Schema:
+def returned(handler: object) -> Schema:
     """The schema of the values that a handler returns or yields."""
     target = handler if inspect.isfunction(handler) or inspect.ismethod(handler) else type(handler).__call__
     try:
@@ -74,4 +75,4 @@ def _returned(handler: object) -> Schema:
     kinds = [each for each in typing.get_args(kind) if each is not type(None)]
     if type(None) in typing.get_args(kind) and len(kinds) == 1:
         kind = kinds[0]  # None publishes nothing
-    return dict(_ANY_OBJECT) if kind in (None, type(None), Any) else _of(kind)
+    return dict(_ANY_OBJECT) if kind in (None, type(None), Any) else schema_of(kind)

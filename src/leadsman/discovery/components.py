@@ -1,0 +1,211 @@
+"""The entities of a device in Home Assistant, as components of its configuration. Pure.
+
+The templates use ``get``, so that a field that is None or absent makes the entity *unknown*, and no template fails.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from leadsman.device_classes import OF_BOOLEANS, OF_NUMBERS
+from leadsman.discovery.description import Command, Device, Field
+from leadsman.discovery.ids import joined
+from leadsman.mqtt.topics import Topics, encode
+
+LONGEST_STATE = 255
+"""Characters of a state in Home Assistant."""
+WIDEST = 1e9
+"""The bound of a number that has none: Home Assistant would take 1 to 100."""
+SENDER = "Home Assistant"
+"""Who asked, in the answers and in the trace."""
+Component = dict[str, Any]
+
+
+class Places(NamedTuple):
+    """Where a device is found."""
+
+    topics: Topics
+    device: str
+    app_availability: list[Component]
+    """The availability of what says how the device is: only that of the app."""
+
+
+def of_device(device: Device, places: Places) -> dict[str, Component]:
+    """The components of a device, by their keys: its fields, what its command sets, and those of leadsman."""
+    state = places.topics.state(device.name)
+    found: dict[str, Component] = {}
+    for field in device.fields:
+        found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device)
+    if device.command is not None:
+        found |= _settings(device.command, device, places)
+    return found | _diagnostics(device, places) | _buttons(device, places)
+
+
+def of_app(topics: Topics) -> dict[str, Component]:
+    """The components of the app itself."""
+    diagnostic = {"p": "sensor", "stat_t": topics.status, "ent_cat": "diagnostic"}
+    return {
+        "_problem": {
+            "p": "binary_sensor",
+            "name": "Problem",
+            "dev_cla": "problem",
+            "stat_t": topics.status,
+            "val_tpl": "{{ 'OFF' if value_json.health == 'ok' else 'ON' }}",
+        },
+        "_connected": diagnostic
+        | {"name": "Connected since", "dev_cla": "timestamp"}
+        | {"val_tpl": "{{ (value_json.session / 1000) | as_datetime }}"},
+        "_outbox": diagnostic
+        | {"name": "Messages that wait", "stat_cla": "measurement"}
+        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('outbox_messages') }}"},
+        "_outbox_age": diagnostic
+        | {"name": "Age of the oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
+        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('outbox_oldest_s') }}"},
+        "_version": diagnostic | {"name": "Version", "val_tpl": "{{ value_json.version }}"},
+    }
+
+
+def _value(path: tuple[str, ...]) -> str:
+    """The expression for a field in the JSON of a reading. ``repr`` writes text as Jinja reads it."""
+    inner = "value_json"
+    for key in path[:-1]:
+        inner = f"({inner}.get({_quoted(key)}) or {{}})"
+    return f"{inner}.get({_quoted(path[-1])})"
+
+
+def _quoted(text: str) -> str:
+    """Text as a literal of Jinja, in ASCII: other characters and quotes are escaped as in Python."""
+    return ascii(text)
+
+
+def _template(expression: str) -> str:
+    return f"{{{{ {expression} }}}}"
+
+
+def _reading(field: Field) -> Component:
+    """The component for a field of the readings."""
+    found: Component = {"p": "sensor", "name": field.name}
+    value = _value(field.path)
+    if field.kind == "boolean":
+        found |= {"p": "binary_sensor", "pl_on": "True", "pl_off": "False"}
+    elif field.kind in ("enum", "timestamp", "date"):
+        found["dev_cla"] = field.kind
+    elif field.kind == "text":
+        value = f"({value} | string)[:{LONGEST_STATE}]"
+    if field.kind == "enum":
+        found["ops"] = list(field.options)
+    found |= {"val_tpl": _template(value)}
+    known = OF_NUMBERS if field.kind == "number" else OF_BOOLEANS if field.kind == "boolean" else ()
+    if field.device_class in known:
+        found["dev_cla"] = field.device_class
+    if field.kind == "number":
+        found |= _given(unit_of_meas=field.unit, stat_cla=field.state_class, sug_dsp_prc=field.precision)
+    return found | _given(ic=field.icon, ent_cat="diagnostic" if field.category == "diagnostic" else None)
+
+
+def _expiry(device: Device) -> Component:
+    return {} if device.stale_after is None else {"exp_aft": max(1, math.ceil(device.stale_after))}
+
+
+def _settings(command: Command, device: Device, places: Places) -> dict[str, Component]:
+    """The components for what a command sets. A field of the readings with the same name shows its state, and needs no
+    component of its own."""
+    topic = places.topics.of(device.name, "set")
+    if command.parameter is None:
+        return {"_run": {"p": "button", "name": "Run", "cmd_t": topic, "pl_prs": "{}"}}
+    shown = {each.path: each for each in device.fields}
+    found = {}
+    for field in command.fields:
+        component, path = _setting(field) | {"cmd_t": topic}, field.path or (command.parameter,)
+        state = shown.get(path)
+        if state is None:
+            found[joined(*path)] = component
+        elif state.kind != field.kind or component["p"] == "button":
+            found[f"_set_{joined(*path)}"] = component
+        else:
+            component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(_value(path))}
+            found[joined(*path)] = component | (
+                {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
+            )
+    return found
+
+
+def _setting(field: Field) -> Component:
+    """The component for a field of a command's payload."""
+    common = {"name": field.name} | _given(ic=field.icon, ent_cat=field.category)
+    if field.kind == "boolean":
+        return common | {"p": "switch", "pl_on": _payload(field, "true"), "pl_off": _payload(field, "false")}
+    if field.kind == "enum" and len(field.options) == 1:
+        option = field.options[0]
+        return common | {"p": "button", "pl_prs": _payload(field, encode(option).decode() if field.quoted else option)}
+    if field.kind == "enum":
+        template = _command(field, "value | to_json" if field.quoted else "value")
+        return common | {"p": "select", "ops": list(field.options), "cmd_tpl": template}
+    if field.kind == "number":
+        return common | {"p": "number", "cmd_tpl": _command(field, "value")} | _range(field)
+    longest = LONGEST_STATE if field.maximum is None else min(LONGEST_STATE, int(field.maximum))
+    found = common | {"p": "text", "cmd_tpl": _command(field, "value | to_json"), "max": longest}
+    return found | _given(min=None if field.minimum is None else min(int(field.minimum), longest), ptrn=field.pattern)
+
+
+def _range(field: Field) -> Component:
+    step = field.step
+    if step is None:
+        step = 1 if field.whole else 10.0 ** -(1 if field.precision is None else min(field.precision, 3))
+    low = -WIDEST if field.minimum is None else field.minimum
+    high = WIDEST if field.maximum is None else field.maximum
+    open_end = field.minimum is None or field.maximum is None
+    found = {"min": low, "max": max(low, high), "step": max(step, 0.001)} | ({"mode": "box"} if open_end else {})
+    return found | _given(
+        unit_of_meas=field.unit, dev_cla=field.device_class if field.device_class in OF_NUMBERS else None
+    )
+
+
+def _payload(field: Field, value: str) -> str:
+    """The payload of a command that sets the field to a value, which is written in JSON."""
+    return f"{{{encode(field.path[0]).decode()}:{value}}}" if field.path else value
+
+
+def _command(field: Field, value: str) -> str:
+    """The template that makes such a payload. The key is a literal, since it may contain what Jinja would read."""
+    if not field.path:
+        return _template(value)
+    return f"{_template(_quoted(_payload(field, '')[:-1]))}{_template(value)}}}"
+
+
+def _diagnostics(device: Device, places: Places) -> dict[str, Component]:
+    """How the device is. These stay available while it is not."""
+    common = {
+        "p": "sensor",
+        "ent_cat": "diagnostic",
+        "stat_t": places.topics.of(places.device, "health"),
+        "avty": places.app_availability,
+    }
+    found = {"_status": common | {"name": "Status", "val_tpl": "{{ value_json.status }}"}}
+    if device.circuit:
+        found["_circuit"] = common | {"name": "Circuit", "val_tpl": "{{ value_json.circuit }}"}
+    if not device.read:
+        return found
+    failures = {"name": "Consecutive failures", "val_tpl": "{{ value_json.consecutive_failures }}"}
+    success = {"name": "Last success", "dev_cla": "timestamp", "val_tpl": "{{ value_json.last_success_at }}"}
+    return found | {"_failures": common | failures, "_success": common | success}
+
+
+def _buttons(device: Device, places: Places) -> dict[str, Component]:
+    """What a person may ask for. These stay available while the device is not."""
+    common = {"p": "button", "ent_cat": "diagnostic", "avty": places.app_availability}
+    topics, name = places.topics, device.name
+    sender = {"by": SENDER}
+    found: dict[str, Component] = {}
+    if device.polled:
+        release = {"name": "Release", "cmd_t": topics.of(name, "release/set"), "pl_prs": encode(sender).decode()}
+        found["_poll"] = common | {"name": "Poll now", "cmd_t": topics.of(name, "get")}
+        found["_release"] = common | release
+    if device.circuit:
+        close = encode({"action": "close", **sender}).decode()
+        found["_close"] = common | {"name": "Close circuit", "cmd_t": topics.of(name, "circuit/set"), "pl_prs": close}
+    return found
+
+
+def _given(**words: object) -> Component:
+    """The words that have a value."""
+    return {word: value for word, value in words.items() if value is not None}

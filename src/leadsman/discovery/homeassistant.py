@@ -1,0 +1,162 @@
+"""Home Assistant's convention: one retained configuration for each device, with its entities as components. Pure.
+
+See https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery. The topic of a configuration is
+``homeassistant/device/{app}/{device}/config``, so that those of one app have a filter of their own. Keys are
+abbreviated, since a thousand configurations are sent at once.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leadsman.discovery import components
+from leadsman.discovery.components import Component, Places
+from leadsman.discovery.description import AppDescription, Device, Retained
+from leadsman.discovery.ids import identifier
+from leadsman.errors import InvalidValue
+from leadsman.mqtt.topics import encode
+
+PREFIX = "homeassistant"
+"""Home Assistant's default for the first level of discovery topics."""
+APP = "leadsman_app"
+"""The identifier of the device that stands for the app itself."""
+Document = dict[str, Any]
+
+
+class HomeAssistant:
+    """Describes the devices of one app; a `leadsman.discovery.description.Convention`.
+
+    Args:
+        app: the app.
+        devices: the names of all its devices.
+        prefix: the first levels of the topics, as configured in Home Assistant.
+
+    Raises:
+        InvalidValue: two devices have one identifier, or `app.ids` names no device.
+    """
+
+    def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str = PREFIX) -> None:
+        self._app = app
+        self._prefix = prefix
+        self._node = identifier(app.topics.prefix)
+        self._ids = _identifiers(app, devices)
+        self._origin = {"name": f"leadsman {app.topics.prefix}", "sw": app.leadsman}
+
+    @property
+    def own(self) -> str:
+        """See `Convention`."""
+        return f"{self._prefix}/device/{self._node}/+/config"
+
+    @property
+    def births(self) -> str:
+        """See `Convention`."""
+        return f"{self._prefix}/status"
+
+    def is_birth(self, payload: bytes) -> bool:
+        """See `Convention`."""
+        return payload == b"online"
+
+    def describe(self, device: Device) -> Retained:
+        """See `Convention`."""
+        key, topics = self._ids[device.name], self._app.topics
+        unique = f"{self._node}--{key}"
+        places = Places(topics, device.name, _app_availability(topics.status))
+        document = {
+            "dev": {"ids": [unique], "name": device.name, "mf": "leadsman", "mdl": self._app.name}
+            | {"via_device": f"{self._node}--{APP}"},
+            "o": self._origin,
+            "avty": [*places.app_availability, {"t": topics.availability(device.name)}],
+            "avty_mode": "all",
+            "cmps": _with_ids(components.of_device(device, places), unique),
+        }
+        return Retained(self._topic(key), encode(_shortened(document, topics.state(device.name))))
+
+    def describe_app(self) -> Retained:
+        """See `Convention`."""
+        app, unique = self._app, f"{self._node}--{APP}"
+        document = {
+            "dev": {"ids": [unique], "name": app.topics.prefix, "mf": "leadsman", "mdl": app.name, "sw": app.version},
+            "o": self._origin,
+            "avty": _app_availability(app.topics.status),
+            "cmps": _with_ids(components.of_app(app.topics), unique),
+        }
+        return Retained(self._topic(APP), encode(document))
+
+    def is_ours(self, payload: bytes) -> bool:
+        """See `Convention`. The origin names the app's prefix, which no other app at the broker has."""
+        document = _decoded(payload)
+        origin = document.get("o")
+        return isinstance(origin, dict) and origin.get("name") == self._origin["name"]
+
+    def steps(self, found: bytes, wanted: bytes) -> Sequence[bytes]:
+        """See `Convention`. A component that is no longer wanted, or is of another platform, is first sent with its
+        platform alone, which removes its entity."""
+        if found == wanted:
+            return ()
+        before, after = _platforms(_decoded(found)), _decoded(wanted)
+        now = _platforms(after)
+        gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
+        if not gone:
+            return (wanted,)
+        return encode({**after, "cmps": {**after.get("cmps", {}), **gone}}), wanted
+
+    def _topic(self, key: str) -> str:
+        return f"{self._prefix}/device/{self._node}/{key}/config"
+
+
+def _app_availability(status: str) -> list[Document]:
+    return [{"t": status, "val_tpl": "{{ value_json.state }}"}]
+
+
+def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
+    return {key: {**component, "uniq_id": f"{unique}--{key}"} for key, component in found.items()}
+
+
+def _shortened(document: Document, state: str) -> Document:
+    """The same configuration with the topic of the readings written once, for all components. Not if there is one
+    without a state, since it would inherit that topic."""
+    found = document["cmps"].values()
+    if not any(each.get("stat_t") == state for each in found):
+        return document
+    if any("stat_t" not in each and each["p"] != "button" for each in found):
+        return document
+    short = {
+        key: {word: value for word, value in each.items() if (word, value) != ("stat_t", state)}
+        for key, each in document["cmps"].items()
+    }
+    return {**document, "stat_t": state, "cmps": short}
+
+
+def _identifiers(app: AppDescription, devices: Sequence[str]) -> dict[str, str]:
+    """The identifier of each device. Raises `InvalidValue`."""
+    for name in app.ids:
+        if name not in devices:
+            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; write the device's present name")
+    found: dict[str, str] = {}
+    owners: dict[str, str] = {APP: "the app itself"}
+    for name in devices:
+        key = identifier(app.ids.get(name, name))
+        if key in owners:
+            raise InvalidValue(
+                f"discovery: the devices {owners[key]!r} and {name!r} have one identifier, {key!r}; rename one of them"
+            )
+        owners[key] = name
+        found[name] = key
+    return found
+
+
+def _platforms(document: Document) -> dict[str, str]:
+    """The platform of each component."""
+    found = document.get("cmps")
+    if not isinstance(found, dict):
+        return {}
+    return {key: each["p"] for key, each in found.items() if isinstance(each, dict) and isinstance(each.get("p"), str)}
+
+
+def _decoded(payload: bytes) -> Document:
+    """The document of a payload; an empty one if it is none."""
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,29 @@
+"""Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery."""
+
+import hashlib
+import re
+import unicodedata
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*")
+_OTHERS = re.compile(r"[^A-Za-z0-9_]+")
+LONGEST = 64
+"""Characters of a name that is its own identifier."""
+_DIGITS = 6
+"""Of the hash that tells two names apart which look the same without their other characters."""
+
+
+def identifier(name: str) -> str:
+    """An identifier for a name: the name itself if it has only letters of ASCII, digits, ``_`` and single ``-`` in
+    between, and does not begin with ``_``. Else other characters are left out, and a part of the hash of the name
+    follows, so that ``Küche`` and ``Kuche`` differ. It never contains ``--``."""
+    if len(name) <= LONGEST and _PLAIN.fullmatch(name):
+        return name
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    short = _OTHERS.sub("_", plain).strip("_")[:LONGEST]
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
+    return f"{short or 'x'}-{digest}"
+
+
+def joined(*names: str) -> str:
+    """One identifier for several names, with ``--`` between theirs: other names make another one."""
+    return "--".join(map(identifier, names))

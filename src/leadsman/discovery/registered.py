@@ -1,0 +1,68 @@
+"""Describes the registrations of an app for a convention of discovery."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from leadsman.discovery.description import Command, Device, Field
+from leadsman.discovery.fields import fields_of, scalar, settable
+from leadsman.introspection.schema import returned, schema_of
+from leadsman.registration.command import Command as RegisteredCommand
+from leadsman.registration.injection import Handler
+from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
+
+
+class Registered:
+    """The enabled devices of an app. A handler is looked at once, however many devices it serves.
+
+    Args:
+        read: the telemetries and sources by device name, without side jobs.
+        commands: the commands by device name.
+    """
+
+    def __init__(self, read: Mapping[str, Telemetry | Source], commands: Mapping[str, RegisteredCommand]) -> None:
+        self._read = {name: each for name, each in read.items() if each.enabled}
+        self._commands = {name: each for name, each in commands.items() if each.enabled}
+        self._fields: dict[Handler, tuple[Field, ...]] = {}
+        self._takes: dict[Handler, Command] = {}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the devices."""
+        return [*self._read, *(name for name in self._commands if name not in self._read)]
+
+    def device(self, name: str) -> Device:
+        """Describe one device."""
+        each, command = self._read.get(name), self._commands.get(name)
+        shown = each if each is not None else command
+        return Device(
+            name=name,
+            fields=() if shown is None else self._fields_of(shown.handler),
+            command=None if command is None else self._taken_by(command),
+            stale_after=None if each is None or each.publish is not None else _finite(each.stale_after),
+            read=each is not None,
+            polled=isinstance(each, Telemetry),
+            circuit=each is not None and each.guards.breaker is not None,
+        )
+
+    def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
+        if handler not in self._fields:
+            self._fields[handler] = fields_of(returned(handler))
+        return self._fields[handler]
+
+    def _taken_by(self, command: RegisteredCommand) -> Command:
+        if command.handler not in self._takes:
+            self._takes[command.handler] = _command(command)
+        return self._takes[command.handler]
+
+
+def _command(command: RegisteredCommand) -> Command:
+    if command.payload is None:
+        return Command((), None)
+    schema = schema_of(command.annotation, mode="validation")
+    alone = scalar(schema, command.payload)
+    return Command(settable(schema) if alone is None else (alone,), command.payload)
+
+
+def _finite(seconds: float) -> float | None:
+    return seconds if math.isfinite(seconds) else None

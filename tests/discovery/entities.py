@@ -1,0 +1,103 @@
+"""Reads a configuration as Home Assistant does: writes the keys out, lets components inherit, and renders templates."""
+
+import json
+
+import jinja2
+
+KEYS = {
+    "avty": "availability",
+    "avty_mode": "availability_mode",
+    "cmd_t": "command_topic",
+    "cmd_tpl": "command_template",
+    "dev_cla": "device_class",
+    "ent_cat": "entity_category",
+    "exp_aft": "expire_after",
+    "ic": "icon",
+    "max": "max",
+    "min": "min",
+    "mode": "mode",
+    "name": "name",
+    "ops": "options",
+    "p": "platform",
+    "pl_off": "payload_off",
+    "pl_on": "payload_on",
+    "pl_prs": "payload_press",
+    "ptrn": "pattern",
+    "stat_cla": "state_class",
+    "stat_off": "state_off",
+    "stat_on": "state_on",
+    "stat_t": "state_topic",
+    "step": "step",
+    "sug_dsp_prc": "suggested_display_precision",
+    "t": "topic",
+    "uniq_id": "unique_id",
+    "unit_of_meas": "unit_of_measurement",
+    "val_tpl": "value_template",
+}
+"""Abbreviations that leadsman uses (https://www.home-assistant.io/integrations/mqtt/#discovery-messages)."""
+COMMON = {"platform", "name", "unique_id", "icon", "entity_category", "availability", "availability_mode"}
+STATE = {"state_topic", "value_template"}
+COMMAND = {"command_topic", "command_template"}
+ALLOWED = {
+    "sensor": STATE
+    | {"device_class", "expire_after", "options", "suggested_display_precision", "state_class", "unit_of_measurement"},
+    "binary_sensor": STATE | {"device_class", "expire_after", "payload_on", "payload_off"},
+    "number": STATE | COMMAND | {"device_class", "min", "max", "step", "mode", "unit_of_measurement"},
+    "select": STATE | COMMAND | {"options"},
+    "text": STATE | COMMAND | {"min", "max", "pattern"},
+    "switch": STATE | COMMAND | {"payload_on", "payload_off", "state_on", "state_off"},
+    "button": {"command_topic", "payload_press"},
+}
+"""Options of the platforms (https://www.home-assistant.io/integrations/#search/mqtt)."""
+REQUIRED = {
+    "sensor": {"state_topic"},
+    "binary_sensor": {"state_topic"},
+    "number": {"command_topic"},
+    "select": {"command_topic", "options"},
+    "text": {"command_topic"},
+    "switch": {"command_topic"},
+    "button": {"command_topic"},
+}
+
+_ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined)
+_ENVIRONMENT.filters["to_json"] = lambda value: json.dumps(value, ensure_ascii=False)
+
+
+def entities(payload):
+    """The entities of a configuration by their keys, each checked against the options of its platform."""
+    document = json.loads(payload)
+    assert document["dev"]["ids"]
+    assert document["o"]["name"]
+    found = {}
+    for key, component in document["cmps"].items():
+        entity = {KEYS[word]: value for word, value in component.items()}
+        if "avty" in document:
+            entity.setdefault("availability", document["avty"])
+        platform = entity["platform"]
+        if "stat_t" in document and platform != "button":  # a button leaves out what it does not take
+            entity.setdefault("state_topic", document["stat_t"])
+        unknown = entity.keys() - COMMON - ALLOWED[platform]
+        assert not unknown, f"{platform} takes no {unknown}"
+        assert entity.keys() >= REQUIRED[platform] | {"unique_id", "name"}
+        if "options" in entity and platform == "sensor":
+            assert entity["device_class"] == "enum"
+            assert entity["options"]
+            assert not entity.keys() & {"state_class", "unit_of_measurement"}
+        found[key] = entity
+    return found
+
+
+def rendered(template, **words):
+    """The text that a template makes."""
+    return _ENVIRONMENT.from_string(template).render(**words)
+
+
+def state(entity, reading):
+    """The state of an entity after a reading; None is unknown."""
+    text = rendered(entity["value_template"], value_json=json.loads(json.dumps(reading)))
+    return None if text == "None" else text
+
+
+def command(entity, value):
+    """What a command of a person makes of `value`."""
+    return rendered(entity.get("command_template", "{{ value }}"), value=value)

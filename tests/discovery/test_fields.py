@@ -1,0 +1,148 @@
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, create_model
+
+from leadsman import Sensor
+from leadsman.discovery.fields import DEEPEST, MOST, fields_of, scalar, settable
+from leadsman.introspection.schema import schema_of
+
+
+class Mode(Enum):
+    HEAT = "heat"
+    OFF = "off"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Wind(BaseModel):
+    speed: Annotated[float, Sensor("m/s", device_class="wind_speed", state_class="measurement", precision=1)]
+    gusts: list[float] = []
+
+
+class Sun(BaseModel):
+    kind: Literal["sun"]
+    hours: float
+    note: str
+
+
+class Rain(BaseModel):
+    kind: Literal["rain"]
+    hours: int
+    note: int
+
+
+class Tree(BaseModel):
+    leaf: float
+    inner: "Tree | None" = None
+
+
+def found(annotation):
+    return fields_of(schema_of(create_model("M", x=(annotation, ...))))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "kind"),
+    [
+        (int, "number"),
+        (float | None, "number"),
+        (Decimal, "text"),
+        (Annotated[Decimal, Sensor("m³", device_class="gas")], "number"),
+        (bool, "boolean"),
+        (str, "text"),
+        (str | None, "text"),
+        (int | str, "text"),
+        (Mode, "enum"),
+        (Mode | None, "enum"),
+        (Level, "enum"),
+        (Literal["a", "b"], "enum"),
+        (Literal["a", 1], "text"),
+        (Literal["a"] | float, "text"),
+        (datetime, "timestamp"),
+        (date, "date"),
+        (Annotated[Any, Sensor("ppm")], "number"),
+        (Annotated[Any, Sensor(icon="mdi:x")], "text"),
+    ],
+)
+def test_a_type_says_what_a_field_is(annotation, kind):
+    assert [field.kind for field in found(annotation)] == [kind]
+
+
+@pytest.mark.parametrize("annotation", [list[int], dict[str, float], Any, bytes | list[str], None])
+def test_what_is_no_single_value_does_not_appear(annotation):
+    kinds = [field.kind for field in found(annotation)]
+    assert kinds in ([], ["text"])
+    assert (kinds == ["text"]) is (annotation == bytes | list[str]) is False or kinds == []
+
+
+def test_a_field_has_the_words_of_its_sensor():
+    (field,) = found(Annotated[float | None, Sensor("°C", device_class="temperature", precision=1, icon="mdi:x")])
+
+    assert (field.unit, field.device_class, field.precision, field.icon) == ("°C", "temperature", 1, "mdi:x")
+
+
+def test_a_nested_model_gives_its_fields_with_both_names():
+    (field,) = found(Wind | None)
+
+    assert (field.path, field.name, field.unit) == (("x", "speed"), "X speed", "m/s")
+
+
+def test_a_union_of_models_gives_the_fields_of_all():
+    fields = {field.path: field for field in found(Annotated[Sun | Rain, Field(discriminator="kind")])}
+
+    assert fields["x", "kind"].options == ("sun", "rain")
+    assert fields["x", "hours"].kind == "number"
+    assert fields["x", "note"].kind == "text"
+
+
+def test_a_model_in_itself_ends():
+    paths = [field.path for field in found(Tree)]
+
+    assert max(map(len, paths)) == DEEPEST
+
+
+def test_a_title_of_the_author_is_the_name():
+    assert found(Annotated[float, Field(title="Water in the cellar")])[0].name == "Water in the cellar"
+    assert fields_of(schema_of(create_model("M", radon_24h_avg=(float, ...))))[0].name == "Radon 24h avg"
+
+
+def test_a_payload_has_a_most_of_fields():
+    many = create_model("M", **{f"f{number}": (float, ...) for number in range(MOST + 10)})
+
+    assert len(fields_of(schema_of(many))) == MOST
+
+
+def test_options_of_numbers_are_no_text():
+    (field,) = found(Level)
+
+    assert (field.options, field.quoted) == (("1", "2"), False)
+
+
+def test_a_command_of_one_value_is_a_field():
+    field = scalar(schema_of(Annotated[float, Field(ge=5, le=30)], mode="validation"), "target_temperature")
+
+    assert field is not None
+    assert (field.path, field.name, field.minimum, field.maximum) == ((), "Target temperature", 5, 30)
+    assert scalar(schema_of(Wind, mode="validation"), "wind") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"a": (float, ...)}, ["a"]),
+        ({"a": (float, 1.0), "b": (bool, False)}, ["a", "b"]),
+        ({"a": (float, ...), "b": (bool, False)}, ["a"]),
+        ({"a": (float, ...), "b": (bool, ...)}, []),
+        ({"a": (list[int], ...)}, []),
+    ],
+)
+def test_a_field_of_a_command_appears_if_it_can_be_sent_alone(fields, names):
+    model = create_model("M", **fields)
+
+    assert [field.path[0] for field in settable(schema_of(model, mode="validation"))] == names

@@ -1,0 +1,361 @@
+import json
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from leadsman import App, CircuitBreaker, OnChange, Sensor
+from leadsman.discovery import description
+from leadsman.discovery.description import AppDescription
+from leadsman.discovery.homeassistant import HomeAssistant
+from leadsman.discovery.registered import Registered
+from leadsman.errors import InvalidValue
+from leadsman.mqtt.topics import Topics
+
+from .entities import command, entities, state
+
+
+class Air(BaseModel):
+    co2: Annotated[int | None, Sensor("ppm", device_class="carbon_dioxide", state_class="measurement", precision=0)]
+    window: Annotated[bool | None, Sensor(device_class="window")] = None
+    mode: Literal["eco", "boost"] | None = None
+    note: str | None = None
+
+
+class Target(BaseModel):
+    temperature: Annotated[float, Field(ge=5, le=30), Sensor("°C", device_class="temperature", precision=1)]
+    boost: bool = False
+
+
+async def nothing():
+    return {}
+
+
+def app_description(prefix="house", ids=None):
+    return AppDescription("house", "1.2", "0.9", Topics(prefix), ids or {})
+
+
+def registered(app):
+    read = {name: each for name, each in app.telemetries.items() if not each.job} | app.sources
+    return Registered(read, app.commands)
+
+
+def configuration(app, name="kitchen", **words):
+    devices = registered(app)
+    convention = HomeAssistant(app_description(**words), devices.names)
+    return convention.describe(devices.device(name))
+
+
+def kitchen(**options):
+    app = App("house")
+
+    @app.telemetry("kitchen", interval="30s", **options)
+    async def read() -> Air | None: ...
+
+    return app
+
+
+def test_a_device_has_one_configuration_with_its_entities():
+    topic, payload = configuration(kitchen(circuit_breaker=CircuitBreaker(5)))
+
+    found = entities(payload)
+    assert topic == "homeassistant/device/house/kitchen/config"
+    assert found.keys() == {
+        *("co2", "window", "mode", "note"),
+        *("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_close"),
+    }
+    assert found["co2"] == {
+        "platform": "sensor",
+        "name": "Co2",
+        "state_topic": "house/kitchen/state",
+        "value_template": "{{ value_json.get('co2') }}",
+        "unit_of_measurement": "ppm",
+        "device_class": "carbon_dioxide",
+        "state_class": "measurement",
+        "suggested_display_precision": 0,
+        "expire_after": 120,
+        "unique_id": "house--kitchen--co2",
+        "availability": [
+            {"t": "house/status", "val_tpl": "{{ value_json.state }}"},
+            {"t": "house/kitchen/availability"},
+        ],
+    }
+
+
+def test_a_field_that_is_none_or_absent_is_unknown():
+    found = entities(configuration(kitchen()).payload)
+
+    for key, value, shown in [
+        ("co2", 400, "400"),
+        ("window", True, "True"),
+        ("mode", "eco", "eco"),
+        ("note", "x", "x"),
+    ]:
+        assert state(found[key], {key: value}) == shown
+        assert state(found[key], {key: None}) is None
+        assert state(found[key], {}) is None
+
+
+def test_a_text_is_not_longer_than_home_assistant_takes():
+    found = entities(configuration(kitchen()).payload)
+
+    assert state(found["note"], {"note": "x" * 1000}) == "x" * 255
+
+
+def test_a_reading_that_is_not_published_again_does_not_expire():
+    assert "expire_after" not in entities(configuration(kitchen(publish=OnChange())).payload)["co2"]
+
+
+def test_what_says_how_the_device_is_stays_available_without_it():
+    found = entities(configuration(kitchen(circuit_breaker=CircuitBreaker(5))).payload)
+
+    for key in ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_close"):
+        assert [each["t"] for each in found[key]["availability"]] == ["house/status"]
+        assert found[key]["entity_category"] == "diagnostic"
+
+
+def test_buttons_ask_at_the_topics_of_requests():
+    found = entities(configuration(kitchen(circuit_breaker=CircuitBreaker(5))).payload)
+
+    assert found["_poll"]["command_topic"] == "house/kitchen/get"
+    asked = {
+        key: (each["command_topic"], json.loads(each["payload_press"]))
+        for key, each in found.items()
+        if "payload_press" in each
+    }
+    assert asked == {
+        "_release": ("house/kitchen/release/set", {"by": "Home Assistant"}),
+        "_close": ("house/kitchen/circuit/set", {"action": "close", "by": "Home Assistant"}),
+    }
+
+
+def test_a_device_without_types_has_the_entities_of_leadsman():
+    app = App("house")
+    app.add_telemetry("kitchen", nothing, interval=30)
+
+    assert entities(configuration(app).payload).keys() == {"_status", "_failures", "_success", "_poll", "_release"}
+
+
+def commanded(annotation, returns=dict):
+    app = App("house")
+
+    def handle(value):
+        return None
+
+    handle.__annotations__ = {"value": annotation, "return": returns}
+    app.add_command("kitchen", handle)
+    return entities(configuration(app).payload)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "platform", "given", "sent"),
+    [
+        (float, "number", "21.5", 21.5),
+        (Annotated[int, Field(ge=0, le=100)], "number", "21", 21),
+        (Literal["eco", "boost"], "select", "eco", "eco"),
+        (Literal[1, 2], "select", "1", 1),
+        (str, "text", 'say "hi" {{ 1 }}', 'say "hi" {{ 1 }}'),
+    ],
+)
+def test_a_command_becomes_the_component_of_its_type(annotation, platform, given, sent):
+    entity = commanded(annotation)["value"]
+
+    assert entity["platform"] == platform
+    assert entity["command_topic"] == "house/kitchen/set"
+    assert json.loads(command(entity, given)) == sent
+
+
+def test_a_boolean_command_is_a_switch():
+    entity = commanded(bool)["value"]
+
+    assert (entity["platform"], entity["payload_on"], entity["payload_off"]) == ("switch", "true", "false")
+
+
+def test_a_command_without_payload_is_a_button():
+    app = App("house")
+    app.add_command("kitchen", nothing)
+
+    assert entities(configuration(app).payload)["_run"]["platform"] == "button"
+
+
+def test_a_field_of_a_command_is_sent_as_an_object():
+    entity = commanded(Target)["temperature"]
+
+    assert (entity["min"], entity["max"], entity["step"], entity["unit_of_measurement"]) == (5, 30, 0.1, "°C")
+    assert json.loads(command(entity, "21.5")) == {"temperature": 21.5}
+
+
+def test_a_command_with_several_required_values_does_not_appear():
+    class Both(BaseModel):
+        a: float
+        b: float
+
+    assert commanded(Both).keys() == {"_status"}
+
+
+def test_a_value_that_can_be_set_shows_the_state_of_the_device():
+    class State(BaseModel):
+        temperature: float
+        boost: bool
+
+    app = App("house")
+
+    @app.telemetry("kitchen", interval=30)
+    async def read() -> State: ...
+
+    @app.command("kitchen")
+    async def heat(boost: bool) -> None: ...
+
+    found = entities(configuration(app).payload)
+    assert found["temperature"]["platform"] == "sensor"
+    switch = found["boost"]
+    assert switch["platform"] == "switch"
+    assert state(switch, {"boost": True}) == switch["state_on"]
+    assert state(switch, {"boost": False}) == switch["state_off"]
+
+
+def test_the_app_is_a_device_that_the_others_name():
+    convention = HomeAssistant(app_description(), ["kitchen"])
+    topic, payload = convention.describe_app()
+
+    found = entities(payload)
+    app = json.loads(payload)["dev"]
+    assert topic == "homeassistant/device/house/leadsman_app/config"
+    assert app["sw"] == "1.2"
+    assert json.loads(configuration(kitchen()).payload)["dev"]["via_device"] in app["ids"]
+    status = {
+        "state": "online",
+        "health": "ok",
+        "session": 1_700_000_000_000,
+        "version": "1.2",
+        "mqtt": {"outbox_messages": 3},
+    }
+    assert state(found["_problem"], status) == "OFF"
+    assert state(found["_outbox"], status) == "3"
+    assert state(found["_outbox"], {"state": "offline"}) is None
+
+
+def test_devices_of_one_identifier_are_refused():
+    with pytest.raises(InvalidValue, match="rename one of them"):
+        HomeAssistant(app_description(ids={"new": "kitchen"}), ["kitchen", "new"])
+    with pytest.raises(InvalidValue, match="leadsman_app"):
+        HomeAssistant(app_description(), ["leadsman_app"])
+
+
+def test_an_identity_of_no_device_is_refused():
+    with pytest.raises(InvalidValue, match="write the device's present name"):
+        HomeAssistant(app_description(ids={"attic": "roof"}), ["kitchen"])
+
+
+def test_a_renamed_device_keeps_its_identity():
+    before, after = App("house"), App("house")
+    for app, name in ((before, "kitchen"), (after, "galley")):
+        app.add_telemetry(name, nothing, interval=30)
+    old = configuration(before)
+    new = configuration(after, "galley", ids={"galley": "kitchen"})
+
+    assert new.topic == old.topic
+    assert {e["unique_id"] for e in entities(new.payload).values()} == {
+        e["unique_id"] for e in entities(old.payload).values()
+    }
+    assert json.loads(new.payload)["dev"]["name"] == "galley"
+
+
+names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Co"), exclude_characters="+#/")).filter(
+    lambda name: name == name.strip() and name and not name.startswith("$") and name.isprintable()
+)
+
+
+@given(
+    st.lists(names, min_size=1, max_size=3, unique=True).map(tuple),
+    st.one_of(st.integers(), st.text(min_size=1), st.none()),
+)
+def test_a_template_finds_a_value_behind_any_keys(path, value):
+    field = description.Field(path, "text" if isinstance(value, str) else "number", "X")
+    device = description.Device("d", (field,), None, None, read=True, polled=True, circuit=False)
+    (entity, *_) = entities(HomeAssistant(app_description(), ["d"]).describe(device).payload).values()
+
+    reading = value
+    for key in reversed(path):
+        reading = {key: reading}
+    assert state(entity, reading) == (None if value in (None, "None") else str(value)[:255])
+    assert state(entity, {}) is None
+    assert state(entity, {path[0]: None}) is None
+
+
+@given(names, st.text())
+def test_a_command_carries_any_key_and_text(key, value):
+    field = description.Field((key,), "text", "X")
+    device = description.Device(
+        "d", (), description.Command((field,), "p"), None, read=False, polled=False, circuit=False
+    )
+    (entity, *_) = entities(HomeAssistant(app_description(), ["d"]).describe(device).payload).values()
+
+    assert json.loads(command(entity, value)) == {key: value}
+
+
+@given(names)
+def test_any_device_has_a_configuration_at_a_topic_that_home_assistant_takes(name):
+    device = description.Device(name, (), None, 30.0, read=True, polled=True, circuit=True)
+    convention = HomeAssistant(app_description(), [name])
+    topic, payload = convention.describe(device)
+
+    head, node, key, tail = topic.rsplit("/", 3)
+    assert (head, node, tail) == ("homeassistant/device", "house", "config")
+    assert key.replace("_", "").replace("-", "").isalnum()
+    assert key.isascii()
+    assert json.loads(payload)["dev"]["name"] == name
+    assert entities(payload)
+
+
+# What the broker has
+
+
+def test_a_configuration_of_another_app_is_not_ours():
+    ours = HomeAssistant(app_description(), ["kitchen"])
+    other = HomeAssistant(app_description("attic"), ["kitchen"])
+
+    assert ours.is_ours(ours.describe_app().payload)
+    for payload in (other.describe_app().payload, b"", b"{", b"[1]", b'{"o": 3}', b"\xff", b"[" * 100_000):
+        assert not ours.is_ours(payload)
+
+
+def test_a_component_that_is_gone_is_removed_in_two_steps():
+    convention = HomeAssistant(app_description(), ["kitchen"])
+    wanted = configuration(kitchen()).payload
+    document = json.loads(wanted)
+    document["cmps"] |= {"humidity": {"p": "sensor", "uniq_id": "x"}, "note": {"p": "binary_sensor", "uniq_id": "y"}}
+
+    first, second = convention.steps(json.dumps(document).encode(), wanted)
+
+    assert json.loads(first)["cmps"]["humidity"] == {"p": "sensor"}
+    assert json.loads(first)["cmps"]["note"] == {"p": "binary_sensor"}
+    assert json.loads(first)["cmps"]["co2"] == json.loads(wanted)["cmps"]["co2"]
+    assert second == wanted
+
+
+def test_a_configuration_that_is_there_already_is_not_sent():
+    convention, wanted = HomeAssistant(app_description(), ["kitchen"]), configuration(kitchen()).payload
+
+    assert convention.steps(wanted, wanted) == ()
+    assert convention.steps(b"", wanted) == (wanted,)
+
+
+def test_a_configuration_of_a_device_with_six_fields_has_less_than_four_kilobytes():
+    fields = tuple(
+        description.Field(
+            (f"temperature_{number}",),
+            "number",
+            f"Temperature {number}",
+            unit="°C",
+            device_class="temperature",
+            state_class="measurement",
+            precision=1,
+        )
+        for number in range(6)
+    )
+    device = description.Device("living_room", fields, None, 95.0, read=True, polled=True, circuit=True)
+
+    assert len(HomeAssistant(app_description("airthings2mqtt"), ["living_room"]).describe(device).payload) <= 4096
