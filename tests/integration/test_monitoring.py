@@ -306,6 +306,10 @@ def test_calls_retries_and_failures_are_counted_since_the_start(harness):
         "calls": 6,
         "failed_calls": 3,
         "retries": 2,
+        "opens": 0,
+        "deferrals": 0,
+        "missed_polls": 0,
+        "published": 3,
     }
 
 

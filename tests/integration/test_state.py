@@ -286,3 +286,78 @@ def test_writes_are_bounded(harness, directory, monkeypatch, handler, most):
 def test_keep_state_is_yes_or_no():
     with pytest.raises(InvalidType, match="True or False"):
         App("app", keep_state="/var/lib")
+
+
+# Counters over all lives
+
+
+def runtime(running):
+    running.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    running.run(1)
+    return running.broker.messages("app/answers")[-1].json["data"]["devices"]["d"]["runtime"]
+
+
+class Looked:
+    """Looks at a device before the end of a life."""
+
+    def __call__(self, running):
+        self.runtime = runtime(running)
+
+
+def counted(document):
+    return {
+        word: document[word] for word in ("polls", "failed_polls", "retried_polls", "calls", "retries", "published")
+    }
+
+
+def test_the_counters_go_on_over_restarts(life):
+    looked = Looked()
+    every_second_call_fails = [step for _ in range(10) for step in (OSError("no answer"), READING)]
+    words = {"interval": "10s", "retry": 2, "backoff": STEADY}
+    life(Scripted(*every_second_call_fails), 35, **words, before_end=looked)
+    first = counted(looked.runtime["life"])
+    assert first == counted(looked.runtime["counters"])
+    assert first == {"polls": 4, "failed_polls": 0, "retried_polls": 4, "calls": 8, "retries": 4, "published": 4}
+
+    life(Scripted(READING), 15, at=1000, **words, before_end=looked)
+
+    assert counted(looked.runtime["counters"])["polls"] == 2
+    assert counted(looked.runtime["life"]) == first | {"polls": 6, "calls": 10, "published": 6}
+    assert looked.runtime["life"]["since"] == "2026-01-01T00:00:00.000Z"
+
+
+def test_openings_deferrals_and_missed_polls_are_counted(life):
+    looked = Looked()
+    handler = Scripted(fail(2), RetryRequested(delay="35s"), READING)
+    life(handler, "2m", interval="10s", circuit_breaker=CircuitBreaker(2, recovery=0), before_end=looked)
+
+    counters = looked.runtime["life"]
+    assert (counters["opens"], counters["deferrals"], counters["missed_polls"]) == (1, 1, 0)
+
+
+def test_counters_that_are_damaged_begin_again_and_cost_nothing_else(life, directory, caplog):
+    life(Scripted(READING, fail(99)), 30, interval="10s")
+    with sqlite3.connect(directory / "resilience.db") as database:
+        ((document,),) = database.execute("SELECT document FROM handler").fetchall()
+        broken = json.loads(document)
+        broken["life"]["version"] = 99
+        database.execute("UPDATE handler SET document = ?", (json.dumps(broken),))
+    database.close()
+
+    looked = Looked()
+    life(Scripted(fail(99)), 5, at=40, interval="10s", before_end=looked)
+
+    assert looked.runtime["consecutive_failures"] > 2  # the outage goes on
+    assert looked.runtime["life"]["polls"] == looked.runtime["counters"]["polls"]
+    assert "its counters in" in caplog.text
+    assert "the version 99" in caplog.text
+
+
+def test_without_a_kept_state_there_is_one_life(harness):
+    app = App("app")
+    app.add_telemetry("d", Scripted(READING), interval="10s")
+    running = harness(app)
+    running.run(1)
+
+    assert "life" not in runtime(running)
+    assert runtime(running)["counters"]["published"] == 1

@@ -23,6 +23,7 @@ READ = "2026-11-22T08:59:30.000Z"
 """Half a minute ago; the interval is a minute."""
 NEXT = "2026-11-22T09:00:30.000Z"
 COUNTERS = {"polls": 60, "failed_polls": 0, "retried_polls": 0, "calls": 60, "failed_calls": 0, "retries": 0}
+COUNTERS |= {"opens": 0, "deferrals": 0, "missed_polls": 0, "published": 60}
 BOILER = {
     "kind": "telemetry",
     "handler": "boiler",

@@ -4,7 +4,7 @@ from typing_extensions import TypedDict
 
 
 class Counters(TypedDict):
-    """The counters of a device since the start of the app."""
+    """The counters of a device since the start of the app; see `leadsman.monitoring.totals`."""
 
     polls: int
     """Polls that ended."""
@@ -14,6 +14,20 @@ class Counters(TypedDict):
     calls: int
     failed_calls: int
     retries: int
+    opens: int
+    """Times at which the circuit opened; one more each time a probe fails."""
+    deferrals: int
+    """Polls that ended with a pause that the device asked for."""
+    missed_polls: int
+    published: int
+    """Readings that were handed to the outbox."""
+
+
+class Life(Counters):
+    """The counters of a device over all lives of the app."""
+
+    since: str
+    """When counting began."""
 
 
 class Commands(TypedDict):

@@ -11,7 +11,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.counters_document import Commands, Counters
+from leadsman.introspection.counters_document import Commands, Counters, Life
 from leadsman.introspection.explanations import DeviceOutbox, Published, StoredReadings
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
@@ -95,6 +95,8 @@ class Runtime(TypedDict):
     poll_under_way: PollUnderWay | None
     """Present only while the poll retries."""
     counters: Counters
+    life: NotRequired[Life]
+    """Present only with ``keep_state=True``."""
     held: bool
     """Whether the device is not polled until somebody releases it."""
     missed_polls: int

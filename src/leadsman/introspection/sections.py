@@ -196,6 +196,7 @@ class Sections:
         runners = parts.runners.of(name)
         snapshot, next_poll = runners[0].look()
         deferred = snapshot.deferred_until
+        totals = health.totals(runners[0].publisher.published)
         found: dict[str, object] = {
             "status": parts.records.status(name, now),
             "stale": is_stale(health, now),
@@ -208,17 +209,12 @@ class Sections:
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
             "deferred_reason": _deferred_reason(health, deferred),
             "poll_under_way": under_way(health, wall - now),
-            "counters": {
-                "polls": health.polls,
-                "failed_polls": health.counters.failed_polls,
-                "retried_polls": health.counters.retried_polls,
-                "calls": health.successes + health.counters.failed_calls,
-                "failed_calls": health.counters.failed_calls,
-                "retries": health.counters.retries,
-            },
+            "counters": totals._asdict(),
             "held": health.held,
             "missed_polls": health.counters.missed,
         }
+        if health.life is not None:
+            found["life"] = {"since": rfc3339(health.life.since), **health.life.before.plus(totals)._asdict()}
         for runner in runners:
             found |= runner.counters()
         if name not in self.registrations.jobs:

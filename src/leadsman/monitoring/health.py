@@ -36,6 +36,7 @@ from leadsman.events import (
     ReadingTaken,
     failing_early,
 )
+from leadsman.monitoring.totals import Life, Totals
 from leadsman.text import describe
 
 HELD, ISOLATED, CIRCUIT_OPEN, DEFERRED = "held", "isolated", "circuit_open", "deferred"
@@ -93,6 +94,10 @@ class Counters(NamedTuple):
     """Calls repeated after a failure."""
     retried_polls: int = 0
     """Polls that succeeded after at least one failed call."""
+    opens: int = 0
+    """Times at which the circuit opened; one more each time a probe fails."""
+    deferrals: int = 0
+    """Polls that ended with a pause that the device asked for."""
 
 
 NO_TROUBLE, NO_COUNTERS = Trouble(), Counters()
@@ -115,6 +120,7 @@ class Health:
         "duration",
         "fresh_at",
         "held",
+        "life",
         "offline_on_error",
         "polled",
         "stale_after",
@@ -146,11 +152,29 @@ class Health:
         self.held = False
         """Whether the handler is held: not polled until it is released."""
         self.counters = NO_COUNTERS
+        self.life: Life | None = None
+        """What was counted before this start; None where the state is not kept."""
 
     @property
     def polls(self) -> int:
         """Polls that ended since the start."""
         return self.successes + self.counters.failed_polls
+
+    def totals(self, published: int) -> Totals:
+        """What was counted since the start, with `published` readings that were handed to the outbox."""
+        counters = self.counters
+        return Totals(
+            polls=self.polls,
+            failed_polls=counters.failed_polls,
+            retried_polls=counters.retried_polls,
+            calls=self.successes + counters.failed_calls,
+            failed_calls=counters.failed_calls,
+            retries=counters.retries,
+            opens=counters.opens,
+            deferrals=counters.deferrals,
+            missed_polls=counters.missed,
+            published=published,
+        )
 
     @property
     def failing_since(self) -> float | None:
@@ -172,6 +196,7 @@ def fold(health: Health, event: Event) -> None:
             _poll_failed(health, event)
         case PollDeferred(at=at, seconds=pause, reason=reason):
             until = at + pause if pause > 0 else None
+            health.counters = health.counters._replace(deferrals=health.counters.deferrals + 1)
             _troubled(health, trying=None, deferred_until=until, deferred_reason=reason)
         case DeviceLeft(reason=reason):
             _troubled(health, left=reason)
@@ -184,6 +209,8 @@ def fold(health: Health, event: Event) -> None:
             health.held = True
         case CircuitMoved():
             health.circuit = event.state
+            if event.state == "open":
+                health.counters = health.counters._replace(opens=health.counters.opens + 1)
         case PollMissed():
             health.counters = health.counters._replace(missed=health.counters.missed + event.polls)
 

@@ -18,7 +18,7 @@ import logging
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from leadsman.events import (
     AttemptFailed,
@@ -30,15 +30,17 @@ from leadsman.events import (
     PollFailed,
     ReadingTaken,
 )
-from leadsman.monitoring.health import HealthRecords, Trouble
+from leadsman.monitoring.health import Health, HealthRecords, Trouble
 from leadsman.monitoring.ledger_state import Row
 from leadsman.monitoring.outage import Outage
 from leadsman.monitoring.outage_reports import OutageReporter
+from leadsman.monitoring.totals import Life
 from leadsman.monitoring.trace import Trace, TraceRow
 from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
+from leadsman.runtime.saved_state import Known, SavedOutage, known_of
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
 from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
@@ -52,8 +54,6 @@ CEILING = 900.0
 """Seconds between two writes at the most, while something changes."""
 SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
-LEAST, LARGEST = -1e10, 1e11
-"""Numbers that make sense in the file: as epoch seconds, the years 1653 to 5138."""
 _CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, DeviceHeld, DeviceReleased)
 
 logger = logging.getLogger("leadsman")
@@ -108,7 +108,7 @@ class ResilienceStore:
         self._changed: set[str] = set()
         self._failing: set[str] = set()
         self._successes: dict[str, float] = {}
-        self._outages: dict[str, _Outage] = {}
+        self._outages: dict[str, SavedOutage] = {}
         self._pace = Pace()
         self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
         self._first: dict[str, tuple[float, float]] = {}
@@ -118,6 +118,7 @@ class ResilienceStore:
         self._ledgers: dict[tuple[str, int], str] = {}
         self._found_ledgers: dict[str, list[tuple[int, object]]] = {}
         self._failed = False
+        self._records: Mapping[str, Health] = {}
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
@@ -131,11 +132,14 @@ class ResilienceStore:
         """
         pending: dict[str, float] = {}
         wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
-        for name, saved in (await self._found(stopping)).items():
+        found, self._records = await self._found(stopping), records.entities
+        for name in self._readers:
+            records.restore(name, life=Life(wall))
+        for name, saved in found.items():
             if name not in self._readers:
                 continue
             try:
-                known = _known(saved)
+                known = known_of(saved)
                 away = max(0.0, wall - known.wall)  # a clock that was set back: the app was not away
                 pending[name] = self._restore(name, known, away, records, outages, now)
             except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -195,9 +199,19 @@ class ResilienceStore:
             stop.cancel()
 
     def _restore(
-        self, name: str, known: "_Known", away: float, records: HealthRecords, outages: OutageReporter, now: float
+        self, name: str, known: Known, away: float, records: HealthRecords, outages: OutageReporter, now: float
     ) -> float:
         reader = self._readers[name]
+        try:
+            records.restore(name, life=known.counters() or Life(self._environment.clock.wall()))
+        except (LookupError, TypeError, ValueError) as error:
+            logger.warning(
+                "%s: its counters in %s cannot be read (%s); they begin again",
+                name,
+                self._file.path,
+                describe(error),
+                extra=log_fields("state damaged", name, error_type=type(error).__name__),
+            )
         pending = reader.execution.restore(known.execution, away)
         records.restore(name, circuit=reader.execution.snapshot().circuit)
         if known.streak_wall is not None:
@@ -212,7 +226,7 @@ class ResilienceStore:
             records.restore(name, trouble=Trouble(failures, since, kind, message))
             began = now - lasted - away
             outages.restore(name, Outage(began, since, now, kind, message, frozenset({kind}), failures))
-            self._outages[name] = _Outage(since, failures, kind, message, began)
+            self._outages[name] = SavedOutage(since, failures, kind, message, began)
             self._failing.add(name)
         return pending
 
@@ -233,7 +247,7 @@ class ResilienceStore:
                 self._first.setdefault(event.entity, (event.outage, event.since))
             if isinstance(event, PollFailed):
                 since, began = self._first.get(event.entity, (event.wall, event.at))
-                before = self._outages.get(event.entity, _Outage(since, 0, "", "", began))
+                before = self._outages.get(event.entity, SavedOutage(since, 0, "", "", began))
                 self._outages[event.entity] = before._replace(
                     failures=before.failures + 1, kind=type(event.error).__name__, message=describe(event.error)
                 )
@@ -284,12 +298,14 @@ class ResilienceStore:
         return lambda: self._written(documents, rows, ledgers, wall)
 
     def _document(self, name: str, now: float) -> Json:
-        outage, execution = self._outages.get(name), self._readers[name].execution
+        outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
+        execution, life = reader.execution, health.life
         return {
             "execution": execution.to_json(),
             "success": self._successes.get(name),
             "held": execution.circuit.held,
             "health": None if outage is None else outage.to_json(now),
+            "life": None if life is None else life.to_json(health.totals(reader.publisher.published)),
         }
 
     def _read(self) -> dict[str, Saved] | Exception:
@@ -324,67 +340,6 @@ class ResilienceStore:
             self._arm(self._environment.clock.monotonic() + FLOOR)
         if self._failed != failed:
             self._directory.report(self._file.path, error)
-
-
-class _Outage(NamedTuple):
-    """The outage of a handler that fails."""
-
-    since: float
-    """Its first failure, epoch seconds."""
-    failures: int
-    """Failed polls."""
-    kind: str
-    message: str
-    """The type and the message of the last error."""
-    began: float
-    """Its first failure, monotonic seconds."""
-
-    def to_json(self, now: float) -> Json:
-        """The outage for the file. `now` is monotonic seconds."""
-        since, failures, kind, message, began = self
-        return {"since": since, "failures": failures, "type": kind, "message": message, "lasted": now - began}
-
-
-class _Known(NamedTuple):
-    """A row of the file that is valid. Times are epoch seconds, `lasted` is seconds."""
-
-    wall: float
-    execution: Mapping[str, Json]
-    streak_wall: float | None
-    success: float | None
-    held: bool
-    health: tuple[float, int, str, str, float] | None
-    """Since when, failed polls, type and message of the error, and how long it had lasted."""
-
-
-def _known(saved: Saved) -> _Known:
-    """Check a row and read it. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` if it is invalid."""
-    if not isinstance(saved.wall, int | float) or not isinstance(saved.document, str):
-        raise TypeError("it is not what was written")
-    document: Json = json.loads(saved.document)
-    execution, success, health = document["execution"], document.get("success"), document.get("health")
-    streak, since_failure = execution.get("streak"), None
-    _check({key: value for key, value in document.items() if key != "execution"})
-    _check({key: value for key, value in execution.items() if key != "circuit"})
-    circuit = list(execution.get("circuit", ()))
-    _check(circuit[:2] if circuit[:1] == ["closed"] else circuit)  # its third is a bit for each poll of the window
-    _check(saved.wall)
-    if health:
-        counted = float(health["since"]), int(health["failures"])
-        since_failure = (*counted, str(health["type"]), str(health["message"]), float(health["lasted"]))
-    streak_wall = None if streak is None else float(streak["wall"])
-    last_success = None if success is None else float(success)
-    return _Known(float(saved.wall), execution, streak_wall, last_success, document.get("held") is True, since_failure)
-
-
-def _check(value: Json) -> None:
-    """Check that all numbers are in range. The JSON of Python contains NaN and Infinity, and 1e308 is no time."""
-    if isinstance(value, float | int):
-        if not LEAST <= value <= LARGEST:
-            raise ValueError(f"it contains the number {value:.6g}")
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            _check(each)
 
 
 def _by_a_person(event: Event) -> bool:

@@ -57,6 +57,7 @@ class StatePublisher:
         "_rule",
         "_topic",
         "comparison",
+        "published",
     )
 
     def __init__(self, name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> None:
@@ -70,6 +71,8 @@ class StatePublisher:
         self._published_wall: float | None = None
         self._refused: Fields | None = None
         self._left_out: tuple[str, ...] = ()
+        self.published = 0
+        """Readings that were handed to the outbox."""
 
     def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
         """Publish a reading if the publish rule asks for it, or unconditionally with `always`. It is counted in
@@ -99,6 +102,7 @@ class StatePublisher:
             self._context.send(self._to_history(self._history, reading, message))
             message = message._replace(receipt=None)
         self._context.send(message)
+        self.published += 1
         if period is not None:
             period.sent += 1  # not before: who catches an error counts the reading then
 
