@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange
 from leadsman.registration.router import Device, Router
@@ -25,6 +26,7 @@ __all__ = [
     "App",
     "BackoffStrategy",
     "Broker",
+    "Brokers",
     "Buffer",
     "CircuitBreaker",
     "Context",

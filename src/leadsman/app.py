@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
 from leadsman.registration.injection import is_async, name_of
@@ -44,9 +45,9 @@ class App(Registrar, Live):
         version: the app's version. The heartbeat publishes it.
         prefix: the topic prefix. The default is `name`. ``topic_prefix`` in the section ``mqtt`` of the settings
             overrides it.
-        mqtt: the broker: a URL such as ``mqtts://user:password@host``, or a `Broker`. None reads ``MQTT__URL``, or
-            ``MQTT__HOST`` and the other ``MQTT__`` variables, or ``[mqtt]`` of the settings file. The fallback is
-            ``mqtt://localhost:1883``.
+        mqtt: the broker: a URL such as ``mqtts://user:password@host``, or a `Broker`; or a list of them, a primary and
+            its replacements. None reads ``MQTT__URL``, or ``MQTT__HOST`` and the other ``MQTT__`` variables, or
+            ``[mqtt]`` of the settings file. The fallback is ``mqtt://localhost:1883``.
         adapters: async context managers that handlers ask for by type; a dict with names where several have one type.
             Or a function that makes them from the settings; registrations are then checked after the settings are
             loaded.
@@ -58,8 +59,7 @@ class App(Registrar, Live):
         lifespan: a function that takes the app and returns an async context manager. The app enters it before the
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds and
-            the trace. They are stored in one file in ``$STATE_DIRECTORY``, or below ``$XDG_STATE_HOME``; see
-            `leadsman.runtime.persistence`.
+            the trace, in one file in ``$STATE_DIRECTORY``; see `leadsman.runtime.persistence`.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for `rehearse` and ``--dry-run``. There must be one for each adapter, of the
             same type, and under the same name if it has one.
@@ -74,7 +74,7 @@ class App(Registrar, Live):
         *,
         version: str = "0",
         prefix: str | None = None,
-        mqtt: str | Broker | None = None,
+        mqtt: "str | Broker | Sequence[str | Broker] | Brokers | None" = None,
         adapters: AdapterSource = (),
         heartbeat: Duration = 30,
         instance: str | None = None,
@@ -96,7 +96,7 @@ class App(Registrar, Live):
                 name,
                 Topics(name if prefix is None else prefix),
                 "" if instance is None else f"-{check_instance(instance)}",
-                mqtt if mqtt is None or isinstance(mqtt, Broker) else Broker.from_url(mqtt),
+                None if mqtt is None else Brokers.of(mqtt),
                 adapters,
                 *declared_settings(settings),
                 twins,
@@ -133,9 +133,9 @@ class App(Registrar, Live):
         return self.setup.settings
 
     @property
-    def broker(self) -> Broker:
-        """The broker. Raises `InvalidValue` if it depends on settings that are not loaded yet."""
-        return self.setup.broker
+    def brokers(self) -> Brokers:
+        """The brokers. Raises `InvalidValue` if they depend on settings that are not loaded yet."""
+        return self.setup.brokers
 
     @property
     def topics(self) -> Topics:
@@ -149,7 +149,7 @@ class App(Registrar, Live):
 
     @property
     def dry_run(self) -> bool:
-        """Whether this is a dry run, which touches nothing real; see `rehearse`."""
+        """Whether this is a dry run; see `rehearse`."""
         return self.setup.dry_run
 
     def load(self, where: "Where | None" = None) -> None:
@@ -280,7 +280,7 @@ class App(Registrar, Live):
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        load_modules(self.broker, self.setup.endpoint)
+        load_modules(self.brokers, self.setup.endpoint)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""
@@ -301,7 +301,7 @@ class App(Registrar, Live):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring.outside import connector, variables  # an app that is only looked at does not pay for it
+        from leadsman.wiring.outside import access, variables  # an app that is only looked at does not pay for it
         from leadsman.wiring.run import serve
 
         self.load()
@@ -314,8 +314,8 @@ class App(Registrar, Live):
         self._stopping = asyncio.Event()
         try:
             with variables(self.name, environment, dry_run=self.dry_run) as given:
-                connect = connector(self.broker, connect, dry_run=self.dry_run)
-                return await serve(self.plan(given), connect, self._stopping)
+                brokers = access(self.brokers, connect, dry_run=self.dry_run)
+                return await serve(self.plan(given), brokers, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
             self._stopping = self._live.ask_poll = None

@@ -169,11 +169,12 @@ class CommandDone(NamedTuple):
 
 class LinkUp(NamedTuple):
     """The broker accepted the connection. `protocol` is ``"5.0"`` or ``"3.1.1"``, and `client` the library that speaks
-    it."""
+    it. `broker` is its address, if the app has several."""
 
     session: int
     protocol: str
     client: str
+    broker: str | None = None
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 
@@ -182,12 +183,14 @@ class LinkDown(NamedTuple):
     """The connection ended, or could not be made. `retry_in` is the seconds until the next attempt.
 
     `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
+    `broker`: the address of the broker that is tried next, if the app has several.
     """
 
     reason: str
     retry_in: float
     clash: bool = False
     topic: str | None = None
+    broker: str | None = None
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
 

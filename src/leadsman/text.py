@@ -9,6 +9,7 @@ LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
 _URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
+_BETWEEN_URLS = re.compile(r"[,\s]\s*(?=[a-z+]+://)")
 _SECRETS = re.compile(
     r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|api_?key|authorization))\b"
     r"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest)\s+)?(?:"[^"]*"|'[^']*'|\S+)"""
@@ -54,6 +55,11 @@ def masked(url: str) -> str:
     if "@" in rest:
         return f"{scheme}{separator}***@{rest.rpartition('@')[2]}"
     return url if separator and _port_is_number(rest) else f"{scheme}{separator}***"
+
+
+def split_urls(text: str) -> list[str]:
+    """The URLs in a text, with a comma or white space before the scheme of the next one."""
+    return _BETWEEN_URLS.split(text.strip())
 
 
 def _without_credentials(match: re.Match[str]) -> str:

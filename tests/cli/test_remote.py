@@ -6,7 +6,7 @@ import pytest
 
 from leadsman.cli import remote
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
 
 
@@ -37,7 +37,7 @@ def ask(monkeypatch):
             return Answering(listener, pages)
 
         monkeypatch.setattr(remote.client, "connect", connect)
-        return remote.ask(Broker.from_url("mqtt://broker.lan"), "house/introspect", {}, timeout)
+        return remote.ask(Brokers.of("mqtt://broker.lan"), "house/introspect", {}, timeout)
 
     return asked
 

@@ -12,7 +12,7 @@ from leadsman.cli import keys, watch
 from leadsman.cli.main import main
 from leadsman.cli.watch import Watcher
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection_state import ConnectionState
 
 
@@ -25,7 +25,7 @@ class Refusing:
 
 @pytest.fixture
 def watcher():
-    found = Watcher(Broker.from_url("mqtt://broker.lan"), ())
+    found = Watcher(Brokers.of("mqtt://broker.lan"), ())
     found._away_since = None
     return found
 

@@ -12,6 +12,7 @@ from leadsman.adapters.serial.modbus import Modbus
 from leadsman.adapters.serial.optolink import Optolink
 from leadsman.doctor.subject import of_plan, of_prefix
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.testing import Harness
 
 
@@ -97,7 +98,7 @@ def test_what_other_devices_are_asked_is_not_ignored(caplog):
 
 
 def test_a_prefix_has_the_topics_that_all_apps_have():
-    found = of_prefix(Broker(), "attic/house")
+    found = of_prefix(Brokers(Broker()), "attic/house")
 
     assert found.client_id == "attic/house"
     assert "attic/house/status" in found.published

@@ -363,6 +363,7 @@ def test_a_refusal_for_good_costs_that_message_only_and_is_counted(harness, capl
 
     assert [state["n"] for state in app.states("d0")] == [1, 3, 4, 5, 6, 7]
     assert app.status()["mqtt"]["dropped"] == 1
+    assert app.status()["mqtt"]["dropped_by"] == {"refused": 1}
     assert any("dropped" in record.getMessage() for record in caplog.records)
 
 
@@ -652,7 +653,7 @@ def test_another_client_with_our_id_is_told_once_and_both_slow_down(harness, cap
     class Nobody:
         def acknowledged(self, packet_id, code): ...
 
-        def lost(self, reason, code=0): ...
+        def lost(self, reason, code=0, reference=None): ...
 
         def received(self, message): ...
 

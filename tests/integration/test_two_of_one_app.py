@@ -58,7 +58,7 @@ def test_a_broker_in_the_code_does_not_keep_the_prefix_from_being_configured(tmp
     (tmp_path / "leadsman.toml").write_text("[mqtt]\ntopic_prefix = 'b'\n")
     app = loaded(meter(mqtt="mqtt://code"), tmp_path)
 
-    assert (str(app.broker), app.topics.prefix) == ("mqtt://code:1883", "b")
+    assert (str(app.brokers), app.topics.prefix) == ("mqtt://code:1883", "b")
     assert next(row for row in app.setup.rows if row.path == "mqtt.topic_prefix").value == "'b'"
 
 

@@ -98,4 +98,4 @@ def test_a_comparison_is_bounded_and_begins_with_what_differs():
     ],
 )
 def test_it_is_said_since_when_the_broker_is_away(up, since, found):
-    assert away(link(up=up, session=SimpleNamespace(outage_since=since)), CLOCK) == found
+    assert away(link(up=up, choice=SimpleNamespace(away_since=since)), CLOCK) == found

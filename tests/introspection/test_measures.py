@@ -13,7 +13,7 @@ def test_a_name_has_a_prefix_a_base_unit_and_no_suffix_of_a_counter(family):
     assert re.fullmatch(r"leadsman(_[a-z]+)+", family.name)
     assert not family.name.endswith("_total")
     assert not re.search(r"_(ms|millis|minutes|hours|kb|mb)\b", family.name)
-    assert set(family.labels) <= {"handler", "outcome", "state", "disposition", "app", "version", "leadsman"}
+    assert set(family.labels) <= {"handler", "outcome", "state", "disposition", "cause", "app", "version", "leadsman"}
 
 
 def test_each_family_is_of_the_app_or_of_devices():

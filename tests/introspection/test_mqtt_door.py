@@ -48,7 +48,7 @@ class Asked:
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         service = Service(
-            About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
+            About("house", "1", "1", TOPICS, "house"),
             Registrations(app.telemetries, {}, {}),
             Parts(
                 records=SimpleNamespace(entities={}),

@@ -70,7 +70,7 @@ class House:
             statuses=None,
             ready=None,
         )
-        about = About("house", "1", "1", Topics("house"), "mqtt://broker", "house")
+        about = About("house", "1", "1", Topics("house"), "house")
         environment = SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0), events=bus)
         self.service = Service(about, Registrations(app.telemetries, {}, {}), parts, environment)
 

@@ -67,7 +67,7 @@ RUNTIME = {
     "missed_polls": 0,
     "published": {"published_at": READ, "suppressed": 0},
 }
-OUTBOX = {"messages": 0, "bytes": 0, "in_flight": 0, "delivered": 99, "dropped": 0, "oldest": None}
+OUTBOX = {"messages": 0, "bytes": 0, "in_flight": 0, "delivered": 99, "dropped": 0, "dropped_by": {}, "oldest": None}
 MQTT = {
     "broker": "mqtt://broker.lan:1883",
     "client_id": "house",
@@ -76,6 +76,7 @@ MQTT = {
     "client": "mqtt5",
     "session": 7,
     "connects": 1,
+    "breaks": 0,
     "window": 20,
     "limited_by": None,
     "last_error": None,

@@ -55,7 +55,7 @@ def log(caplog):
 
 
 def up(at, protocol="5.0"):
-    return LinkUp(1, protocol, "mqtt5", at, 1000.0 + at)
+    return LinkUp(1, protocol, "mqtt5", None, at, 1000.0 + at)
 
 
 def down(at, reason="connection lost", **more):

@@ -20,6 +20,7 @@ from leadsman.events import (
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import LARGEST, RATE, Heartbeat, under_way, will
 from leadsman.monitoring.statuses import Statuses
+from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import Topics
@@ -32,8 +33,8 @@ STALE_AFTER = 100.0
 class Connected:
     """What a heartbeat needs of a link: it keeps what it is given."""
 
-    number, client, connects, session = 7, "mqtt5", 1, ConnectionState()
-    last_error, limited_by = None, None
+    number, client, connects, breaks, session = 7, "mqtt5", 1, 0, ConnectionState()
+    last_error, limited_by, broker = None, None, Broker()
 
     def __init__(self):
         self.outbox, self.sent, self.up = Outbox(), [], True
@@ -136,7 +137,7 @@ def test_only_a_change_of_availability_is_sent(watched):
 
 def test_each_connection_begins_with_the_document_and_the_availability_of_every_device(watched):
     watched.see(taken("attic", 1.0))
-    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", 2.0, WALL + 2))
+    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, 2.0, WALL + 2))
 
     topics = [topic for topic, _ in watched.link.sent]
     assert topics == ["house/status", "house/attic/availability", "house/cellar/availability"]
@@ -148,7 +149,7 @@ def test_a_side_job_is_in_the_document_and_has_no_availability():
 
     assert set(watched.document["jobs"]) == {"cleanup"}
     assert set(watched.document["devices"]) == {"attic"}
-    watched.heartbeat.observe(LinkUp(7, "5.0", 2.0, WALL + 2))
+    watched.heartbeat.observe(LinkUp(7, "5.0", "mqtt5", None, 2.0, WALL + 2))
     assert [topic for topic, _ in watched.link.sent] == ["house/status", "house/attic/availability"]
 
 

@@ -80,7 +80,7 @@ class Session:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append((packet_id, code))
 
-    def lost(self, reason, code=0):
+    def lost(self, reason, code=0, reference=None):
         self.reasons.append((reason, code))
 
     def received(self, message):
@@ -500,7 +500,7 @@ class Heard:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append((packet_id, code))
 
-    def lost(self, reason, code=0):
+    def lost(self, reason, code=0, reference=None):
         self.acknowledgements.append(reason)
 
 

@@ -6,9 +6,11 @@ from collections import deque
 import pytest
 
 from leadsman.event_bus import EventBus
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import V5, V311
-from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import MemoryBroker, VirtualLoop
@@ -52,7 +54,7 @@ class Far:
     def acknowledged(self, packet_id, code):
         self.back(self.listener.acknowledged, packet_id, code)
 
-    def lost(self, reason, code=0):
+    def lost(self, reason, code=0, reference=None):
         self.listener.lost(reason, code)
 
     def received(self, message):
@@ -83,11 +85,12 @@ class Life:
     def __init__(self, delay, receive_maximum, protocol=V5):
         self.broker, self.loop, self.delay = MemoryBroker(ConnAck(receive_maximum)), VirtualLoop(), delay
         self.put, self.seen = 0, 0
-        self.link = self.loop.run_until_complete(self.made(ClientIdentity("me", "x/status", lambda _: b"", protocol)))
+        self.link = self.loop.run_until_complete(self.made(Broker(protocol=protocol)))
 
-    async def made(self, identity):
-        clock = system_clock(self.loop)
-        return Link(identity, self.connect, Outbox(), clock, EventBus(clock))
+    async def made(self, broker):
+        clock, identity = system_clock(self.loop), ClientIdentity("me", "x/status", lambda _: b"")
+        access = Access(Brokers(broker), lambda _: self.connect)
+        return Link(identity, access, Outbox(), clock, EventBus(clock))
 
     async def connect(self, packet, listener):
         far = Far(listener, self.delay)

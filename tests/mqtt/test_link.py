@@ -8,8 +8,10 @@ import pytest
 from leadsman.errors import BrokerError
 from leadsman.event_bus import EventBus
 from leadsman.events import AppFault, LinkDown, LinkUp, MessageDropped, MessageRefused, SubscriptionFailed
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import ConnAck
-from leadsman.mqtt.link import GOODBYE_TO_FROZEN, ClientIdentity, Link
+from leadsman.mqtt.link import GOODBYE_TO_FROZEN, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.send_window import BATCH, PUBACK_TIMEOUT, SILENCE
@@ -33,7 +35,7 @@ class Running:
         clock = system_clock(self.loop)
         bus = EventBus(clock)
         bus.subscribe(self.events.append)
-        return Link(IDENTITY, self.broker.connect, outbox, clock, bus)
+        return Link(IDENTITY, Access(Brokers(Broker()), lambda _: self.broker.connect), outbox, clock, bus)
 
     def start(self):
         self.task = self.loop.create_task(self.link.run())

@@ -99,6 +99,7 @@ def test_a_full_outbox_gives_up_the_oldest_but_never_the_newest_of_a_topic():
     dropped = outbox.put(message("often", 100))
 
     assert dropped == [Dropped("often", 2, "outbox full")]
+    assert (outbox.drops["full"], outbox.dropped) == (2, 2)
     assert outbox.dropped == 2
     assert drained(outbox) == {"rare": [0], "often": list(range(3, 101))}
 
@@ -151,6 +152,7 @@ def test_a_message_too_large_for_the_outbox_is_not_kept_and_pushes_nothing_out()
     dropped = outbox.put(Message("b", b"x" * 2000))
 
     assert dropped == [Dropped("b", 1, "larger than 1250 bytes")]
+    assert (outbox.drops["too_large"], outbox.dropped) == (1, 1)
     assert drained(outbox) == {"a": [1, 2]}
 
 
@@ -213,6 +215,7 @@ def test_an_expired_message_is_dropped_and_named():
 
     assert number_of(item) == 2
     assert expired == [Dropped("t", 1, "expired"), Dropped("u", 1, "expired")]
+    assert (outbox.drops["expired"], outbox.dropped) == (2, 2)
     assert (outbox.messages, outbox.dropped) == (1, 2)
 
 

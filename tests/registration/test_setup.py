@@ -5,6 +5,7 @@ from pydantic import BaseModel
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.registry import Registry
 from leadsman.registration.router import Registration
@@ -39,7 +40,7 @@ def registration(names="d", handler=read, kind="telemetry", **options):
 
 
 def setup(**declared):
-    defaults = {"broker": None, "adapters": (), "model": None, "settings": None, "twins": None}
+    defaults = {"brokers": None, "adapters": (), "model": None, "settings": None, "twins": None}
     return Setup(Declaration("app", Topics("app"), "", **defaults | declared))
 
 
@@ -54,7 +55,7 @@ def test_before_the_settings_are_loaded_nothing_is_known_that_depends_on_them():
     with pytest.raises(InvalidValue, match="the settings are not loaded yet"):
         _ = bare.settings
     with pytest.raises(InvalidValue, match="the broker is not known yet"):
-        _ = bare.broker
+        _ = bare.brokers
     assert (bare.rows, bare.loaded_from) == ((), None)
 
 
@@ -62,15 +63,15 @@ def test_names_and_broker_come_from_the_settings():
     given = {"mqtt.host": "broker.lan", "mqtt.topic_prefix": "house/app", "mqtt.client_id": "me"}
     loaded = load(setup(), given)
 
-    assert (loaded.broker.host, loaded.topics.prefix, loaded.client_id) == ("broker.lan", "house/app", "me")
+    assert (loaded.brokers.primary.host, loaded.topics.prefix, loaded.client_id) == ("broker.lan", "house/app", "me")
     assert loaded.state_name == "app@house+app"
 
 
 def test_a_broker_that_the_author_declared_is_replaced_by_a_flag_only():
-    declared = Broker("declared.lan")
+    declared = Brokers(Broker("declared.lan"))
 
-    assert load(setup(broker=declared)).broker is declared
-    assert load(setup(broker=declared), {"mqtt.host": "flag.lan"}).broker.host == "flag.lan"
+    assert load(setup(brokers=declared)).brokers is declared
+    assert load(setup(brokers=declared), {"mqtt.host": "flag.lan"}).brokers.primary.host == "flag.lan"
 
 
 def test_registrations_whose_names_come_from_the_settings_wait_for_them():

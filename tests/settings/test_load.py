@@ -424,7 +424,7 @@ def test_an_app_without_settings_names_unknown_keys_and_reads_its_broker(here):
     here.file("[mqtt]\nurl = 'mqtt://broker:1884'\n")
     app = App("house")
     app.load(here.where())
-    assert str(app.broker) == "mqtt://broker:1884"
+    assert str(app.brokers) == "mqtt://broker:1884"
 
     with pytest.raises(SettingsError, match=r"level: unknown \(from flag level\); this app has no settings"):
         load("house", None, here.where(flags={"level": "1"}))
@@ -451,17 +451,17 @@ def test_the_broker_is_that_of_the_highest_source(here, content, environment, fl
     app = App("house")
     app.load(here.file(content).where(flags=flags, **environment))
 
-    assert str(app.broker) == url
+    assert str(app.brokers) == url
 
 
 def test_a_broker_in_the_code_gives_way_to_a_flag_only(here):
     app = App("house", mqtt="mqtt://code")
     app.load(here.where(MQTT__URL="mqtt://environment"))
-    assert str(app.broker) == "mqtt://code:1883"
+    assert str(app.brokers) == "mqtt://code:1883"
 
     app = App("house", mqtt="mqtt://code")
     app.load(here.where(flags={"mqtt.url": "mqtt://flag"}))
-    assert str(app.broker) == "mqtt://flag:1883"
+    assert str(app.brokers) == "mqtt://flag:1883"
 
 
 def test_the_password_may_come_apart_from_the_url(here):
@@ -469,7 +469,8 @@ def test_the_password_may_come_apart_from_the_url(here):
     app = App("house")
     app.load(here.where())
 
-    assert (app.broker.username, app.broker.password, app.broker.encrypted) == ("ann", "p", True)
+    broker = app.brokers.primary
+    assert (broker.username, broker.password, broker.encrypted) == ("ann", "p", True)
 
 
 def test_a_url_and_a_host_in_one_place_are_one_too_many(here):

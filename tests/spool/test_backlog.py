@@ -452,6 +452,7 @@ def test_what_waits_in_memory_is_written_again_when_the_file_was_replaced(life, 
     life.commit()
 
     assert life.dropped == [Dropped("t", only, REPLACED)]
+    assert life.outbox.drops["damaged"] == only
     assert len(disk.rows) == 60 - only == life.outbox.messages
     life.drain()
     assert life.payloads() == numbered(0, 60 - only)
@@ -469,6 +470,7 @@ def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
 
     assert life.payloads() == [*numbered(0, 50), b"live"]
     assert life.dropped == [Dropped("t", 10, DAMAGED)]
+    assert life.outbox.drops["damaged"] == 10
 
 
 def test_receipts_learn_of_the_newest_reading_whose_row_cannot_be_read(life, disk):

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from leadsman.event_bus import EventBus
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.client import connect
 from leadsman.mqtt.connection_state import V5, V311
-from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import Mosquitto
@@ -25,9 +25,10 @@ class Sender:
 
     def __init__(self, url, protocol):
         clock = system_clock(asyncio.get_running_loop())
-        identity = ClientIdentity("sender", "x/status", lambda _: b"{}", protocol)
-        connector = partial(connect, Broker.from_url(url), clock)
-        self.link = Link(identity, connector, Outbox(), clock, EventBus(clock))
+        identity = ClientIdentity("sender", "x/status", lambda _: b"{}")
+        brokers = Brokers.of(f"{url}?protocol={protocol}")
+        access = Access(brokers, lambda broker: partial(connect, broker, clock))
+        self.link = Link(identity, access, Outbox(), clock, EventBus(clock))
         self.number = 0
 
     def put(self, messages):

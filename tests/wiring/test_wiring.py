@@ -11,6 +11,7 @@ import pytest
 
 from leadsman import App, Context
 from leadsman.errors import Stopped
+from leadsman.mqtt.link import Access
 from leadsman.testing import Harness, MemoryBroker, Scripted, VirtualLoop, fail
 from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
@@ -57,6 +58,11 @@ asyncio.run(app.serve(connect, environment={"STATE_DIRECTORY": sys.argv[1]}))
 """
 
 
+def in_memory(brokers):
+    """Access to a broker in memory."""
+    return Access(brokers, lambda _: MemoryBroker().connect)
+
+
 def parts_of(app, tmp_path, *, keep_state=False):
     """The parts that are built for an app, without running them."""
     loop = VirtualLoop()
@@ -65,7 +71,7 @@ def parts_of(app, tmp_path, *, keep_state=False):
     async def run():
         app.load()
         plan = plan_of(app.setup, variables={"STATE_DIRECTORY": str(tmp_path)}, keep_state=keep_state)
-        return await build(plan, MemoryBroker().connect, asyncio.Event(), resources)
+        return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
 
     try:
         return loop.run_until_complete(run())
@@ -160,7 +166,8 @@ def test_a_user_without_a_home_directory_has_readings_in_memory_only(monkeypatch
 
     async def run():
         app.load()
-        return await build(plan_of(app.setup, variables={}), MemoryBroker().connect, asyncio.Event(), resources)
+        plan = plan_of(app.setup, variables={})
+        return await build(plan, in_memory(plan.brokers), asyncio.Event(), resources)
 
     try:
         parts = loop.run_until_complete(run())

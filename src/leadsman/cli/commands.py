@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 from leadsman.app import App
 from leadsman.cli.target import UsageError, load_target
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
-from leadsman.mqtt.broker import Broker
-from leadsman.mqtt.from_settings import broker_of
+from leadsman.mqtt.brokers import Brokers, check_files
+from leadsman.mqtt.from_settings import brokers_of
 from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
@@ -43,7 +43,7 @@ def run_with_twins(options: argparse.Namespace) -> int:
 
     app = _load_app(options)
     app.setup.use_twins()
-    print(f"watch it with: {watching(app.broker, app.topics.prefix)}", flush=True)
+    print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
         environment = {"STATE_DIRECTORY": directory}
         app.run(log_level=options.log_level, log_format=options.log_format, environment=environment)
@@ -52,16 +52,17 @@ def run_with_twins(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Check an app and its settings, and show its registrations."""
-    from leadsman.cli.inspect import registrations, show, show_identity, show_settings
+    from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
 
     app = _load_app(options)
     show_settings(app)
-    print(f"\nbroker {app.broker}, client id {app.client_id}\n")
+    show_brokers(app)
+    print()
     show_identity(app)
     print()
     show(registrations(app), as_json=False)
     app.setup.check_installed()
-    app.broker.check_files()
+    check_files(app.brokers)
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
@@ -95,14 +96,14 @@ def inspect(options: argparse.Namespace) -> int:
         return 0
     from leadsman.cli.remote import any_version, ask
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     request: Request = {}
     if options.section:
         request["sections"] = options.section
     if options.device:
         request["devices"] = options.device
     with any_version():
-        show(ask(broker, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
+        show(ask(brokers, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
     return 0
 
 
@@ -110,13 +111,13 @@ def why(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
     from leadsman.cli.why import show, verdicts
 
-    broker: Broker
+    brokers: Brokers
     prefix: str | None
     if options.target is None and options.prefix is None:
-        broker, prefix = broker_of(load_broker(_sources(options))), None
+        brokers, prefix = brokers_of(load_broker(_sources(options))), None
     else:
-        broker, prefix = _running(options)
-    found = verdicts(broker, prefix, options.device, options.timeout)
+        brokers, prefix = _running(options)
+    found = verdicts(brokers, prefix, options.device, options.timeout)
     show(found, options.device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
 
@@ -129,8 +130,8 @@ def watch(options: argparse.Namespace) -> int:
         levels = pattern.split("/")
         if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
-    broker = broker_of(load_broker(_sources(options)))
-    watch_apps(broker, options.pattern, options.timeout, once=options.once, as_json=options.json)
+    brokers = brokers_of(load_broker(_sources(options)))
+    watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json)
     return 0
 
 
@@ -143,7 +144,7 @@ def trace(options: argparse.Namespace) -> int:
     if options.file is not None:
         printer.print(_rows_of_file(options))
         return 0
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
@@ -151,7 +152,7 @@ def trace(options: argparse.Namespace) -> int:
         request["since"] = time.time() - options.since
 
     def answer(*, quiet: bool = True) -> "Introspection":
-        found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
+        found: Introspection = ask(brokers, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
         return found
 
     with any_version():
@@ -168,12 +169,12 @@ def gaps(options: argparse.Namespace) -> int:
     from leadsman.cli.gaps import show
     from leadsman.cli.remote import any_version, ask
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
         request["devices"] = options.device
     with any_version():
-        show(ask(broker, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
+        show(ask(brokers, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
     return 0
 
 
@@ -207,9 +208,9 @@ def held(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     request: Request = {"sections": ["devices", "jobs"]}
-    found: Introspection = ask(broker, f"{prefix}/introspect", request, options.timeout)
+    found: Introspection = ask(brokers, f"{prefix}/introspect", request, options.timeout)
     with any_version():
         states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
         rows = [
@@ -225,9 +226,9 @@ def hold(options: argparse.Namespace) -> int:
     """Hold devices, so that they are not polled."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     for device in options.device:
-        ask(broker, f"{prefix}/{device}/hold/set", {"by": _sender()}, options.timeout)
+        ask(brokers, f"{prefix}/{device}/hold/set", {"by": _sender()}, options.timeout)
         print(f"{device}: held")
     return 0
 
@@ -236,9 +237,9 @@ def release(options: argparse.Namespace) -> int:
     """Release held devices, so that they are polled again."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     for device in options.device:
-        ask(broker, f"{prefix}/{device}/release/set", {"by": _sender()}, options.timeout)
+        ask(brokers, f"{prefix}/{device}/release/set", {"by": _sender()}, options.timeout)
         print(f"{device}: released")
     return 0
 
@@ -247,10 +248,10 @@ def circuit(options: argparse.Namespace) -> int:
     """Isolate, close or disable the circuits of devices."""
     from leadsman.cli.remote import ask
 
-    broker, prefix = _running(options)
+    brokers, prefix = _running(options)
     request = {"action": options.action, "by": _sender()}
     for device in options.device:
-        answer = ask(broker, f"{prefix}/{device}/circuit/set", request, options.timeout)
+        answer = ask(brokers, f"{prefix}/{device}/circuit/set", request, options.timeout)
         print(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
@@ -325,20 +326,20 @@ def state_of(options: argparse.Namespace) -> Path:
     return _load_app(options).plan(os.environ).state_directory
 
 
-def _running(options: argparse.Namespace) -> tuple[Broker, str]:
-    """The broker and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
+def _running(options: argparse.Namespace) -> tuple[Brokers, str]:
+    """The brokers and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
     broker, or the only one there with the device."""
     if options.target is not None:
         app = _load_app(options)
-        return app.broker, options.prefix or app.topics.prefix
-    broker = broker_of(load_broker(_sources(options)))
+        return app.brokers, options.prefix or app.topics.prefix
+    brokers = brokers_of(load_broker(_sources(options)))
     if options.prefix is not None:
-        return broker, options.prefix
+        return brokers, options.prefix
     from leadsman.cli.remote import prefix_of
 
     devices = getattr(options, "device", None)
     try:
-        return broker, prefix_of(broker, devices[0] if devices else None)
+        return brokers, prefix_of(brokers, devices[0] if devices else None)
     except BrokerError as error:
         found = f"there is none to be found: {error}"
         raise UsageError(f"no app is given; write MODULE:APP, such as house:app, or --prefix; {found}") from None

@@ -13,6 +13,7 @@ from typing import TextIO
 from leadsman.cli.tables import json_text
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
+from leadsman.doctor.facts import Facts
 from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import Subject
 from leadsman.monitoring.log_format import wants_colour
@@ -28,19 +29,32 @@ _COLUMN, _NARROWEST = 26, 60
 def examine(subject: Subject, *, as_json: bool) -> int:
     """Examine an app, print the findings, and return the exit code."""
     started = time.monotonic()
+    found = findings(_facts(subject))
+    for broker in subject.replacements:
+        found += of_replacement(findings(_facts(subject.at(broker))), str(broker))
+    seconds = time.monotonic() - started
+    print(_json(subject, found, seconds) if as_json else "\n".join(lines(found, seconds)))
+    return SOMETHING_FAILS if worst(found) == "fail" else 0
+
+
+def of_replacement(found: Sequence[Finding], broker: str) -> list[Finding]:
+    """What matters of a broker that the app does not use at the moment: whether it would take the app."""
+    wanted = (each for each in found if each.group == "broker" or each.check in ("publish", "subscribe"))
+    return [each._replace(group=f"replacement {broker}") for each in wanted]
+
+
+def _facts(subject: Subject) -> Facts:
+    """What an examination collects."""
     progress = Progress(sys.stderr)
     examination, runner = Examination(subject, progress.say), asyncio.Runner()
     try:
-        facts = runner.run(examination.run())
+        return runner.run(examination.run())
     finally:
         progress.clear()
         if examination.left_behind:  # closing would wait for it
             runner.get_loop().set_exception_handler(lambda *_: None)
         else:
             runner.close()
-    found, seconds = findings(facts), time.monotonic() - started
-    print(_json(subject, found, seconds) if as_json else "\n".join(lines(found, seconds)))
-    return SOMETHING_FAILS if worst(found) == "fail" else 0
 
 
 class Progress:

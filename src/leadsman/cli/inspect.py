@@ -23,13 +23,13 @@ from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
+    from leadsman.introspection.connection_document import MqttSection
     from leadsman.introspection.counters_document import Counters
     from leadsman.introspection.document import (
         AdapterSection,
         AppSection,
         DeviceSection,
         Introspection,
-        MqttSection,
         Recent,
         Registered,
         Runtime,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 def registrations(app: App) -> "Introspection":
     """The document of an app that does not run: its registrations."""
-    about = About(app.name, app.version, __version__, app.topics, str(app.broker), app.client_id)
+    about = About(app.name, app.version, __version__, app.topics, app.client_id)
     known = Registrations(app.telemetries, app.sources, app.commands)
     found: dict[str, DeviceSection] = {name: {"registrations": [*map(registered, known.of(name))]} for name in known}
     return {
@@ -118,9 +118,19 @@ def show_identity(app: App) -> None:
     except RuntimeError as error:  # the user has no home directory
         rows.append(("state", "kept in memory only", describe(error)))
     print(table(("identity", "value", "from"), rows))
-    if app.broker.protocol == V311 and len(app.client_id.encode()) > SURE_CLIENT_ID:
+    if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
         known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
         print(f"\n{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
+
+
+def show_brokers(app: App) -> None:
+    """Print the brokers in the order in which they are tried, and the client id."""
+    primary, *others = app.brokers
+    print(f"\nbroker {primary}, client id {app.client_id}")
+    for broker in others:
+        print(f"then   {broker}")
+    if app.brokers.follow_server_reference:
+        print("and where they send the app (Server Reference)")
 
 
 def _show_app(app: "AppSection") -> None:
@@ -137,6 +147,9 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
     counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
     waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
     print(escaped(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}"))
+    for each in mqtt.get("brokers", ()):
+        if each["broker"] != mqtt["broker"]:
+            print(escaped(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}"))
     if outbox["dropped"]:
         print(f"dropped: {counted(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:

@@ -15,6 +15,7 @@ from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, Lead
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.mqtt.message import Message
@@ -28,15 +29,24 @@ _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
 
-def ask(broker: Broker, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
-    """Send a request to `topic` and return the ``data`` of its answer. Unless `quiet`, a person at a terminal reads
-    what the command waits for, and how many pages have come.
+def ask(brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
+    """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
+    the app answers. Unless `quiet`, a person at a terminal reads what the command waits for, and how many pages have
+    come.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
             the answer is an error.
     """
-    return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
+    faults: list[BrokerError] = []
+    for broker in brokers:
+        try:
+            return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
+        except _RefusedError:
+            raise
+        except BrokerError as error:
+            faults.append(error)
+    raise _all(faults)
 
 
 async def connected(broker: Broker, client_id: str, listener: ConnectionListener) -> Connection:
@@ -72,10 +82,10 @@ class Looked(NamedTuple):
 
 
 def look(
-    broker: Broker, topic: str, request: Mapping[str, object], timeout: float, filters: Sequence[str], status: str
+    brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, filters: Sequence[str], status: str
 ) -> Looked:
     """Send a request as `ask`, and read what the broker retains as well. An app whose status is ``offline`` is not
-    waited for.
+    waited for. If it answers at none of several brokers, the first one that can be reached counts.
 
     Args:
         filters: topic filters of what the broker may retain.
@@ -84,23 +94,49 @@ def look(
     Raises:
         BrokerError: the broker cannot be reached.
     """
-    exchange = _Exchange(topic, request, quiet=False, filters=(status, *filters))
-    exchange.status = status
-    return asyncio.run(exchange.look(broker, timeout))
+    faults: list[BrokerError] = []
+    silent: Looked | None = None
+    for broker in brokers:
+        exchange = _Exchange(topic, request, quiet=False, filters=(status, *filters))
+        exchange.status = status
+        try:
+            found = asyncio.run(exchange.look(broker, timeout))
+        except BrokerError as error:
+            faults.append(error)
+            continue
+        if found.data is not None or found.refused:
+            return found
+        silent = silent or found
+    if silent is None:
+        raise _all(faults)
+    return silent
 
 
-def retained(broker: Broker, filters: Sequence[str]) -> dict[str, Received]:
-    """What a broker retains, by topic, except for the last filter: its acknowledgement shows that the messages of the
-    others have come.
+def retained(brokers: Brokers, filters: Sequence[str]) -> dict[str, Received]:
+    """What brokers retain, by topic, except for the last filter: its acknowledgement shows that the messages of the
+    others have come. If several retain a topic, the first one counts.
 
     Raises:
-        BrokerError: the broker cannot be reached, or refuses a filter.
+        BrokerError: no broker can be reached, or each refuses a filter.
     """
-    exchange = _Exchange("", {}, quiet=True, filters=filters)
-    return asyncio.run(exchange.listen(broker))
+    found: dict[str, Received] = {}
+    faults: list[BrokerError] = []
+    for broker in brokers:
+        try:
+            found = asyncio.run(_Exchange("", {}, quiet=True, filters=filters).listen(broker)) | found
+        except BrokerError as error:
+            faults.append(error)
+    if len(faults) == len(brokers):
+        raise _all(faults)
+    return found
 
 
-def prefix_of(broker: Broker, device: str | None) -> str:
+def _all(faults: Sequence[BrokerError]) -> BrokerError:
+    """One error for all brokers."""
+    return faults[0] if len(faults) == 1 else BrokerError("; ".join(map(str, faults)))
+
+
+def prefix_of(brokers: Brokers, device: str | None) -> str:
     """The prefix of the app that has a device, or of the only app, as the registries at the broker say.
 
     Raises:
@@ -108,7 +144,7 @@ def prefix_of(broker: Broker, device: str | None) -> str:
         UsageError: there is no such app, or there are several.
     """
     found: dict[str, set[str]] = {}
-    for topic, message in retained(broker, ("+/registry", "+/registry/+", "+/status")).items():
+    for topic, message in retained(brokers, ("+/registry", "+/registry/+", "+/status")).items():
         prefix, level, *_ = topic.split("/")
         document = object_in(message.payload) if level == "registry" else None
         if document is not None and isinstance(document.get("devices"), dict):
@@ -121,9 +157,9 @@ def prefix_of(broker: Broker, device: str | None) -> str:
             f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
         )
     if not found:
-        raise UsageError(f"no app has published a registry at {broker}; write --prefix, or name the app (MODULE:APP)")
+        raise UsageError(f"no app has published a registry at {brokers}; write --prefix, or name the app (MODULE:APP)")
     known = {name for devices in found.values() for name in devices}
-    raise UsageError(f"no app at {broker} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
+    raise UsageError(f"no app at {brokers} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
 
 
 @contextlib.contextmanager
@@ -267,7 +303,7 @@ class _Exchange:
             self._expected = pages
             self._came.set()
 
-    def lost(self, reason: str, code: int = 0) -> None:
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
         self._lost = reason
         self._came.set()

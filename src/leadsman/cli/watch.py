@@ -20,6 +20,7 @@ from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused,
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connection, Received
 from leadsman.mqtt.connection_state import CREDENTIALS, ConnectionState, misconfigured
 from leadsman.mqtt.message import Message
@@ -37,7 +38,7 @@ _UNSIZED = (80, 24)
 """Columns and lines of a terminal that does not know its size, such as a serial console."""
 
 
-def watch(broker: Broker, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool) -> None:
+def watch(brokers: Brokers, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool) -> None:
     """Show the board until ``q`` or Ctrl-C; or once, if asked for or without a terminal.
 
     Args:
@@ -49,7 +50,7 @@ def watch(broker: Broker, patterns: Collection[str], timeout: float, *, once: bo
     Raises:
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
     """
-    watcher = Watcher(broker, patterns)
+    watcher = Watcher(brokers, patterns)
     if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
     else:
@@ -57,10 +58,12 @@ def watch(broker: Broker, patterns: Collection[str], timeout: float, *, once: bo
 
 
 class Watcher:
-    """Listens to the apps of a broker, and shows them."""
+    """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
+    the next one after a failure."""
 
-    def __init__(self, broker: Broker, patterns: Collection[str]) -> None:
-        self._broker = broker
+    def __init__(self, brokers: Brokers, patterns: Collection[str]) -> None:
+        self._brokers = brokers
+        self._failures = 0
         self._fleet = Fleet(patterns)
         self._view = View()
         self._client_id = f"leadsman-watch-{uuid.uuid4().hex[:12]}"
@@ -146,10 +149,18 @@ class Watcher:
                 session, wait = ConnectionState(), RECONNECT
             except BrokerError as error:
                 self._reason = clean(str(error))
+                self._failures += 1
                 session, wait = after(error, session, random.random())
+                if self._failures % len(self._brokers):
+                    wait = RECONNECT
             self._away_since = self._away_since or time.time()
             self._next_attempt = time.time() + wait
             await asyncio.sleep(wait)
+
+    @property
+    def _broker(self) -> Broker:
+        """The broker in use, or the next one."""
+        return self._brokers.all[self._failures % len(self._brokers)]
 
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
@@ -208,7 +219,7 @@ class Watcher:
         if code >= 0x80:
             self._refused = f"the broker refused a request for introspection (0x{code:02x})"
 
-    def lost(self, reason: str, code: int = 0) -> None:
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
         self._lost, self._reason = True, clean(reason)
         self._news.set()

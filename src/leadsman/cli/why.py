@@ -10,7 +10,7 @@ from leadsman.cli.tables import json_text, table
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from leadsman.introspection.explanations import Verdict
 
 
-def verdicts(broker: Broker, prefix: str | None, device: str | None, timeout: float) -> "list[Verdict]":
+def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float) -> "list[Verdict]":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
     broker cannot be reached, there is one verdict, from what the broker retains.
 
     Args:
-        broker: where the app is.
+        brokers: where the app is.
         prefix: its topic prefix; None finds it with `prefix_of`.
         device: the device; None for all.
         timeout: seconds to wait for an answer.
@@ -38,10 +38,10 @@ def verdicts(broker: Broker, prefix: str | None, device: str | None, timeout: fl
     request = {} if device is None else {"devices": [device]}
     of = device or "+"
     try:
-        prefix = prefix_of(broker, device) if prefix is None else prefix
+        prefix = prefix_of(brokers, device) if prefix is None else prefix
         topics = Topics(prefix)
         found = look(
-            broker, topics.introspect, request, timeout, (topics.state(of), topics.availability(of)), topics.status
+            brokers, topics.introspect, request, timeout, (topics.state(of), topics.availability(of)), topics.status
         )
     except SubscriptionRefused:
         raise

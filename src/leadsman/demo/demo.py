@@ -165,15 +165,15 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         meter = stack.enter_context(Meter())
         app = demo_app(url, meter.device.path)
         if broker is not None:
-            asyncio.run(reach(app.broker))
+            asyncio.run(reach(app.brokers.primary))
         page = f"127.0.0.1:{page_port()}"
-        watch = f"leadsman watch --mqtt {app.broker}"
-        board = Board(PREFIX, f"{app.broker} ({description})", f"http://{page}/ · {watch}")
+        watch = f"leadsman watch --mqtt {app.brokers.primary}"
+        board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
         if lines:
-            say(f"leadsman demo at {app.broker} ({description})")
+            say(f"leadsman demo at {app.brokers.primary} ({description})")
             say(f"the page is at http://{page}/")
-            say(f"watch it with: {watching(app.broker, PREFIX)}")
-            say(f"or with: {watch}; leadsman why meter --mqtt {app.broker} says why the meter is silent")
+            say(f"watch it with: {watching(app.brokers.primary, PREFIX)}")
+            say(f"or with: {watch}; leadsman why meter --mqtt {app.brokers.primary} says why the meter is silent")
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:
@@ -184,7 +184,10 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         async def serve() -> int:
             loop = asyncio.get_running_loop()
             viewer = Viewer(
-                app.broker, f"{PREFIX}-viewer", f"{PREFIX}/#", lambda message: hear(message, board, lines=lines)
+                app.brokers.primary,
+                f"{PREFIX}-viewer",
+                f"{PREFIX}/#",
+                lambda message: hear(message, board, lines=lines),
             )
             jobs = [
                 viewer.listen(),

@@ -53,6 +53,6 @@ class Viewer:
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`. The viewer publishes nothing."""
 
-    def lost(self, reason: str, code: int = 0) -> None:
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
         self._lost.set()

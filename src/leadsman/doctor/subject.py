@@ -8,6 +8,7 @@ from leadsman.adapters.adapter import Resource
 from leadsman.adapters.managed import check_installed
 from leadsman.errors import NotInstalled
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
 from leadsman.wiring.plan import Plan
@@ -21,6 +22,7 @@ class Subject(NamedTuple):
 
     name: str
     broker: Broker
+    """The broker that is examined."""
     client_id: str
     """The client id of the app. The connections of the doctor append to it."""
     topics: Topics
@@ -37,6 +39,12 @@ class Subject(NamedTuple):
     """The state directory; None if nothing is kept there."""
     missing: tuple[str, ...] = ()
     """What is not installed, one line each."""
+    replacements: tuple[Broker, ...] = ()
+    """The brokers that the app uses if this one fails."""
+
+    def at(self, replacement: Broker) -> "Subject":
+        """The same app at another broker, without the machine."""
+        return self._replace(broker=replacement, replacements=(), resources=(), state=None, missing=())
 
 
 def of_plan(plan: Plan) -> Subject:
@@ -48,7 +56,7 @@ def of_plan(plan: Plan) -> Subject:
     )
     return Subject(
         plan.name,
-        plan.broker,
+        plan.brokers.primary,
         plan.client_id,
         topics,
         published(plan),
@@ -58,13 +66,15 @@ def of_plan(plan: Plan) -> Subject:
         tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
         plan.state_directory if keeps else None,
         missing(plan),
+        plan.brokers.all[1:],
     )
 
 
-def of_prefix(broker: Broker, prefix: str) -> Subject:
-    """An app of which only the broker and the prefix are known. Its client id is its prefix, unless it has another."""
+def of_prefix(brokers: Brokers, prefix: str) -> Subject:
+    """An app of which only the brokers and the prefix are known. Its client id is its prefix, unless it has another."""
     topics = Topics(prefix)
-    return Subject(prefix, broker, prefix, topics, _of_app(topics), {topics.introspect: None})
+    filters, primary = {topics.introspect: None}, brokers.primary
+    return Subject(prefix, primary, prefix, topics, _of_app(topics), filters, replacements=brokers.all[1:])
 
 
 def published(plan: Plan) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Visit:
         self._codes[packet_id] = code
         self._news.set()
 
-    def lost(self, reason: str, code: int = 0) -> None:
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
         self.broken = Broken(reason)
         self._news.set()

@@ -34,7 +34,7 @@ class Exposition:
         """Write it, in slices."""
         samples = self._measures.of_the_app()
         for family in OF_THE_APP:
-            self._add(_text(family, [samples[family]]))
+            self._add(_text(family, samples[family]))
         yield 0.0
         devices = self._measures.devices
         for family in OF_DEVICES:

@@ -27,7 +27,7 @@ def after_reading(publisher: StatePublisher, link: Link, topic: str, clock: Cloc
 
 def away(link: Link, clock: Clock) -> "Away":
     """The field of `MqttSection` about a connection that is lost."""
-    since = link.session.outage_since
+    since = link.choice.away_since
     if link.up or since is None:
         return {}
     return {"away_since": rfc3339(clock.wall() - clock.monotonic() + since)}

@@ -11,8 +11,9 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.introspection.connection_document import MqttSection, StatusMqtt
 from leadsman.introspection.counters_document import Commands, Counters, Life
-from leadsman.introspection.explanations import DeviceOutbox, Published, StoredReadings
+from leadsman.introspection.explanations import DeviceOutbox, Published
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
 from leadsman.mqtt.answers import Json
@@ -128,39 +129,6 @@ class AdapterSection(TypedDict):
     reopened: int
     health: NotRequired[dict[str, Json]]
     """What the adapter reports about itself."""
-
-
-class OutboxSection(TypedDict):
-    """The messages that wait for the broker."""
-
-    messages: int
-    bytes: int
-    in_flight: int
-    delivered: int
-    dropped: int
-    oldest: float | None
-    """The age of the oldest reading."""
-    on_disk: NotRequired[StoredReadings]
-
-
-class MqttSection(TypedDict):
-    """The connection to the broker."""
-
-    broker: str
-    client_id: str
-    connected: bool
-    away_since: NotRequired[str]
-    """When the connection failed; left out while it holds."""
-    protocol: str
-    client: str | None
-    session: int
-    connects: int
-    window: int
-    """Messages that may be in flight."""
-    limited_by: Literal["receive_maximum"] | None
-    """See `StatusMqtt`."""
-    last_error: str | None
-    outbox: OutboxSection
 
 
 class AppSection(TypedDict):
@@ -298,23 +266,6 @@ class StatusDevice(TypedDict, total=False):
     last_error: str | None
     last_success_at: str | None
     next_poll_at: str | None
-
-
-class StatusMqtt(TypedDict):
-    """The connection to the broker in the heartbeat."""
-
-    protocol: str
-    client: str | None
-    connects: int
-    outbox_messages: int
-    outbox_bytes: int
-    on_disk: NotRequired[StoredReadings]
-    dropped: int
-    dropped_last_minute: int
-    limited_by: Literal["receive_maximum"] | None
-    """Not null while readings come faster than the broker takes them, because of its Receive Maximum (MQTT 5). Then the
-    newest go first."""
-    last_error: str | None
 
 
 class Status(TypedDict):

@@ -8,7 +8,8 @@ from typing import (
 
 from typing_extensions import TypedDict
 
-from leadsman.introspection.document import AppSection, CircuitWord, MqttSection
+from leadsman.introspection.connection_document import MqttSection
+from leadsman.introspection.document import AppSection, CircuitWord
 from leadsman.mqtt.answers import Json
 
 
@@ -138,6 +139,8 @@ class Happening(TypedDict):
     session: NotRequired[int]
     protocol: NotRequired[str]
     client: NotRequired[str]
+    broker: NotRequired[str | None]
+    """If there are several: the one that is connected, or is tried next."""
     retry_in: NotRequired[float]
     clash: NotRequired[bool]
     allowed: NotRequired[int]

@@ -9,8 +9,11 @@ from typing import Literal, NamedTuple
 from leadsman.introspection.sections import About, Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters
+from leadsman.mqtt.topic_queue import OnDisk
 from leadsman.timing.clock import Clock
 
+NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
+"""What is on disk as long as nothing had to be written."""
 CIRCUITS = ("closed", "open", "half_open", "isolated", "disabled")
 """The states of a circuit. Each is a series with the value 0 or 1."""
 
@@ -52,10 +55,16 @@ AVAILABILITY = Family(
 MESSAGES = Family("leadsman_outbox_messages", "gauge", "Messages that wait for the broker.")
 BYTES = Family("leadsman_outbox_bytes", "gauge", "Bytes that wait for the broker.")
 OLDEST = Family("leadsman_outbox_oldest_age_seconds", "gauge", "Age of the oldest reading that waits; 0 without one.")
-DROPPED = Family("leadsman_outbox_dropped", "counter", "Messages that will never be delivered.")
+DROPPED = Family("leadsman_outbox_dropped", "counter", "Messages that will never be delivered, by cause.", ("cause",))
+STORED = Family("leadsman_outbox_stored_readings", "gauge", "Readings on disk that did not arrive.")
+REPLAYED = Family("leadsman_outbox_replayed", "counter", "Readings that were read back from the disk.")
+DEAD = Family("leadsman_outbox_dead", "counter", "Readings that became dead letters.")
+STORE = Family("leadsman_outbox_store_ok", "gauge", "0 while the file of the outbox cannot be written, else 1.")
 DELIVERED = Family("leadsman_outbox_delivered", "counter", "Messages that the broker has taken.")
 CONNECTED = Family("leadsman_mqtt_connected", "gauge", "1 while the broker is connected, else 0.")
 CONNECTS = Family("leadsman_mqtt_connects", "counter", "Connections made since the start.")
+BREAKS = Family("leadsman_mqtt_breaks", "counter", "Connections that ended since the start.")
+REPLACED = Family("leadsman_mqtt_replacement", "gauge", "1 while another broker than the primary is used, else 0.")
 LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
 STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
 BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
@@ -68,8 +77,14 @@ OF_THE_APP = (
     OLDEST,
     DROPPED,
     DELIVERED,
+    STORED,
+    REPLAYED,
+    DEAD,
+    STORE,
     CONNECTED,
     CONNECTS,
+    BREAKS,
+    REPLACED,
     LAG,
     STARTED,
     BUILD,
@@ -116,24 +131,31 @@ class Measures:
         read = self._readers[family]
         return [sample for name in names for sample in read(name)]
 
-    def of_the_app(self) -> dict[Family, Sample]:
+    def of_the_app(self) -> dict[Family, list[Sample]]:
         """The samples of the families of `OF_THE_APP`."""
         parts, about, clock = self._parts, self._about, self._clock
         link, outbox = parts.link, parts.link.outbox
         lag = 0.0 if parts.watching is None else parts.watching.lag.seconds
+        stored = outbox.on_disk or NOTHING_STORED
         values: dict[Family, float] = {
             MESSAGES: outbox.messages,
             BYTES: outbox.bytes,
             OLDEST: 0.0 if outbox.oldest is None else clock.uptime() - outbox.oldest,
-            DROPPED: outbox.dropped,
             DELIVERED: outbox.delivered,
+            STORED: stored.readings,
+            REPLAYED: stored.replayed,
+            DEAD: stored.dead,
+            STORE: stored.store in ("ok", "opening"),
             CONNECTED: link.up,
             CONNECTS: link.connects,
+            BREAKS: link.breaks,
+            REPLACED: link.choice.current > 0,
             LAG: lag,
             STARTED: clock.wall() - clock.monotonic() + self._started,
         }
-        found = {family: Sample((), float(value)) for family, value in values.items()}
-        return found | {BUILD: Sample((about.name, about.version, about.leadsman), 1.0)}
+        found = {family: [Sample((), float(value))] for family, value in values.items()}
+        dropped = [Sample((cause,), float(messages)) for cause, messages in outbox.drops.items()]
+        return found | {DROPPED: dropped, BUILD: [Sample((about.name, about.version, about.leadsman), 1.0)]}
 
     def _counters(self, name: str) -> Counters:
         return self._parts.records.entities[name].counters

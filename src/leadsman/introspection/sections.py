@@ -12,7 +12,7 @@ from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away
 from leadsman.introspection.registrations import Registrations, kind_of, registered
 from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale
-from leadsman.monitoring.heartbeat import failure_of, under_way
+from leadsman.monitoring.heartbeat import dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
@@ -23,15 +23,8 @@ from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import (
-        AdapterSection,
-        AppSection,
-        MqttSection,
-        OutboxSection,
-        RegistryDevice,
-        RegistryHead,
-        Runtime,
-    )
+    from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
+    from leadsman.introspection.document import AdapterSection, AppSection, RegistryDevice, RegistryHead, Runtime
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
 
@@ -43,7 +36,6 @@ class About(NamedTuple):
     version: str
     leadsman: str
     topics: Topics
-    broker: str
     client_id: str
 
 
@@ -111,6 +103,7 @@ class Sections:
             "in_flight": outbox.in_flight,
             "delivered": outbox.delivered,
             "dropped": outbox.dropped,
+            "dropped_by": cast("DroppedBy", dropped_by(outbox)),
             "oldest": None if oldest is None else round(self._clock.uptime() - oldest, 3),
         }
         if found is not None:
@@ -122,7 +115,8 @@ class Sections:
                 "dead": found.dead,
             }
         return {
-            "broker": self._about.broker,
+            "broker": str(link.broker),
+            **_candidates(link),
             "client_id": self._about.client_id,
             "connected": link.up,
             **away(link, self._clock),
@@ -130,6 +124,7 @@ class Sections:
             "client": link.client,
             "session": link.number,
             "connects": link.connects,
+            "breaks": link.breaks,
             "window": link.window,
             "limited_by": link.limited_by,
             "last_error": link.last_error,
@@ -227,6 +222,14 @@ def _deferred_reason(health: Health, until: float | None) -> str | None:
     if health.trouble.left is not None:
         return f"{GOODBYE}: {health.trouble.left}"
     return None if until is None else health.trouble.deferred_reason
+
+
+def _candidates(link: Link) -> "Candidates":
+    """The field of `MqttSection` about several brokers."""
+    candidates = link.choice.candidates
+    if len(candidates) == 1:
+        return {}
+    return {"brokers": [{"broker": str(each.broker), "last_error": each.error} for each in candidates]}
 
 
 def _adapter(adapter: ManagedAdapter) -> "AdapterSection":

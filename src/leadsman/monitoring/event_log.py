@@ -252,9 +252,10 @@ class Log:
         if self._link_clash or self._link_topic is not None:
             return  # not stable yet: `LinkSettled` follows; or the connection broke on a message, which was logged
         lasted = "" if self._link_down_at is None else f" after {human(round(event.at - self._link_down_at, 1))}"
-        about = log_fields("link up", protocol=event.protocol, client=event.client)
-        what = "%s: connected to the broker with MQTT %s by %s%s"
-        logger.info(what, self._name, event.protocol, event.client, lasted, extra=about)
+        about = log_fields("link up", protocol=event.protocol, client=event.client, broker=event.broker)
+        where = "" if event.broker is None else f" {event.broker}"
+        what = "%s: connected to the broker%s with MQTT %s by %s%s"
+        logger.info(what, self._name, where, event.protocol, event.client, lasted, extra=about)
         if event.protocol != "5.0" and not self._old_version_logged:
             self._old_version_logged = True
             hint = (
@@ -273,8 +274,9 @@ class Log:
         if event.topic is not None:
             return
         if event.reason not in self._link_reasons and len(self._link_reasons) < MOST_REASONS:
-            why, about = clean(event.reason), log_fields("link down")
-            logger.warning("No connection to the broker: %s. Readings are kept; trying again.", why, extra=about)
+            why, about = clean(event.reason), log_fields("link down", broker=event.broker)
+            then = "again" if event.broker is None else event.broker
+            logger.warning("No connection to the broker: %s. Readings are kept; trying %s.", why, then, extra=about)
             self._link_reasons.add(event.reason)
 
     def _refusal(self, event: MessageRefused) -> None:

@@ -160,13 +160,17 @@ class Heartbeat:
             "uptime_s": round(now - self._started, 1),
             **self._constants,
             "mqtt": {
+                "broker": str(link.broker),
                 "protocol": link.session.protocol,
                 "client": link.client,
                 "connects": link.connects,
+                "breaks": link.breaks,
                 "outbox_messages": outbox.messages,
                 "outbox_bytes": outbox.bytes,
                 **on_disk(outbox),
+                **oldest(outbox, self._clock),
                 "dropped": outbox.dropped,
+                "dropped_by": dropped_by(outbox),
                 "dropped_last_minute": sum(dropped for second, dropped in self._drops if second > now - RATE),
                 "limited_by": link.limited_by,
                 "last_error": link.last_error,
@@ -250,6 +254,17 @@ def on_disk(outbox: Outbox) -> dict[str, object]:
     """What the heartbeat says of readings on disk."""
     found = outbox.on_disk
     return {} if found is None else {"on_disk": found._asdict()}
+
+
+def oldest(outbox: Outbox, clock: Clock) -> dict[str, object]:
+    """What the heartbeat says of the oldest reading that waits."""
+    taken = outbox.oldest
+    return {} if taken is None else {"oldest_s": round(clock.uptime() - taken, 1)}
+
+
+def dropped_by(outbox: Outbox) -> dict[str, int]:
+    """The messages that were dropped since the start, by cause."""
+    return {cause: messages for cause, messages in outbox.drops.items() if messages}
 
 
 def will(version: str, session: int, *, dry_run: bool) -> bytes:

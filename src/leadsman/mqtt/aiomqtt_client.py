@@ -82,13 +82,15 @@ class _Client(aiomqtt.Client):
 
     def __init__(self, broker: Broker, listener: ConnectionListener, **options: Any) -> None:
         super().__init__(**options)
-        self._broker = broker
+        self.broker = broker
         self._listener = listener
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
         """Whether DISCONNECT is about to be sent."""
         self.connack = ConnAck()
+        self.reference: str | None = None
+        """The broker that a refusal names instead."""
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
@@ -120,8 +122,8 @@ class _Client(aiomqtt.Client):
 
     def _set_tls_params(self) -> None:
         # aiomqtt calls this from the thread that connects, as it reads files.
-        if self._broker.encrypted:
-            context = transport.tls_context(self._broker)
+        if self.broker.encrypted:
+            context = transport.tls_context(self.broker)
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
             self._client.tls_set_context(context)
 
@@ -140,6 +142,7 @@ class _Client(aiomqtt.Client):
         reason_code: ReasonCode,
         properties: Properties | None = None,
     ) -> None:
+        self.reference = getattr(properties, "ServerReference", None)
         self.connack = ConnAck(
             getattr(properties, "ReceiveMaximum", 65_535),
             getattr(properties, "MaximumPacketSize", None),
@@ -163,17 +166,17 @@ class _Client(aiomqtt.Client):
             super()._on_disconnect(client, userdata, flags, reason_code, properties)
         elif flags.is_disconnect_packet_from_server:
             reference, words = (getattr(properties, name, None) for name in ("ServerReference", "ReasonString"))
-            self._broken(diagnosis.disconnected(reason_code.value, reference, words), reason_code.value)
+            self._broken(diagnosis.disconnected(reason_code.value, reference, words), reason_code.value, reference)
         else:
             self._broken("the connection was lost")
 
-    def _broken(self, reason: str, code: int = 0) -> None:
+    def _broken(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         if self._given_up:
             return
         if not self._connected.done():
             self._connected.set_exception(ConnackMissing(reason))
         elif self._connected.exception() is None:
-            self._listener.lost(reason, code)
+            self._listener.lost(reason, code, reference)
 
     def _on_publish(
         self, client: paho.Client, userdata: object, mid: int, reason_code: ReasonCode, properties: Properties
@@ -316,25 +319,24 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     except BaseException as error:
         opened = client.opened
         client.give_up()
-        translated = _translated(broker, error, v5=v5, opened=opened, alerts=client.alerts)
+        translated = _translated(client, error, v5=v5, opened=opened)
         if translated is error:
             raise
         raise translated from error
     return BrokerConnection(client, v5=v5, clock=clock)
 
 
-def _translated(
-    broker: Broker, error: BaseException, *, v5: bool, opened: bool, alerts: list[ssl.SSLError]
-) -> BaseException:
+def _translated(client: _Client, error: BaseException, *, v5: bool, opened: bool) -> BaseException:
+    broker = client.broker
     match error:
-        case ConnackMissing() if alerts:
-            return diagnosis.alert(broker, alerts[0])
+        case ConnackMissing() if client.alerts:
+            return diagnosis.alert(broker, client.alerts[0])
         case ConnackMissing():
             return diagnosis.no_connack(broker, str(error))
         case MqttConnectError():
             code = error.rc if isinstance(error.rc, int) else getattr(error.rc, "value", 0x80)
             code = code if v5 or code >= 0x80 else V311_REFUSALS.get(code, 0x80)
-            return diagnosis.refused(broker, code)
+            return diagnosis.refused(broker, code, client.reference)
         case TimeoutError():
             return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
         case aiomqtt.MqttError() if opened and "timed out" in str(error):  # aiomqtt's own clock was first

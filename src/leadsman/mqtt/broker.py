@@ -8,7 +8,7 @@ from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise
 from leadsman.value import Value
 
 _UNIX = "mqtt+unix"
-_PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443, _UNIX: 0}
+PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443, _UNIX: 0}
 """IANA's ports for MQTT and MQTT over TLS; the web's own for WebSocket; none for a unix socket."""
 _TLS_PARAMETERS = frozenset({"ca", "cert", "key", "insecure"})
 _PARAMETERS = _TLS_PARAMETERS | {"protocol"}
@@ -87,7 +87,7 @@ class Broker(Value):
         tls: Tls = _SYSTEM_TLS,
         protocol: str = "5.0",
     ) -> None:
-        if scheme not in _PORTS:
+        if scheme not in PORTS:
             raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
@@ -148,7 +148,7 @@ class Broker(Value):
         scheme, separator, _ = url.partition("://")
         if not separator:
             raise InvalidValue(f"the broker's URL has no mqtt:// before the host; write one such as {DEFAULT_URL!r}")
-        if scheme not in _PORTS:
+        if scheme not in PORTS:
             raise InvalidValue(
                 f"the broker's URL begins with {scheme!r}; write mqtt://, mqtts://, ws://, wss:// or mqtt+unix://"
             )
@@ -176,7 +176,7 @@ class Broker(Value):
             raise InvalidValue(f"the broker's URL has {useless[0]!r} without TLS; {hint}")
         return cls(
             host=parts.hostname or "localhost",
-            port=port or _PORTS[parts.scheme],
+            port=port or PORTS[parts.scheme],
             scheme=parts.scheme,
             username=None if parts.username is None else unquote(parts.username),
             password=None if parts.password is None else unquote(parts.password),
@@ -206,6 +206,19 @@ class Broker(Value):
         tls = str(section.get("tls", "")).lower() in ("1", "true", "yes")
         host, port = str(section.get("host", "localhost")), int(str(section.get("port", 8883 if tls else 1883)))
         return cls(host, port, "mqtts" if tls else "mqtt").completed(texts)
+
+    def moved(self, host: str, port: int) -> Self:
+        """A broker elsewhere that is reached as this one is: with the same scheme, credentials and certificates."""
+        return type(self)(
+            host,
+            port,
+            self.scheme,
+            username=self.username,
+            password=self.password,
+            path=self.path,
+            tls=self.tls,
+            protocol=self.protocol,
+        )
 
     def completed(self, texts: Mapping[str, str]) -> Self:
         """This broker, with the texts for what its URL does not have."""

@@ -65,6 +65,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._over = False
+        self._reference: str | None = None
         self._out: list[bytes] = []
         self._flush_due = self._paused = self._deaf = False
         self._owed = 0
@@ -226,6 +227,7 @@ class CodecConnection(asyncio.BufferedProtocol):
 
     def disconnected(self, code: int, reference: str | None, words: str | None) -> None:
         """See `PacketHandler`."""
+        self._reference = reference
         self._end(diagnosis.disconnected(code, reference, words), code)
 
     def _next_id(self) -> int:
@@ -314,7 +316,7 @@ class CodecConnection(asyncio.BufferedProtocol):
             self._accepted.set_exception(error or diagnosis.no_connack(self._broker, reason))
             self._accepted.exception()  # nobody may wait for it any more
         elif not self._accepted.cancelled():
-            self._listener.lost(reason, code)
+            self._listener.lost(reason, code, self._reference)
 
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:

@@ -52,6 +52,9 @@ NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, 0x98, 0x9C, 0x9D, 
 """DISCONNECT for a reason that is no message: busy, shutting down, keep alive, taken over, administrative action,
 another server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
 
+ELSEWHERE = frozenset({0x9C, 0x9D})
+"""CONNACK and DISCONNECT: use another server, server moved (MQTT 5 §4.11)."""
+
 
 class ConnectionState(NamedTuple):
     """The state between connections."""

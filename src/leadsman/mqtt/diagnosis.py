@@ -97,7 +97,7 @@ def refused(broker: Broker, code: int, reference: str | None = None, words: str 
     """The broker answered CONNECT with a refusal; `reference` and `words` are what it says itself."""
     advice = _CONNACK.get(code, "the broker's log says why")
     said = _said(reference, words)
-    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}")
+    return ConnectionRefused(code, f"{broker} refused the connection: {advice} (0x{code:02x}){said}", reference)
 
 
 def disconnected(code: int, reference: str | None = None, words: str | None = None) -> str:

@@ -1,16 +1,16 @@
-"""Reads the broker, the topic prefix and the client id from the section ``mqtt`` of the settings."""
+"""Reads the brokers, the topic prefix and the client id from the section ``mqtt`` of the settings."""
 
 from collections.abc import Callable, Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
-from leadsman.mqtt.broker import Broker, check_key
+from leadsman.mqtt.brokers import Brokers, check_setting, read_urls
 from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.sources import Entry
 
 
-def broker_of(entries: Mapping[str, Entry]) -> Broker:
-    """Read the broker from settings entries: from a URL or from its parts, whichever has the higher rank. Credentials
-    are added to a URL that has none.
+def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
+    """Read the brokers from settings entries: from URLs or from the parts of one, whichever has the higher rank.
+    Credentials are added to a URL that has none.
 
     Raises:
         ConfigurationError: values are wrong, one a line; the message names their origins.
@@ -28,12 +28,17 @@ def broker_of(entries: Mapping[str, Entry]) -> Broker:
             for loser in losers:
                 section.pop(loser)
     for key, entry in section.items():
+        found = read_urls(entry.value)[1] if key == "url" else []
         try:
-            check_key(key, entry.value)
+            check_setting(key, entry.value)
         except ConfigurationError as error:
-            faults.append(type(error)(f"{error} (from {entry.origin})"))
+            found.append(error)
+        faults += [type(error)(f"{error} (from {entry.origin})") for error in found]
     raise_together(faults)
-    return Broker.from_section({key: entry.value for key, entry in section.items()})
+    try:
+        return Brokers.from_section({key: entry.value for key, entry in section.items()})
+    except ConfigurationError as error:
+        raise type(error)(f"{error}{'' if url is None else f' (from {url.origin})'}") from None
 
 
 def checked(entry: Entry, check: Callable[[object], str]) -> str:

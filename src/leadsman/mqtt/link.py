@@ -1,4 +1,5 @@
-"""The link: keeps one connection to the broker, renews it when it breaks, and sends the outbox through it."""
+"""The link: keeps one connection to a broker, renews it when it breaks, and sends the outbox through it. Of several
+brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 
 import asyncio
 import random
@@ -8,49 +9,77 @@ from typing import Literal, NamedTuple
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkSettled, LinkUp
-from leadsman.mqtt import connection_state
+from leadsman.mqtt import broker_choice, connection_state
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.broker_choice import Ended
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
-from leadsman.mqtt.connection_state import V5, ConnectionState
+from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.overdue import SILENT
 from leadsman.mqtt.send_window import BATCH, SendWindow
 from leadsman.mqtt.subscriptions import Subscriptions
 from leadsman.mqtt.suspects import Broken
 from leadsman.text import clean
 from leadsman.timing.clock import Clock
 
+BACK = "the primary accepts connections again"
+"""The reason for leaving a replacement."""
+INQUIRY = "-primary"
+"""Ends the client id of the connection that asks whether the primary is back, so that it takes no session over."""
 GOODBYE_TO_FROZEN = 0.02
 """Seconds for DISCONNECT to a broker that acknowledges nothing: enough to hand it to the socket."""
 
 
 class ClientIdentity(NamedTuple):
-    """The client id, the topic of the will, the will of a session (its number given), and the MQTT version to try
-    first."""
+    """The client id, the topic of the will, and the will of a session (its number given)."""
 
     client_id: str
     will_topic: str
     will: Callable[[int], bytes]
-    protocol: str = V5
 
 
-class _End(NamedTuple):
-    """Why a connection ended, and `wait` seconds until the next one; the topic that it broke on."""
+class Access(NamedTuple):
+    """The brokers, and how a connection to one of them is made."""
+
+    brokers: Brokers
+    connector: Callable[[Broker], Connector]
+
+
+class _Lost(NamedTuple):
+    """Why a connection is of no use any more; see `ConnectionListener.lost`."""
 
     reason: str
-    wait: float
-    topic: str | None = None
+    code: int = 0
+    reference: str | None = None
+
+
+class _Inquiry:
+    """The listener of a connection that is closed at once."""
+
+    def acknowledged(self, packet_id: int, code: int) -> None:
+        """See `ConnectionListener`."""
+
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
+        """See `ConnectionListener`."""
+
+    def received(self, message: Received) -> None:
+        """See `ConnectionListener`."""
 
 
 class Link:
     """Keeps the connection until it is cancelled. `put` may be called at any time, connected or not."""
 
     def __init__(
-        self, identity: ClientIdentity, connect: Connector, outbox: Outbox, clock: Clock, events: EventBus
+        self, identity: ClientIdentity, access: Access, outbox: Outbox, clock: Clock, events: EventBus
     ) -> None:
         self.outbox = outbox
         self.subscriptions = Subscriptions(clock, events)
-        self.session = ConnectionState(identity.protocol, identity.protocol)
+        self.choice = broker_choice.first(access.brokers)
+        self.session = self.choice.session
+        """The state of the connection to the current broker."""
         self.number = 0
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
@@ -60,18 +89,29 @@ class Link:
         self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
         self._error: str | None = None
         self._identity = identity
-        self._connect = connect
+        self._connector = access.connector
         self._clock = clock
         self._events = events
         self._loop = asyncio.get_running_loop()
-        self._lost: asyncio.Future[tuple[str, int]] = self._loop.create_future()
+        self._lost: asyncio.Future[_Lost] = self._loop.create_future()
         self._subscribing: asyncio.Task[None] | None = None
+        self._returning: asyncio.Task[None] | None = None
         self._settling: asyncio.TimerHandle | None = None
 
     @property
     def up(self) -> bool:
         """Whether there is a connection."""
         return self._window.connection is not None
+
+    @property
+    def breaks(self) -> int:
+        """Connections that ended, since the start."""
+        return self.connects - self.up
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of the connection; without one, the broker that is tried next."""
+        return self.choice.broker
 
     @property
     def maximum_packet_size(self) -> int | None:
@@ -118,15 +158,18 @@ class Link:
         """Connect, wait for the end of the connection, and connect again."""
         while True:
             try:
-                end = await self._live()
+                end, topic = await self._live()
             except Exception:  # a fault of ours; the caller of `run` reports it, and calls it again
                 if self._window.connection is not None:
                     self._end(self._window.connection)
                 raise
-            self._error = None if end.topic is not None else end.reason
+            self._error = None if topic is not None else end.reason
             in_use = connection_state.client_id_in_use(self.session)
-            self._events.emit(LinkDown(end.reason, end.wait, in_use, end.topic))
-            await asyncio.sleep(end.wait)
+            draw = random.random()
+            self.choice, wait = broker_choice.after(self.choice, self.session, end, self._clock.monotonic(), draw)
+            self.session = self.choice.session
+            self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named()))
+            await asyncio.sleep(wait)
 
     async def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""
@@ -136,7 +179,7 @@ class Link:
         """Disconnect. `run` must have been cancelled."""
         connection = self._window.connection
         self._window.close()
-        for handle in (self._subscribing, self._settling):
+        for handle in (self._subscribing, self._settling, self._returning):
             if handle is not None:
                 handle.cancel()
         if connection is None:
@@ -151,36 +194,42 @@ class Link:
         """See `ConnectionListener`."""
         self._window.acknowledged(packet_id, code)
 
-    def lost(self, reason: str, code: int = 0) -> None:
+    def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
         if not self._lost.done():
-            self._lost.set_result((reason, code))
+            self._lost.set_result(_Lost(reason, code, reference))
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
         self.subscriptions.received(message)
 
-    async def _live(self) -> _End:
-        """One connection, from CONNECT to its end."""
+    async def _live(self) -> tuple[Ended, str | None]:
+        """One connection, from CONNECT to its end. Returns how it ended, and the topic that it broke on."""
         connection = await self._connected()
-        if isinstance(connection, _End):
-            return connection
+        if isinstance(connection, Ended):
+            return connection, None
         delivered = self.outbox.delivered
         self._begin(connection)
-        reason, code = await self._lost
+        lost = await self._lost
         subscribing = self.subscriptions.broke()
-        broken = self._end(connection, code)
-        now, draw = self._clock.monotonic(), random.random()
-        if code == connection_state.SESSION_TAKEN_OVER:
+        broken = self._end(connection, lost.code)
+        now, draw, began = self._clock.monotonic(), random.random(), self.session.connected_at or 0.0
+        settled = now - began >= connection_state.SETTLED
+        useful = self.outbox.delivered > delivered and not subscribing
+        if lost.code == connection_state.SESSION_TAKEN_OVER:
             self.session, wait = connection_state.taken_over(self.session, now, draw)
-        elif broken.in_flight or subscribing or code:
-            useful = self.outbox.delivered > delivered and not subscribing
+        elif broken.in_flight or subscribing or lost.code:
             self.session, wait = connection_state.interrupted(self.session, now, draw, useful=useful)
         else:
             self.session, wait = connection_state.failed(self.session, now, draw)
-        return self._explained(clean(reason), code, wait, broken)
+        reason, topic = self._explained(clean(lost.reason), lost.code, broken)
+        if lost.code == connection_state.SESSION_TAKEN_OVER:
+            stay = True
+        else:
+            stay = (settled or useful) and lost.reason != SILENT and lost.code not in connection_state.ELSEWHERE
+        return Ended(reason, wait, settled, stay, lost.reference, back=lost.reason == BACK), topic
 
-    async def _connected(self) -> Connection | _End:
+    async def _connected(self) -> Connection | Ended:
         """Connect, with the MQTT version that the broker probably speaks."""
         now, draw = self._clock.monotonic, random.random
         while True:
@@ -189,17 +238,18 @@ class Link:
             packet = Connect(self._identity.client_id, self.session.protocol, self._identity.will_topic, will)
             self._lost = self._loop.create_future()
             try:
-                connection = await self._connect(packet, self)
+                connection = await self._connector(self.broker)(packet, self)
             except ConnectionRefused as error:
                 self.session, wait = connection_state.refused(self.session, error.code, now(), draw())
-                return _End(self._reason(error), wait)
+                other_version = error.code == connection_state.UNSUPPORTED_VERSION and self.session.refusals == 1
+                return Ended(self._reason(error), wait, stay=other_version, reference=error.reference)
             except TlsRefused as error:
                 self.session, wait = connection_state.misconfigured(self.session, draw())
-                return _End(self._reason(error), wait)
+                return Ended(self._reason(error), wait)
             except BrokerError as error:
                 no_connack = isinstance(error, ConnackMissing)
                 self.session, wait = connection_state.failed(self.session, now(), draw(), no_connack=no_connack)
-                return _End(self._reason(error), wait)
+                return Ended(self._reason(error), wait)
             self.session = connection_state.connected(self.session, now())
             if not connection_state.doubtful(self.session):
                 return connection
@@ -209,16 +259,16 @@ class Link:
     def _reason(self, error: BrokerError) -> str:
         """The reason of a failed attempt. A hint at a wrong URL is left out once the URL has worked."""
         text = str(error)
-        return clean(text.removesuffix(error.hint) if self.connects else text)
+        return clean(text.removesuffix(error.hint) if self.session.accepted else text)
 
-    def _explained(self, reason: str, code: int, wait: float, broken: Broken) -> _End:
-        """Why the connection ended, as far as it is known."""
+    def _explained(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
+        """Why the connection ended, as far as it is known, and the topic that it broke on."""
         if connection_state.client_id_in_use(self.session):
             certain = code == connection_state.SESSION_TAKEN_OVER
-            return _End(client_id_in_use(self._identity.client_id, certain=certain), wait)
+            return client_id_in_use(self._identity.client_id, certain=certain), None
         if broken.fault is not None:
-            return _End(broken.fault, wait, broken.topic)
-        return _End(reason, wait)
+            return broken.fault, broken.topic
+        return reason, None
 
     def _begin(self, connection: Connection) -> None:
         self.connects += 1
@@ -227,11 +277,14 @@ class Link:
             self._settling = self._loop.call_later(connection_state.SETTLED, self._settled)
         else:
             self._error = None
+        self.choice = broker_choice.connected(self.choice)
         self._window.connection = connection
-        self._events.emit(LinkUp(self.number, self.session.protocol, connection.client))
+        self._events.emit(LinkUp(self.number, self.session.protocol, connection.client, self._named()))
         self._window.start(connection, timed=self.session.protocol == V5)
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
+        if self.choice.current:
+            self._returning = self._loop.create_task(self._ask_primary())
 
     def _settled(self) -> None:
         """The connection holds; no other client takes it over any more."""
@@ -247,10 +300,28 @@ class Link:
         else:
             self._window.pump()
 
+    async def _ask_primary(self) -> None:
+        """Go back to the primary as soon as it accepts connections. The connection in use is kept until then."""
+        primary = self.choice.candidates[0]
+        identity = f"{self._identity.client_id}{INQUIRY}"
+        packet = Connect(identity, primary.session.protocol, None, b"", session_expiry=0)
+        while True:
+            await asyncio.sleep(broker_choice.return_wait(self.choice, random.random()))
+            try:
+                connection = await self._connector(primary.broker)(packet, _Inquiry())
+                await connection.close()
+            except BrokerError:
+                continue
+            self.lost(BACK)
+
+    def _named(self) -> str | None:
+        """The address of the current broker, if there are others."""
+        return None if len(self.choice.candidates) == 1 else str(self.broker)
+
     def _end(self, connection: Connection, code: int = 0) -> Broken:
         """Clear up after a connection."""
         connection.abort()
-        for handle in (self._subscribing, self._settling):
+        for handle in (self._subscribing, self._settling, self._returning):
             if handle is not None:
                 handle.cancel()
         return self._window.stop(code)

@@ -30,7 +30,7 @@ class Outbox(Queues):
         if it is too large."""
         size = message.size
         if size > self._largest:
-            self.dropped += 1
+            self.drops["too_large"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
         self._number += 1
@@ -94,7 +94,7 @@ class Outbox(Queues):
             expires = item.message.expires
             if expires is not None and expires <= now:
                 self._forget(item)
-                self.dropped += 1
+                self.drops["expired"] += 1
                 expired.append(Dropped(topic, 1, "expired"))
                 self._offer(topic, queue)
                 continue
@@ -138,7 +138,7 @@ class Outbox(Queues):
     def drop(self, item: Item, why: str) -> Message:
         """The broker does not take a message in flight, and never will."""
         self._bury(item, why)
-        self.dropped += 1
+        self.drops["refused"] += 1
         return self._done(item, arrived=False)
 
     def back(self, item: Item) -> None:
@@ -206,7 +206,7 @@ class Outbox(Queues):
 
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
-        self.dropped += 1
+        self.drops["full"] += 1
         self._forget(item)
 
     def bring_back(self, item: Item) -> None:
@@ -246,7 +246,7 @@ class Outbox(Queues):
         item = queue.waiting.popleft()
         self._bury(item, why)
         self._forget(item)
-        self.dropped += 1
+        self.drops["refused"] += 1
         self._offer(topic, queue)
 
     def _bury(self, item: Item, why: str) -> None:

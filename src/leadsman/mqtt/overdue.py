@@ -13,6 +13,8 @@ from leadsman.timing.clock import Clock
 
 PUBACK_TIMEOUT = 10.0
 """Seconds without the acknowledgement of a message after which the connection is dropped."""
+SILENT = f"no acknowledgement within {PUBACK_TIMEOUT:g} s"
+"""Why the connection is dropped then."""
 AT_ONCE = 0.01
 """Seconds. Readings that are written after that time, or sooner, are written as they come."""
 
@@ -82,7 +84,7 @@ class Overdue:
             now = self._clock.monotonic()
             _, oldest = next(iter(self._sent.values()))
             if now - oldest >= PUBACK_TIMEOUT:
-                self._lost(f"no acknowledgement within {PUBACK_TIMEOUT:g} s")
+                self._lost(SILENT)
             elif not waits:
                 after = PUBACK_TIMEOUT if self._write is None else self._after
                 self.handle = self._loop.call_at(min(oldest + PUBACK_TIMEOUT, now + after), self._look)

@@ -8,10 +8,12 @@ from itertools import chain
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topic_queue import (
+    CAUSES,
     COPY,
     MOST_BEFORE,
     SETTLED,
     UNSTORED,
+    Cause,
     Dropped,
     Item,
     Keeper,
@@ -53,13 +55,18 @@ class Queues:
         """Bytes held, see `Message.size`."""
         self.messages = 0
         """Messages held, those in flight included."""
-        self.dropped = 0
-        """Messages dropped since the start."""
+        self.drops: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
+        """Messages dropped since the start, by cause."""
         self.delivered = 0
         """Messages accepted since the start."""
 
     def __contains__(self, topic: str) -> bool:
         return topic in self._queues or (self._keeper is not None and self._keeper.holds(topic))
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped since the start."""
+        return sum(self.drops.values())
 
     @property
     def on_disk(self) -> OnDisk | None:
@@ -267,7 +274,7 @@ class Queues:
                 self._list(item)
             self._forget(oldest)
             counts[topic] = counts.get(topic, 0) + 1
-        self.dropped += sum(counts.values())
+        self.drops["full"] += sum(counts.values())
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
 
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, get_args
 
 from leadsman.mqtt.message import Message
 
@@ -13,6 +13,11 @@ UNSTORED, NEVER, COPY = 0, -1, -2
 
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
+
+Cause = Literal["full", "expired", "too_large", "refused", "damaged"]
+"""Why a message will never arrive: the outbox is full; it is too old; it is larger than the outbox takes; the broker
+does not take it; the file on the disk was damaged or replaced."""
+CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 
 class Dropped(NamedTuple):

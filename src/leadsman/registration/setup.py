@@ -9,7 +9,7 @@ from leadsman.adapters.adapter import Adapter
 from leadsman.adapters.extras import check_found
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.record import Record
@@ -48,7 +48,7 @@ class Declaration(NamedTuple):
     topics: Topics
     instance: str
     """The end of the client id."""
-    broker: Broker | None
+    brokers: Brokers | None
     """None: the settings say which."""
     adapters: AdapterSource
     """The adapters, or a function that makes them from the settings."""
@@ -99,7 +99,7 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
-        self._broker = declaration.broker
+        self._brokers = declaration.brokers
         self._make_adapters = adapters if callable(adapters) else None
         self._settings_dependencies = settings_dependencies(declaration.model)
         self._loaded: Loaded | None = None
@@ -122,11 +122,11 @@ class Setup:
         return found
 
     @property
-    def broker(self) -> Broker:
-        """The broker. Raises `InvalidValue` if it depends on settings that are not loaded yet."""
-        if self._broker is None:
+    def brokers(self) -> Brokers:
+        """The brokers. Raises `InvalidValue` if they depend on settings that are not loaded yet."""
+        if self._brokers is None:
             raise InvalidValue("the broker is not known yet; run the app, or call app.load() first")
-        return self._broker
+        return self._brokers
 
     @property
     def state_name(self) -> str:
@@ -175,20 +175,20 @@ class Setup:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
         of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        for step in (self._read_broker, self._read_names, self._read_endpoint, self._read_outbox, self._read_policies):
+        for step in (self._read_brokers, self._read_names, self._read_endpoint, self._read_outbox, self._read_policies):
             try:
                 step(loaded)
             except ConfigurationError as error:
                 faults.append(error)
         raise_together(faults)
 
-    def _read_broker(self, loaded: "Loaded") -> None:
-        """Take the broker of the settings, unless the author declared one and no flag replaces it."""
-        from leadsman.mqtt.from_settings import broker_of
+    def _read_brokers(self, loaded: "Loaded") -> None:
+        """Take the brokers of the settings, unless the author declared one and no flag replaces it."""
+        from leadsman.mqtt.from_settings import brokers_of
 
         flags = [key for key in ("url", "host") if key in loaded.broker and loaded.broker[key].flag]
-        if self.declaration.broker is None or flags:
-            self._broker = broker_of(loaded.broker)
+        if self.declaration.brokers is None or flags:
+            self._brokers = brokers_of(loaded.broker)
 
     def _read_names(self, loaded: "Loaded") -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 IDENTITY_KEYS = ("topic_prefix", "instance", "client_id")
 """The keys of the section ``mqtt`` that name an app at the broker."""
-BROKER_KEYS = ("url", "host", "port", "username", "password", "tls", "ca", "cert", "key", *IDENTITY_KEYS)
+BROKER_KEYS = (
+    *("url", "host", "port", "username", "password", "tls", "ca", "cert", "key"),
+    *("follow_server_reference", *IDENTITY_KEYS),
+)
 HTTP_KEYS = ("bind", "token", "token_file", "hosts")
 OUTBOX_KEYS = ("durability", "max_bytes", "max_age")
 KEYS = {BROKER: BROKER_KEYS, HTTP: HTTP_KEYS, OUTBOX: OUTBOX_KEYS}

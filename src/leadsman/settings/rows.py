@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, cast
 
 from leadsman.settings.model import SettingPath, is_model
 from leadsman.settings.sources import Entry
-from leadsman.text import clean, counted, masked
+from leadsman.text import clean, counted, masked, split_urls
 
 MASK = "********"
 NOT_SET = "not set"
@@ -41,8 +41,9 @@ def shown(name: str, value: object) -> str:
     hidden = type(value).__name__ in ("SecretStr", "SecretBytes")
     if hidden or is_secret(name.rsplit(".", 1)[-1]):
         return MASK if (cast(_Secret, value).get_secret_value() if hidden else str(value)) else "empty"
-    if name == "mqtt.url" and isinstance(value, str):
-        value = masked(value)
+    if name == "mqtt.url" and isinstance(value, str | list):
+        items = split_urls(value) if isinstance(value, str) else value
+        value = [masked(str(each)) for each in items] if len(items) > 1 else masked(str(*items))
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 

@@ -20,6 +20,7 @@ from leadsman.app import App
 from leadsman.errors import InvalidValue
 from leadsman.event_bus import Phase
 from leadsman.introspection.registrations import policy_text
+from leadsman.mqtt.link import Access
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
@@ -205,7 +206,9 @@ class _Run:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
         plan = plan._replace(endpoint=None)  # nobody can ask about a simulated day over HTTP
         with contextlib.ExitStack() as resources:
-            parts = await build(plan, self._broker.connect, self._stopping, resources, reports=False)
+            parts = await build(
+                plan, Access(plan.brokers, lambda _: self._broker.connect), self._stopping, resources, reports=False
+            )
             parts.core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(parts, await run(parts))
 

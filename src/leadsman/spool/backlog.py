@@ -15,7 +15,7 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, is_unstored
 from leadsman.spool.eviction import FIRST_TIME
-from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row
 from leadsman.spool.tail import Span, Tail
 
 MOST_ROWS = 1000
@@ -271,7 +271,7 @@ class Backlog:
                 self._release(row.topic)
         if rows:
             return []
-        self._outbox.dropped += self.rows
+        self._outbox.drops["damaged"] += self.rows
         self.rows = 0
         lost = [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
@@ -334,7 +334,7 @@ class Backlog:
             self._release(evicted.topic)
         if not lost or evicted.reason == SUPERSEDED:
             return None
-        self._outbox.dropped += lost
+        self._outbox.drops["expired" if evicted.reason == EXPIRED else "full"] += lost
         return Dropped(evicted.topic, lost, evicted.reason)
 
     def _begin_again(self, next_row: int) -> list[Dropped]:
@@ -358,6 +358,6 @@ class Backlog:
                     span.dropped(span.last)
                 tail.rows = 0
                 tail.spans.clear()
-        self._outbox.dropped += self.rows
+        self._outbox.drops["damaged"] += self.rows
         self.rows = 0
         return lost

@@ -16,8 +16,7 @@ from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
 from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
-from leadsman.mqtt.connection import Connector
-from leadsman.mqtt.link import ClientIdentity, Link
+from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.outbox import Outbox
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
@@ -56,7 +55,7 @@ class Parts(NamedTuple):
 
 async def build(
     plan: Plan,
-    connect: Connector,
+    access: Access,
     stopping: asyncio.Event,
     resources: contextlib.ExitStack,
     *,
@@ -66,14 +65,14 @@ async def build(
 
     Args:
         plan: the app.
-        connect: makes the connection to the broker.
+        access: the brokers, and how a connection to one is made.
         stopping: is set when the app shall end.
         resources: releases what must be released in any case, also if the app is cancelled.
         reports: whether the app reports about itself: the heartbeat, the registry, the ledgers, the error topics, the
             log and the trace. A simulation reports nothing, since nobody would read it.
     """
     fatal: list[str] = []
-    core = _core(plan, connect, stopping, fatal)
+    core = _core(plan, access, stopping, fatal)
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
@@ -111,7 +110,7 @@ async def build(
     return Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
 
 
-def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[str]) -> Core:
+def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str]) -> Core:
     """The parts that every app uses."""
 
     def end_app(name: str, error: BaseException) -> None:
@@ -129,9 +128,8 @@ def _core(plan: Plan, connect: Connector, stopping: asyncio.Event, fatal: list[s
         plan.client_id,
         plan.topics.status,
         functools.partial(will, plan.version, dry_run=plan.dry_run),
-        plan.broker.protocol,
     )
-    link = Link(identity, connect, Outbox(), clock, events)
+    link = Link(identity, access, Outbox(), clock, events)
     timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up)
     environment = Environment(timers, clock, events, plan.overrides, stopping)
     watching = _watching(plan, environment)
@@ -206,7 +204,8 @@ def _opening(plan: Plan) -> str:
     """The first line of the log: what is started, and with what."""
     devices = counted(len({each.name for each in plan.handlers}), "device")
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
-    about = f"{devices}, broker {plan.broker}, topics below {plan.topics.prefix}/, {settings}"
+    where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
+    about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"
     return f"{plan.name} {clean(plan.version)} starts with leadsman {plan.leadsman}: {about}"
 
 

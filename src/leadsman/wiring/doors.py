@@ -122,7 +122,6 @@ class Doors:
             version=plan.version,
             leadsman=plan.leadsman,
             topics=plan.topics,
-            broker=str(plan.broker),
             client_id=plan.client_id,
         )
         parts = Parts(

@@ -11,7 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Connector
+from leadsman.mqtt.link import Access
 from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
@@ -21,15 +23,29 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leadsman")
 
 
-def load_modules(broker: Broker, endpoint: "Endpoint | None") -> None:
-    """Import what a run needs, the client for this broker and the server of the HTTP endpoint included."""
+def load_modules(brokers: Brokers, endpoint: "Endpoint | None") -> None:
+    """Import what a run needs, the client for the primary broker and the server of the HTTP endpoint included."""
     from leadsman.mqtt.client import chosen
 
     import_module("leadsman.wiring.run")
     if endpoint is not None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
-    chosen(broker, broker.protocol)
+    chosen(brokers.primary, brokers.primary.protocol)
+
+
+def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Access:
+    """How the link reaches the brokers; see `connector`. One that is given stands for all of them."""
+    made: dict[Broker, Connector] = {}
+
+    def connector_of(broker: Broker) -> Connector:
+        if broker not in made:
+            if broker not in brokers:
+                made.clear()  # a broker may name any number of others
+            made[broker] = connector(broker, given, dry_run=dry_run)
+        return made[broker]
+
+    return Access(brokers, connector_of)
 
 
 def connector(broker: Broker, given: Connector | None, *, dry_run: bool) -> Connector:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from leadsman._version import __version__
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
@@ -35,7 +35,7 @@ class Plan(NamedTuple):
     client_id: str
     state_name: str
     """The default name of the state directory."""
-    broker: Broker
+    brokers: Brokers
     endpoint: "Endpoint | None"
     """The HTTP endpoint; None where there is none."""
     outbox: "OutboxSettings | None"
@@ -122,7 +122,7 @@ def plan_of(
         topics=setup.topics,
         client_id=setup.client_id,
         state_name=setup.state_name,
-        broker=setup.broker,
+        brokers=setup.brokers,
         endpoint=setup.endpoint,
         outbox=setup.outbox,
         variables=variables,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.events import AppFault
 from leadsman.monitoring.heartbeat import will
-from leadsman.mqtt.connection import Connector
+from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.runtime.lifespan import Lifespan
 from leadsman.runtime.supervision import cancel, close_all, keep_running
@@ -33,7 +33,7 @@ class Running(NamedTuple):
     lifespan: Lifespan
 
 
-async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
+async def serve(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
     """Run an app until `stopping` is set, then end it within two seconds.
 
     Returns:
@@ -43,7 +43,7 @@ async def serve(plan: Plan, connect: Connector, stopping: asyncio.Event) -> int:
         Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
     """
     with contextlib.ExitStack() as resources:
-        parts = await build(plan, connect, stopping, resources)
+        parts = await build(plan, access, stopping, resources)
         running = await run(parts)
         return await stop(parts, running)
 

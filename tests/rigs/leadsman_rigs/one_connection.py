@@ -18,7 +18,7 @@ class Hooks:
     def acknowledged(self, packet_id, code):
         self.acknowledgements.append(code)
 
-    def lost(self, reason, code=0):
+    def lost(self, reason, code=0, reference=None):
         self.reasons.append(reason)
 
     def received(self, message):

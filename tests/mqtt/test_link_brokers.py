@@ -1,0 +1,232 @@
+"""The link with several brokers in memory: which one it uses, what it says of it, and what arrives there."""
+
+import asyncio
+import json
+
+import pytest
+
+from leadsman.errors import ConnectionRefused
+from leadsman.event_bus import EventBus
+from leadsman.events import LinkDown, LinkUp
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.broker_choice import RETURN
+from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.link import BACK, Access, ClientIdentity, Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.testing import MemoryBroker, VirtualLoop
+from leadsman.timing.clock import system_clock
+
+STATUS, STATE = "house/status", "house/d/state"
+IDENTITY = ClientIdentity("me", STATUS, lambda session: json.dumps({"state": "offline"}).encode())
+BAD_PASSWORD, USE_ANOTHER_SERVER, SERVER_MOVED = 0x86, 0x9C, 0x9D
+LONG = 2 * RETURN
+
+
+class Running:
+    """A link with its brokers, in a loop of their own."""
+
+    def __init__(self, *names, follow=False):
+        self.brokers = {name: MemoryBroker() for name in ("a", "b", "c")}
+        self.references, self.loop, self.events = {}, VirtualLoop(), []
+        given = Brokers(*map(Broker, names or ("a", "b")), follow_server_reference=follow)
+        self.link = self.loop.run_until_complete(self.made(given))
+        self.task = self.loop.create_task(self.link.run())
+
+    async def made(self, given):
+        clock = system_clock(self.loop)
+        bus = EventBus(clock)
+        bus.subscribe(self.events.append)
+        return Link(IDENTITY, Access(given, self.connector_of), Outbox(), clock, bus)
+
+    def connector_of(self, broker):
+        async def connect(packet, listener):
+            if broker.host in self.references:
+                raise ConnectionRefused(USE_ANOTHER_SERVER, "use another server", self.references[broker.host])
+            return await self.brokers[broker.host].connect(packet, listener)
+
+        return connect
+
+    def run(self, seconds):
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+        return self
+
+    def put(self, *numbers):
+        for number in numbers:
+            self.link.put(Message(STATE, b"%d" % number, retain=True, taken_at=1e9 + number))
+        return self.run(0.1)
+
+    def at(self, name):
+        return [int(message.payload) for message in self.brokers[name].messages(STATE)]
+
+    @property
+    def where(self):
+        return self.link.broker.host if self.link.up else None
+
+    def all(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def end(self):
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.run(0)
+        self.loop.run_until_complete(self.link.close())
+        self.loop.close()
+
+
+@pytest.fixture
+def running():
+    started = []
+
+    def start(*names, **options):
+        started.append(Running(*names, **options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+def test_what_waits_goes_to_the_replacement_and_the_retained_state_with_it(running):
+    life = running().run(10).put(1, 2)
+    life.brokers["a"].stop()
+    life.put(3)
+    life.run(5)
+    life.put(4)
+
+    assert life.where == "b"
+    assert life.at("a") == [1, 2]
+    assert sorted({*life.at("b")} - {2}) == [3, 4]
+    assert life.brokers["b"].retained[STATE].payload == b"4"
+
+
+def test_a_state_that_arrived_at_the_primary_is_retained_at_the_replacement_too(running):
+    life = running().run(10).put(1)
+    life.brokers["a"].stop()
+    life.run(5)
+
+    assert life.brokers["b"].retained[STATE].payload == b"1"
+
+
+def test_a_connection_that_is_cut_is_made_again_at_the_same_broker(running):
+    life = running().run(10)
+    for _ in range(5):
+        life.brokers["a"].cut()
+        life.run(10)
+
+    assert life.where == "a"
+    assert life.brokers["b"].connects == []
+
+
+def test_a_frozen_primary_is_left_as_soon_as_an_acknowledgement_is_overdue(running):
+    life = running().run(10)
+    life.brokers["a"].freeze()
+    life.put(1).run(11.5)
+
+    assert life.where == "b"
+    assert life.at("b") == [1]
+
+
+def test_a_wrong_password_at_the_primary_costs_less_than_a_second(running):
+    life = running()
+    life.brokers["a"].refuse_connect = BAD_PASSWORD
+    life.run(1)
+
+    assert life.where == "b"
+
+
+def test_the_events_name_the_broker_only_if_there_are_several(running):
+    one, two = running("a"), running("a", "b")
+    for life in (one, two):
+        life.run(10)
+        life.brokers["a"].stop()
+        life.run(5)
+
+    assert [event.broker for event in two.all(LinkUp)] == ["mqtt://a:1883", "mqtt://b:1883"]
+    assert [event.broker for event in two.all(LinkDown)][-1] == "mqtt://b:1883"
+    assert {event.broker for event in (*one.all(LinkUp), *one.all(LinkDown))} == {None}
+
+
+def test_a_break_is_counted_once(running):
+    life = running().run(10)
+    life.brokers["a"].stop()
+    life.run(5)
+
+    assert (life.link.connects, life.link.breaks) == (2, 1)
+
+
+class TestReturn:
+    def test_the_app_goes_back_to_the_primary_when_it_accepts_connections_again(self, running):
+        life = running().run(10)
+        life.brokers["a"].stop()
+        life.run(10)
+        life.brokers["a"].start()
+        life.put(1).run(LONG)
+        life.put(2)
+
+        assert life.where == "a"
+        assert life.brokers["a"].retained[STATE].payload == b"2"
+        assert life.all(LinkDown)[-1].reason == BACK
+
+    def test_the_replacement_is_used_until_then_and_says_offline_afterwards(self, running):
+        life = running().run(10)
+        life.brokers["a"].stop()
+        life.run(LONG)
+        assert life.where == "b"
+        life.brokers["a"].start()
+        life.run(LONG)
+
+        assert json.loads(life.brokers["b"].retained[STATUS].payload)["state"] == "offline"
+
+    def test_the_primary_is_asked_with_a_client_id_of_its_own_and_without_a_will(self, running):
+        life = running().run(10)
+        life.brokers["a"].stop()
+        life.run(LONG)
+
+        asked = {
+            (packet.client_id, packet.will_topic, packet.session_expiry) for _, packet in life.brokers["a"].connects
+        }
+        assert ("me-primary", None, 0) in asked
+
+    def test_a_primary_that_refuses_the_app_is_not_gone_back_to(self, running):
+        life = running()
+        life.brokers["a"].refuse_connect = BAD_PASSWORD
+        life.run(3 * LONG)
+
+        assert life.where == "b"
+        assert len(life.brokers["b"].connects) == 1
+
+
+class TestServerReference:
+    def test_it_is_followed_if_that_is_allowed(self, running):
+        life = running("a", "b", follow=True)
+        life.references["a"] = "c"
+        life.put(1).run(2)
+
+        assert life.where == "c"
+        assert life.at("c") == [1]
+
+    def test_else_the_next_broker_of_the_list_is_used(self, running):
+        life = running("a", "b")
+        life.references["a"] = "c"
+        life.run(2)
+
+        assert life.where == "b"
+
+    def test_a_broker_that_sends_the_app_away_later_is_left_at_once(self, running):
+        life = running("a", "b").run(10)
+        for connection in list(life.brokers["a"]._clients.values()):
+            connection.end("server moved", will=False, code=SERVER_MOVED)
+        life.run(1)
+
+        assert life.where == "b"
+
+
+def test_a_client_id_in_use_is_reported_and_not_avoided_at_another_broker(running):
+    life = running().run(10)
+    for _ in range(2):
+        life.brokers["a"].cut("taken over", code=0x8E)
+        life.run(1)
+
+    assert life.all(LinkDown)[-1].clash
+    assert life.brokers["b"].connects == []
