@@ -8,7 +8,19 @@ import platform
 import statistics
 from collections.abc import Callable
 
-from benchmarks import calls, footprint, frames, ledger, measures, network, overload, recovery, service, simulated, soak
+from benchmarks import (
+    calls,
+    footprint,
+    frames,
+    ledger,
+    measures,
+    network,
+    overload,
+    recovery,
+    service,
+    simulated,
+    soak,
+)
 from benchmarks.measures import CLIENTS, SIDES
 from benchmarks.rows import NONE, Row, interleaved, note, paired_row, ratio_row
 
@@ -181,12 +193,14 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5, help="repetitions; medians are taken (default 5)")
     parser.add_argument("--minutes", type=float, default=20, help="of the soak and of the ledger (default 20)")
     parser.add_argument("--rate", type=float, help="readings a second of the soak (default half of the sustained)")
+    parser.add_argument("--kill-every", type=float, default=60, help="seconds between kills of the soak (default 60)")
+    parser.add_argument("--failing", action="store_true", help="let one read of ten fail in the soak")
     options = parser.parse_args()
     if {*options.parts}.intersection(ALONE):
         if len(options.parts) > 1:
             parser.error(f"{' and '.join(ALONE)} are measured alone")
         logging.disable()
-        print(_alone(options.parts[0], options.minutes, options.rate))
+        print(_alone(options.parts[0], options))
         return
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else our modules are compiled at each start, and only ours
     print(
@@ -198,16 +212,17 @@ def main() -> None:
             print(f"| {row} | `{part}` |", flush=True)
 
 
-def _alone(part: str, minutes: float, rate: float | None) -> str:
+def _alone(part: str, options: argparse.Namespace) -> str:
     match part:
         case "recovery":
             return recovery.report()
         case "footprint":
             return footprint.report()
         case "ledger":
-            return ledger.report(minutes)
+            return ledger.report(options.minutes)
         case _:
-            return soak.soak(minutes, rate)
+            plan = soak.Plan(options.minutes, options.rate, options.kill_every, options.failing)
+            return soak.soak(plan)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,8 @@ class Account:
             for topic, last in self._put.items()
         }
         (outbox,) = self._outboxes
-        return {"devices": devices, "dropped": outbox.dropped, "left": outbox.messages, "most": self._most}
+        left = outbox.messages + (0 if outbox.on_disk is None else outbox.on_disk.only)
+        return {"devices": devices, "dropped": outbox.dropped, "left": left, "most": self._most}
 
     def _follow(self, most_messages: int, most_bytes: int) -> None:
         begin, put, hand_over, accept = Outbox.__init__, Outbox.put, Outbox.hand_over, Outbox.accept

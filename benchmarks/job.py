@@ -14,6 +14,7 @@ import asyncio
 import json
 import logging
 import os
+import random
 import resource
 import signal
 import sys
@@ -23,12 +24,14 @@ from pathlib import Path
 from typing import Any
 
 WARM_UP = 2.0
-KINDS = ("plain", "stamped", "backlog", "watched")
+KINDS = ("plain", "stamped", "failing", "backlog", "watched")
 """``plain``: all devices share one function, whose readings are counted together. ``stamped``: each has a function of
-its own, whose readings have a number of its own and the time. ``backlog``: each sends BACKLOG readings at once, says so
-on stdout, and then one per INTERVAL. ``watched``: as plain; says so on stdout, and then SIGUSR1 prints what blocked the
-event loop the longest."""
+its own, whose readings have a number of its own and the time. ``failing``: the same, and one read of ten fails.
+``backlog``: each sends BACKLOG readings at once, says so on stdout, and then one per INTERVAL. ``watched``: as plain;
+says so on stdout, and then SIGUSR1 prints what blocked the event loop the longest."""
 BACKLOG = 640
+FAILING = 0.1
+"""The share of reads that fail."""
 Read = Callable[[], Awaitable[dict[str, float]]]
 
 
@@ -67,14 +70,14 @@ class Meter:
 
 
 class Lost(logging.Handler):
-    """Reads in the log of leadsman how many messages it could not deliver at its end."""
+    """Reads in the log of leadsman how many readings it could not deliver at its end."""
 
-    messages = 0
+    readings = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         fields = getattr(record, "fields", {})
-        if fields.get("event") == "messages lost":
-            self.messages = fields["messages"]
+        if fields.get("event") == "readings lost":
+            self.readings = fields["readings"]
 
 
 def _resident() -> float:
@@ -88,12 +91,14 @@ def _cpu() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def stamped(meter: Meter) -> Read:
-    """The function of one device, whose readings have a number and a time."""
-    number = 0
+def stamped(meter: Meter, failing: float = 0.0) -> Read:
+    """The function of one device, whose readings have a number and a time. `failing`: the share of reads that fail."""
+    number, dice = 0, random.Random(1)
 
     async def read() -> dict[str, float]:
         nonlocal number
+        if failing and dice.random() < failing:
+            raise OSError("no answer")
         number += 1
         meter.calls += 1
         return {"temperature": 21.5, "n": number, "at": time.time()}
@@ -154,7 +159,7 @@ def ours(given: argparse.Namespace) -> None:
         return {"temperature": 21.5, "humidity": 45.0, "n": meter.calls}
 
     for number in range(given.devices if given.kind != "backlog" else 0):
-        read = stamped(meter) if given.kind == "stamped" else plain
+        read = plain if given.kind in ("plain", "watched") else stamped(meter, FAILING * (given.kind == "failing"))
         app.add_telemetry(f"d{number}", read, interval=given.interval, retry=3, **options)
     if given.kind == "backlog":
         _sources(app, given.devices, given.interval)
@@ -178,7 +183,7 @@ def _until_sigterm(app: Any, meter: Meter, outbox: int) -> None:
         said = account.report()
     else:
         app.run()
-    print(json.dumps({"calls": meter.calls, "lost": lost.messages, **said}), flush=True)
+    print(json.dumps({"calls": meter.calls, "lost": lost.readings, **said}), flush=True)
 
 
 async def _measured(app: Any, meter: Meter, interval: float, duration: float) -> None:

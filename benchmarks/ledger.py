@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks import bare_python
 from benchmarks.ear import Ear, Heard
 from benchmarks.ledger_job import FAIL, HANG, HUGE, KINDS, NOTHING, PAUSE, READ, SLOW, Kind, names
-from benchmarks.measures import ROOT
+from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note
 from benchmarks.soak import restarted
 from leadsman.monitoring.ledger import FAILED, PERIODS, Ledger
@@ -105,7 +105,9 @@ def report(minutes: float) -> str:
     with Mosquitto() as broker, Proxy(broker.port) as proxy:
         ear = Ear(broker.port, hand_on=subscriber.heard)
         command = [bare_python.executable(), "-m", "benchmarks.ledger_job", str(proxy.port)]
-        process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=with_state(), text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         try:
             began = time.monotonic()
             while (passed := time.monotonic() - began) < seconds:

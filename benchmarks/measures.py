@@ -4,11 +4,13 @@ import atexit
 import json
 import math
 import os
+import shutil
 import signal
 import statistics
 import subprocess
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -34,14 +36,37 @@ CLIENTS = (*SIDES, "aiomqtt")
 
 
 def job(
-    side: str, port: int, devices: int, interval: float, duration: float = 0, kind: str = "plain", *outbox: int
+    side: str,
+    port: int,
+    devices: int,
+    interval: float,
+    duration: float = 0,
+    kind: str = "plain",
+    *outbox: int,
+    environment: Mapping[str, str] | None = None,
 ) -> "subprocess.Popen[str]":
-    """Start the job as a process; see `benchmarks.job`."""
+    """Start the job as a process; see `benchmarks.job`. Its environment is `with_state` unless one is given."""
     words = map(str, (side, port, devices, interval, duration, kind, *outbox))
     command = [bare_python.executable(), "-m", "benchmarks.job", *words]
-    process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment or with_state(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     atexit.register(process.kill)  # a job must not outlive a benchmark that fails
     return process
+
+
+def with_state(directory: str | None = None) -> dict[str, str]:
+    """The environment of a job whose state lies in this directory, or in one of its own that goes with the benchmark:
+    readings that one job could not deliver are not those of the next one."""
+    if directory is None:
+        directory = tempfile.mkdtemp(prefix="leadsman-bench-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return {**os.environ, "STATE_DIRECTORY": directory}
 
 
 def end(process: "subprocess.Popen[str]") -> None:
@@ -85,12 +110,15 @@ def memory(side: str, devices: int) -> float:
     return resident
 
 
-def measured(side: str, devices: int, rate: float, duration: float, conf: str = "") -> dict[str, float]:
+def measured(
+    side: str, devices: int, rate: float, duration: float, conf: str = "", durability: str = "acked-or-durable"
+) -> dict[str, float]:
     """The job's own figures at so many readings a second, of so many devices or more; see `MOST_PER_DEVICE`. `conf` is
-    for mosquitto."""
+    for mosquitto, `durability` for the outbox of leadsman."""
     devices = max(devices, math.ceil(rate / MOST_PER_DEVICE))
     with Mosquitto(conf) as broker:
-        process = job(side, broker.port, devices, devices / rate, duration)
+        environment = {**with_state(), "OUTBOX__DURABILITY": durability}
+        process = job(side, broker.port, devices, devices / rate, duration, environment=environment)
         out, _ = process.communicate(timeout=2 * duration + 60)
     figures: dict[str, float] = json.loads(out)
     return figures

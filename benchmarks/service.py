@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -15,7 +14,7 @@ import psutil
 
 from benchmarks import bare_python
 from benchmarks.ear import Ear
-from benchmarks.measures import ROOT
+from benchmarks.measures import ROOT, with_state
 from benchmarks.rows import NONE, Row, note, written
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
@@ -120,7 +119,7 @@ def _job(
     process = subprocess.Popen(
         [_python(), "-m", "benchmarks.job", *words],
         cwd=ROOT,
-        env={**os.environ, **endpoint},
+        env={**with_state(), **endpoint},
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

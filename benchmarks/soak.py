@@ -1,5 +1,7 @@
 """``python -m benchmarks soak --minutes 20``: half of what leadsman can sustain, and the broker killed each minute.
 
+``--minutes 30 --kill-every 20 --failing`` kills it each 20 seconds, and one read of ten fails.
+
 The app reaches the broker through a proxy, which lets it in again once the subscriber is there. The broker writes a
 message to its subscriber before it acknowledges it, so what was acknowledged comes, unless the subscriber was slow and
 the message waited in the memory of the broker when it was killed. Each device numbers its readings; the app says at its
@@ -34,7 +36,6 @@ AWAY = 0.5
 HELD = 5.0
 """Seconds of readings that the outbox holds at least. After `AWAY` the link tries again each 0.1 to 0.8 s, and a busy
 machine needs a second more; then the backlog is sent while new readings come."""
-KILL_EVERY = 60.0
 SAMPLE_EVERY = 5.0
 SETTLED = 30.0
 """Seconds after which memory is looked at."""
@@ -102,34 +103,59 @@ def verdict(said: Mapping[str, Any], heard: Mapping[str, Numbers]) -> Verdict:
     return Verdict(said["calls"], said["dropped"], said["most"], said["left"], lost, lost_by if lost else {}, unheard)
 
 
+class Plan(NamedTuple):
+    """What a run does."""
+
+    minutes: float
+    """How long."""
+    rate: float | None
+    """Readings a second in all; None is half of what was sustained for seconds."""
+    kill_every: float
+    """Seconds between two deaths of the broker."""
+    failing: bool
+    """Whether one read of ten fails."""
+
+
+class Sample(NamedTuple):
+    """What the process has at one time."""
+
+    at: float
+    """Seconds since the start."""
+    memory: float
+    """MiB resident."""
+    descriptors: int
+    threads: int
+
+
 class Soak:
     """One run.
 
     Args:
-        minutes: how long.
+        plan: what it does.
         rate: readings a second in all.
     """
 
-    def __init__(self, minutes: float, rate: float) -> None:
-        self.seconds, self.rate = minutes * 60, rate
+    def __init__(self, plan: Plan, rate: float) -> None:
+        self.plan, self.seconds, self.rate = plan, plan.minutes * 60, rate
         self.outbox = max(MOST_MESSAGES, round(HELD * rate))
-        self.tally, self.memory = Tally(), list[tuple[float, float]]()
+        self.tally, self.samples = Tally(), list[Sample]()
         self.kills = 0
 
     def run(self) -> str:
         """Do it. Returns what came of it, as lines of Markdown."""
         with Mosquitto(WIDE) as broker, Proxy(broker.port) as proxy:
             ear = Ear(broker.port, hand_on=self.tally.heard)
-            process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, "stamped", self.outbox)
+            kind = "failing" if self.plan.failing else "stamped"
+            process = job("ours", proxy.port, DEVICES, DEVICES / self.rate, 0, kind, self.outbox)
             began = time.monotonic()
             while (passed := time.monotonic() - began) < self.seconds:
                 time.sleep(SAMPLE_EVERY)
-                self.memory.append((passed, psutil.Process(process.pid).memory_info().rss / 2**20))
-                if passed > KILL_EVERY * (self.kills + 1) - KILL_EVERY / 2:
+                self.samples.append(_sample(process, passed))
+                if passed > self.plan.kill_every * (self.kills + 0.5):
                     ear = self._killed(broker, proxy, ear)
             said = _ended(process)
             ear.close()
-        return "\n".join((*self._readings(verdict(said, self.tally.numbers)), self._memory()))
+        return "\n".join((*self._readings(verdict(said, self.tally.numbers)), *self._growth()))
 
     def _killed(self, broker: Mosquitto, proxy: Proxy, ear: Ear) -> Ear:
         self.kills += 1
@@ -141,7 +167,8 @@ class Soak:
         unheard = sum(map(len, found.unheard.values()))
         lines = [
             f"* {self.seconds / 60:g} minutes at {self.rate:,.0f} readings/s of {DEVICES} devices; the broker was"
-            f" killed {self.kills} times, for {AWAY} s each time; the outbox had room for {self.outbox:,} messages.",
+            f" killed {self.kills} times, for {AWAY} s each time; the outbox had room for {self.outbox:,} messages"
+            f"{'; one read of ten failed' if self.plan.failing else ''}.",
             f"* Readings taken: {found.taken:,}; came: {self.tally.readings:,}; dropped by the outbox:"
             f" {found.dropped:,}; left in it at the end: {found.left:,}; **lost: {found.lost:,}**. At"
             f" most {found.most:,} messages waited there at once."
@@ -166,21 +193,34 @@ class Soak:
         ]
         return ", ".join(shown) + (f" and {len(named) - EXAMPLES:,} more spans" if len(named) > EXAMPLES else "")
 
-    def _memory(self) -> str:
-        settled = [(at, size) for at, size in self.memory if at > min(SETTLED, self.seconds / 3)]
-        half = [(at, size) for at, size in settled if at > self.seconds / 2]
-        (first, before), (_, at_half), (_, after) = settled[0], half[0], half[-1]
-        return (
-            f"* Memory after {first:.0f} s: {before:.1f} MiB; at half of the time {at_half:.1f} MiB; at the end"
-            f" {after:.1f} MiB; at most {max(size for _, size in settled):.1f} MiB. It grew by {_slope(settled):+.1f}"
-            f" KiB a minute, and in the second half by {_slope(half):+.1f} (linear regression)."
+    def _growth(self) -> list[str]:
+        """How memory, descriptors and threads changed."""
+        settled = [each for each in self.samples if each.at > min(SETTLED, self.seconds / 3)]
+        half = [each for each in settled if each.at > self.seconds / 2]
+        first, last = settled[0], half[-1]
+        descriptors, threads = (
+            f"{first[field]} after {first.at:.0f} s, {last[field]} at the end,"
+            f" at most {max(each[field] for each in settled)},"
+            f" {_slope(half, field):+.2f} a minute in the second half"
+            for field in (2, 3)
         )
+        return [
+            f"* Memory after {first.at:.0f} s: {first.memory:.1f} MiB; at half of the time {half[0].memory:.1f} MiB;"
+            f" at the end {last.memory:.1f} MiB; at most {max(each.memory for each in settled):.1f} MiB. It grew by"
+            f" {_slope(settled, 1) * 1024:+.1f} KiB a minute, and in the second half by {_slope(half, 1) * 1024:+.1f}"
+            " (linear regression).",
+            f"* Descriptors: {descriptors}. Threads: {threads}.",
+        ]
 
 
-def _slope(samples: Sequence[tuple[float, float]]) -> float:
-    """KiB a minute, of samples in seconds and MiB."""
-    times, sizes = zip(*samples, strict=True)
-    return statistics.linear_regression(times, sizes).slope * 60 * 1024
+def _sample(process: "subprocess.Popen[str]", at: float) -> Sample:
+    seen = psutil.Process(process.pid)
+    return Sample(at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads())
+
+
+def _slope(samples: Sequence[Sample], field: int) -> float:
+    """How much a field of the samples grows in a minute."""
+    return statistics.linear_regression([each.at for each in samples], [each[field] for each in samples]).slope * 60
 
 
 def restarted(broker: Mosquitto, proxy: Proxy, ear: Ear, hand_on: Callable[[Heard], None], away: float) -> Ear:
@@ -205,9 +245,8 @@ def _ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
     return said
 
 
-def soak(minutes: float, rate: float | None) -> str:
-    """So many readings a second for so many minutes; None is half of what was sustained for seconds."""
-    if rate is None:
-        rate = highest_rates("ours", 3, PROBED)[0] / 2
+def soak(plan: Plan) -> str:
+    """Do what is planned. Returns what came of it, as lines of Markdown."""
+    rate = highest_rates("ours", 3, PROBED)[0] / 2 if plan.rate is None else plan.rate
     note(f"soak: {rate:,.0f} readings/s")
-    return Soak(minutes, rate).run()
+    return Soak(plan, rate).run()
