@@ -202,6 +202,14 @@ class LinkSettled(NamedTuple):
     wall: float = UNSTAMPED
 
 
+class PrefixShared(NamedTuple):
+    """Another app publishes below our prefix: `reason` says which, and what to do. None: none does any more."""
+
+    reason: str | None
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+
+
 class LinkLimited(NamedTuple):
     """Readings wait because the broker allows only `allowed` unacknowledged messages, its Receive Maximum. The newest
     readings go first from now on."""
@@ -304,6 +312,7 @@ Event = (
     | LinkUp
     | LinkDown
     | LinkSettled
+    | PrefixShared
     | LinkLimited
     | MessageDropped
     | MessageRefused

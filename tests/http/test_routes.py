@@ -10,8 +10,9 @@ from typing_extensions import is_typeddict
 
 from leadsman.http.rules import PROTECTION
 from leadsman.introspection import document, exchange, explanations, ledger_document
-from leadsman.introspection.document import Introspection, Registry
+from leadsman.introspection.document import Introspection
 from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
+from leadsman.introspection.registry_document import Registry
 from leadsman.mqtt.answers import decode
 
 for each in (

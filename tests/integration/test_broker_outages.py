@@ -445,7 +445,7 @@ def test_a_topic_that_is_allowed_again_gets_everything_through_that_waited(harne
 
 def test_a_subscription_that_breaks_every_connection_is_left_out_and_named(harness, caplog):
     app, counters = running_app(harness)
-    app.broker.poison.add("app/+/get")
+    app.broker.poison_filters.add("app/+/get")
 
     app.run("10.5m")
 
@@ -454,7 +454,7 @@ def test_a_subscription_that_breaks_every_connection_is_left_out_and_named(harne
     assert caplog.text.count("closes the connection on the subscription to 'app/+/get'") == 1
     assert "'app/+/get'" in app.status()["mqtt"]["last_error"]
     assert "another client" not in caplog.text
-    app.broker.poison.clear()
+    app.broker.poison_filters.clear()
     app.run("1h")
     app.broker.cut()
     app.run("60.5s")

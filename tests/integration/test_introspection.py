@@ -10,9 +10,10 @@ from typing_extensions import is_typeddict
 from leadsman import App, CircuitBreaker, Delivery, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection import document, exchange
-from leadsman.introspection.document import DeviceError, Fault, Introspection, Registry, Status
+from leadsman.introspection.document import DeviceError, Fault, Introspection, Status
 from leadsman.introspection.exchange import Answer, CommandResult
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
+from leadsman.introspection.registry_document import Registry
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.mqtt.connection import ConnAck
@@ -302,9 +303,15 @@ def test_the_registry_is_retained_and_says_where_everything_is(harness):
         "get": "house/boiler/get",
         "set": "house/boiler/set",
         "set_result": "house/boiler/set/result",
+        "ledger": "house/boiler/ledger",
     }
+    assert registry["devices"]["boiler"]["retained"] == ["state", "availability", "ledger"]
     assert "get" not in registry["devices"]["meter"]["topics"]
-    assert set(registry["devices"]) == {"boiler", "air", "meter"}
+    assert {name: each.get("enabled") for name, each in registry["devices"].items()} == {
+        **dict.fromkeys(("boiler", "air", "meter")),
+        "off": False,
+    }
+    assert registry["devices"]["meter"]["kinds"] == ["source"]
 
 
 def test_the_registry_of_many_devices_is_retained_in_pages(harness):

@@ -39,6 +39,7 @@ EVENTS = [
     events.CircuitMoved("d", "open", 2, 2.0, 1000.0),
     events.CircuitRequested("d", "isolate", "ann", 2.0, 1000.0),
     events.FieldsLeftOut("d", ("t",), 2.0, 1000.0),
+    events.PrefixShared("another app publishes below 'house/'", 2.0, 1000.0),
     events.CommandDone("d", 0.1, ERROR, 2.0, 1000.0),
     events.CommandDone("d", 0.1, None, 2.0, 1000.0),
     events.LinkUp(7, "5.0", "mqtt5", None, 2.0, 1000.0),

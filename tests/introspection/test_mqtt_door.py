@@ -8,10 +8,11 @@ import pytest
 
 from leadsman import App
 from leadsman.errors import PollRefused
-from leadsman.introspection.mqtt_door import EXPIRY, MOST_WAITING, PATIENCE, PAUSE, MqttDoor
+from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registrations import Registrations
+from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
 from leadsman.introspection.sections import About, Parts, Sections
-from leadsman.introspection.service import LIST_SLICE, MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
+from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
@@ -103,18 +104,6 @@ def test_one_page_is_sent_in_one_turn_of_the_loop():
     assert max(after - before for before, after in itertools.pairwise(sent)) == 1
 
 
-def test_the_registry_is_made_and_published_in_slices():
-    asked = Asked()
-    work = asked.door.publish_registry()
-    turns = len(list(work))
-
-    assert turns == DEVICES // LIST_SLICE + len(asked.sent)
-    assert [message.topic for message in asked.sent] == ["house/registry"] + [
-        f"house/registry/{number}" for number in range(2, len(asked.sent) + 1)
-    ]
-    assert {(message.retain, message.latest) for message in asked.sent} == {(True, True)}
-
-
 def test_the_pages_of_an_answer_wait_for_room_and_are_given_up_with_their_receiver():
     asked = Asked()
     work = asked.ask()
@@ -142,26 +131,6 @@ def test_the_pages_go_on_once_there_is_room():
     list(work)
 
     assert len(asked.sent) == asked.answers[0]["pages"]
-
-
-def test_the_registry_waits_for_room_but_not_for_ever():
-    asked = Asked()
-    asked.outbox.bytes = MOST_WAITING + 1
-    for pause in asked.door.publish_registry():
-        asked.now += pause
-
-    assert len(asked.sent) > 1
-    assert asked.now >= PATIENCE
-
-
-def test_the_registry_of_a_connection_ends_with_it():
-    asked = Asked()
-    work = asked.door.publish_registry()
-    next(work)
-    asked.link.connects += 1
-
-    list(work)
-    assert asked.sent == []
 
 
 def test_an_answer_that_is_given_up_makes_room_for_the_next_one():

@@ -132,7 +132,7 @@ def test_handlers_that_are_disabled_are_not_built(tmp_path):
 
     assert parts.core.poller.runners == {}
     assert parts.optional.runners.commands == {}
-    assert list(parts.core.link.subscriptions.listeners) == ["app/introspect"]
+    assert list(parts.core.link.subscriptions.listeners) == ["app/introspect", "app/status", "app/registry/#"]
 
 
 def test_an_app_that_must_end_says_why_after_everything_was_ended():

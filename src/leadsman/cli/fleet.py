@@ -123,8 +123,9 @@ class _App:
             self._pages = _count(page.get("pages", 1))
             self.names = {}
         if _count(number) <= self._pages:
-            for name in devices:
-                _keep(self.names, name, None)
+            for name, entry in devices.items():
+                if not (isinstance(entry, dict) and entry.get("enabled") is False):
+                    _keep(self.names, name, None)
 
     def take_status(self, status: dict[str, Json] | None, now: float, *, retained: bool) -> None:
         """Take a heartbeat, a goodbye or a will."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from leadsman._version import __version__
-from leadsman.introspection import document, exchange, explanations
+from leadsman.introspection import document, exchange, explanations, registry_document
 
 FILE = Path(__file__).with_name("openapi.json")
 _PROBLEM = "application/problem+json"
@@ -89,7 +89,7 @@ OPERATIONS = (
         ("device",),
         ("400", "404", "503"),
     ),
-    Operation("get", "/registry", "The devices that the app offers, with their topics.", document.Registry),
+    Operation("get", "/registry", "The devices that the app offers, with their topics.", registry_document.Registry),
     Operation(
         "get",
         "/events",

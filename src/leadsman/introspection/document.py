@@ -215,34 +215,6 @@ class Introspection(TypedDict, total=False):
     """Present only if the request names this section. Kept only while the HTTP endpoint is on."""
 
 
-class RegistryDevice(TypedDict):
-    """A device in the registry."""
-
-    kinds: list[Literal["telemetry", "source", "command"]]
-    topics: dict[str, str]
-
-
-class RegistryHead(TypedDict):
-    """What each page of the registry begins with."""
-
-    app: str
-    version: str
-    leadsman: str
-    introspect: str
-    status: str
-
-
-class Registry(RegistryHead):
-    """The message at ``{prefix}/registry``, for tools that search for apps. The devices of a large app are on several
-    pages; page 2 is at ``{prefix}/registry/2``."""
-
-    devices: dict[str, RegistryDevice]
-    page: NotRequired[int]
-    """The number of this page, from 1. Left out if there is one page."""
-    pages: NotRequired[int]
-    """The number of pages. Pages with higher numbers are left from an earlier run."""
-
-
 class StatusDevice(TypedDict, total=False):
     """A device in the heartbeat. Most fields are present only if its status is not ``ok``."""
 
@@ -273,6 +245,8 @@ class Status(TypedDict):
 
     state: Literal["online", "offline"]
     session: int
+    client_id: NotRequired[str]
+    """Left out in a will."""
     health: Literal["ok", "degraded"]
     version: str
     at: NotRequired[str]

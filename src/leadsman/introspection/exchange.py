@@ -105,6 +105,7 @@ class Happening(TypedDict):
         "link_up",
         "link_down",
         "link_settled",
+        "prefix_shared",
         "link_limited",
         "message_dropped",
         "message_refused",

@@ -9,20 +9,18 @@
 | `{prefix}/{device}/circuit/set` | isolate, close or disable its circuit                 |
 
 A request is answered at its response topic, or at its own topic with ``/response`` appended. A retained request is
-ignored, and logged. The registry is published at ``{prefix}/registry``.
+ignored, and logged. `leadsman.introspection.registry_publication` publishes the registry.
 
 Requests wait in a queue (`leadsman.introspection.request_queue`), so that thousands at once delay no poll.
 
-A document of many devices is sent in pages: the first page of the registry is at ``{prefix}/registry``, page 2 at
-``{prefix}/registry/2``, and so on; the pages of an answer go to one topic. Each page has its number and the number of
-pages.
+A document of many devices is sent in pages, which go to one topic. Each page has its number and the number of pages.
 """
 
 import logging
-from collections.abc import Generator
 
 from leadsman.errors import Busy, PayloadError, RequestRefused
 from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Request, action_of, sender_of
 from leadsman.introspection.service import Polled, Service
@@ -38,12 +36,6 @@ from leadsman.timing.clock import Clock
 
 EXPIRY = 10.0
 """Seconds after which a page of an answer is dropped, since its receiver no longer waits."""
-MOST_WAITING = 512 * 1024
-"""Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
-PATIENCE = 60.0
-"""Seconds after which a page of the registry no longer waits."""
-PAUSE = 0.02
-"""Seconds between two looks at the outbox."""
 FAULT = "a fault of the app; its log says more"
 """The error of an answer that the app failed to make, as over HTTP."""
 
@@ -68,7 +60,7 @@ class MqttDoor:
         self._clock = clock
         self._slices = slices
         self._retained = RetainedRequests()
-        self._queue = RequestQueue(slices, clock, lambda: self._room(EXPIRY), self._refuse)
+        self._queue = RequestQueue(slices, clock, lambda: room(link, clock, EXPIRY), self._refuse)
 
     # Documents
 
@@ -106,39 +98,13 @@ class MqttDoor:
                 raise
             documents = pages.end()
             for number, document in enumerate(documents, 1):
-                if not (yield from self._room(EXPIRY)):
+                if not (yield from room(self._link, self._clock, EXPIRY)):
                     return
                 numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
                 payload = around(envelope | numbers, b'{"data":' + document + b"}")
                 self._link.put(message._replace(payload=payload, expires=self._clock.monotonic() + EXPIRY))
                 if number < len(documents):
                     yield 0.0
-
-    def publish_registry(self) -> Work:
-        """Make the registry, and publish its pages, in slices. That ends with the connection, for the registry is
-        published after each one."""
-        topic, link = self._topics.registry, self._link
-        connects = link.connects
-        pages = Pages(page_size(link.maximum_packet_size))
-        yield from self._service.registry(pages)
-        documents = pages.end()
-        for number, document in enumerate(documents, 1):
-            yield from self._room(PATIENCE)
-            if link.connects != connects:
-                return
-            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
-            payload = around({**self._service.registry_head(), **numbers}, document)
-            link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
-            yield 0.0
-
-    def _room(self, patience: float) -> Generator[float, None, bool]:
-        """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
-        deadline = self._clock.monotonic() + patience
-        while self._link.outbox.bytes > MOST_WAITING:
-            if self._clock.monotonic() >= deadline:
-                return False
-            yield PAUSE
-        return True
 
     # Requests about a device
 

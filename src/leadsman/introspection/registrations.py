@@ -1,9 +1,10 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from leadsman.adapters.managed import ManagedAdapter
+from leadsman.mqtt.topics import Topics
 from leadsman.publish import AllOf, AnyOf, Every, OnChange, PublishRule
 from leadsman.registration.command import Command
 from leadsman.registration.injection import Dependencies, name_of
@@ -20,6 +21,7 @@ from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
+    from leadsman.introspection.registry_document import RegistryDevice
 
 
 class Registrations(Collection[str]):
@@ -55,6 +57,41 @@ class Registrations(Collection[str]):
         kinds: tuple[Mapping[str, Telemetry | Source | Command], ...]
         kinds = self._telemetries, self._sources, self._commands
         return [kind[name] for kind in kinds if name in kind]
+
+
+def registry_entry(
+    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str] = ()
+) -> "RegistryDevice | None":
+    """A device in the registry, with its topics; None for a side job.
+
+    Args:
+        topics: the topics of the app.
+        name: the name of the device.
+        found: its registrations.
+        others: further retained topics of it.
+    """
+    enabled = [each for each in found if each.enabled]
+    kinds = [kind_of(each) for each in enabled or found]
+    if "periodic" in kinds:
+        return None
+    reader = next((each for each in found if not isinstance(each, Command)), None)
+    paths = {"state": topics.state(name), "availability": topics.availability(name), "error": topics.device_error(name)}
+    retained = ["state"] * (reader is None or reader.delivery.retain) + ["availability"]
+    if reader is not None:
+        paths["ledger"] = topics.of(name, "ledger")
+        retained.append("ledger")
+        if reader.delivery.history is not None:
+            paths["history"] = topics.history(name)
+    if "telemetry" in kinds:
+        paths["get"] = topics.of(name, "get")
+    if "command" in kinds:
+        paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
+    entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
+    if others:
+        entry["others"] = sorted(others)
+    if not enabled:
+        entry["enabled"] = False
+    return cast("RegistryDevice", entry)
 
 
 def kind_of(each: Telemetry | Source | Command) -> str:

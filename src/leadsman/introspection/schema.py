@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, exchange, ledger_document
+from leadsman.introspection import document, exchange, ledger_document, registry_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
@@ -27,8 +27,8 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
     found: Schema = {
         topics.status: schema_of(document.Status),
         topics.error: schema_of(document.Fault),
-        topics.registry: schema_of(document.Registry),
-        f"{topics.registry}/+": schema_of(document.Registry),
+        topics.registry: schema_of(registry_document.Registry),
+        f"{topics.registry}/+": schema_of(registry_document.Registry),
         topics.introspect: schema_of(exchange.Request) | {"direction": "in"},
         f"{topics.introspect}/response": schema_of(exchange.Answer)
         | {"description": "Its data is described by #introspection."},

@@ -5,18 +5,19 @@ its address, and everything that a person wrote passes through `leadsman.text.cl
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.introspection.delivery import after_reading, away
-from leadsman.introspection.registrations import Registrations, kind_of, registered
+from leadsman.introspection.registrations import Registrations, registered, registry_entry
+from leadsman.introspection.retained import APP
 from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale
 from leadsman.monitoring.heartbeat import dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
-from leadsman.mqtt.message import STANDARD
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.runtime.runner import Answer, Runners
 from leadsman.text import clean
@@ -24,7 +25,8 @@ from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
-    from leadsman.introspection.document import AdapterSection, AppSection, RegistryDevice, RegistryHead, Runtime
+    from leadsman.introspection.document import AdapterSection, AppSection, Runtime
+    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
 
@@ -58,6 +60,8 @@ class Parts(NamedTuple):
     """Whether the app polls its devices."""
     watching: "Watching | None" = None
     """What is kept for people who watch; None where nobody can."""
+    others: Mapping[str, Collection[str]] = MappingProxyType({})
+    """Retained topics besides those of leadsman, by device; see `leadsman.runtime.other_topics`."""
 
 
 class Sections:
@@ -142,22 +146,13 @@ class Sections:
         return [sentence for each in self.registrations.of(name) for sentence in sentences(each)]
 
     def registry_entry(self, name: str) -> "RegistryDevice | None":
-        """A device in the registry, with its topics; None for a side job, and for a device that is not enabled."""
-        topics, kinds = self._about.topics, [kind_of(each) for each in self.registrations.of(name) if each.enabled]
-        if "periodic" in kinds or not kinds:
-            return None
-        paths = {
-            "state": topics.state(name),
-            "availability": topics.availability(name),
-            "error": topics.device_error(name),
-        }
-        if any(getattr(each, "delivery", STANDARD).history is not None for each in self.registrations.of(name)):
-            paths["history"] = topics.history(name)
-        if "telemetry" in kinds:
-            paths["get"] = topics.of(name, "get")
-        if "command" in kinds:
-            paths |= {"set": topics.of(name, "set"), "set_result": topics.set_result(name)}
-        return cast("RegistryDevice", {"kinds": kinds, "topics": paths})
+        """A device in the registry, with its topics; None for a side job."""
+        return registry_entry(self._about.topics, name, self.registrations.of(name), self._parts.others.get(name, ()))
+
+    @property
+    def others(self) -> list[str]:
+        """The retained topics that belong to no device."""
+        return sorted(self._parts.others.get(APP, ()))
 
     def registry_head(self) -> "RegistryHead":
         """What the registry says about the app."""
@@ -166,6 +161,7 @@ class Sections:
             "app": about.name,
             "version": clean(about.version),
             "leadsman": about.leadsman,
+            "client_id": about.client_id,
             "introspect": about.topics.introspect,
             "status": about.topics.status,
         }

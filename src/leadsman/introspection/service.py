@@ -29,9 +29,9 @@ from leadsman.text import clean, explained
 from leadsman.timing.clock import rfc3339
 
 if TYPE_CHECKING:
-    from leadsman.introspection.document import RegistryHead
     from leadsman.introspection.exchange import Beat, CircuitAnswer, HealthDocument, HeldAnswer
     from leadsman.introspection.ledger_document import DeviceLedger
+    from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.monitoring.trace import TraceRow
 
 SLICE = 10
@@ -182,8 +182,27 @@ class Service:
         """What the registry says about the app."""
         return self._sections.registry_head()
 
+    def registry_entry(self, name: str) -> "RegistryDevice | None":
+        """What the registry says about a device; None if there is no such device."""
+        return self._sections.registry_entry(name) if name in self._sections.registrations else None
+
+    @property
+    def others(self) -> list[str]:
+        """The retained topics that belong to no device, besides the status and the registry."""
+        return self._sections.others
+
+    @property
+    def disabled(self) -> list[str]:
+        """The names of the devices that are not enabled."""
+        known = self._sections.registrations
+        return [name for name in known if name not in known.jobs and not any(each.enabled for each in known.of(name))]
+
     def registry(self, document: Document) -> Work:
         """Make the list of the devices that the app offers, with their topics, in slices."""
+        if others := self.others:
+            document.begin("others", b"[]")
+            for topic in others:
+                document.member(None, topic)
         document.begin("devices", b"{}")
         for number, name in enumerate(self._sections.registrations, 1):
             entry = self._sections.registry_entry(name)

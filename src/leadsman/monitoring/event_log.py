@@ -25,6 +25,7 @@ from leadsman.events import (
     MessageRefused,
     PollDeferred,
     PollMissed,
+    PrefixShared,
     ReadingTaken,
     StateFailed,
     StateWritten,
@@ -174,9 +175,15 @@ class Log:
                     clean(", ".join(names)),
                     extra=about,
                 )
+            case PrefixShared(reason=str(reason)):
+                logger.warning("%s", reason, extra=log_fields("prefix shared", reason=reason))
+            case PrefixShared():
+                text = "no other app publishes below %s/ any more"
+                logger.info(text, self._prefix, extra=log_fields("prefix free", prefix=self._prefix))
             case SubscriptionFailed(reason=reason):
                 about = log_fields("subscription failed", reason=reason)
-                logger.warning("%s; commands cannot arrive. Check the broker's access list.", reason, extra=about)
+                text = "%s; what is sent there does not arrive. Check the broker's access list, see leadsman acl."
+                logger.warning(text, reason, extra=about)
             case AdapterReopened(adapter=adapter, how=how):
                 logger.debug("%s was %s", adapter, how, extra=log_fields(f"adapter {how}", adapter=adapter))
             case AdapterFailed(adapter=adapter, error=error):

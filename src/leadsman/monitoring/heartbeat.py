@@ -10,7 +10,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 
-from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, StateFailed, StateWritten
+from leadsman.events import CircuitMoved, Event, LinkUp, MessageDropped, PrefixShared, StateFailed, StateWritten
 from leadsman.monitoring.availability import Availability
 from leadsman.monitoring.health import GOODBYE, NO_TROUBLE, OK, STARTING, Health, is_deferred, is_stale
 from leadsman.monitoring.statuses import Change, Statuses
@@ -44,7 +44,7 @@ class Heartbeat:
 
     Args:
         topics: the topics of the app.
-        constants: fields of every document: the version, and ``dry_run`` in a dry run.
+        constants: fields of every document: the version, the client id, and ``dry_run`` in a dry run.
         interval: seconds between heartbeats if nothing changes.
         statuses: the statuses of the devices and side jobs.
         link: sends the messages, and is described in them.
@@ -100,6 +100,8 @@ class Heartbeat:
         match event:
             case StateFailed(file=file, error=error):
                 self.state_files[clean(file)] = f"{type(error).__name__}: {describe(error)}"
+                self._changed.set()
+            case PrefixShared():
                 self._changed.set()
             case StateWritten(file=file):
                 self.state_files.pop(clean(file), None)

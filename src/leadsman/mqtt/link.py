@@ -84,6 +84,8 @@ class Link:
         """Milliseconds of the latest CONNECT: births and wills of one session carry the same."""
         self.connects = 0
         """Connections made since the start."""
+        self.conflict: str | None = None
+        """Which other app publishes below our prefix, and what to do; None if none does."""
         self.client: str | None = None
         """The library of the latest connection; None before the first one."""
         self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
@@ -121,8 +123,9 @@ class Link:
 
     @property
     def last_error(self) -> str | None:
-        """What is wrong with the connection, a subscription, or a topic whose messages the broker does not take."""
-        return self._error or self.subscriptions.error or self._window.fault
+        """What is wrong with the connection, the prefix, a subscription, or a topic whose messages the broker does not
+        take."""
+        return self._error or self.conflict or self.subscriptions.error or self._window.fault
 
     def fault_of(self, topic: str) -> str | None:
         """What is wrong with the messages of a topic; None since the broker took one."""

@@ -31,6 +31,8 @@ class Subscriptions:
         """Whether nothing may be sent before the broker has answered all subscriptions."""
         self.error: str | None = None
         """What is wrong with one of the subscriptions, or None."""
+        self.acknowledged: dict[str, float] = {}
+        """When the broker took each subscription of this connection, monotonic seconds."""
         self._clock = clock
         self._events = events
         self._pending: str | None = None
@@ -44,13 +46,15 @@ class Subscriptions:
             BrokerError: the connection broke.
         """
         self.error = None
-        for topic_filter in self.listeners:
+        self.acknowledged.clear()
+        for topic_filter in tuple(self.listeners):
             if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
                 self.error = subscription(topic_filter)
                 continue
             self._pending = topic_filter
             try:
                 await connection.subscribe(topic_filter)
+                self.acknowledged[topic_filter] = self._clock.monotonic()
             except SubscriptionRefused as error:
                 self._failed(topic_filter, clean(str(error)))
             except BrokerError:  # no answer in time: the broker hangs, and not because of this filter

@@ -104,6 +104,11 @@ def topic_matches(topic_filter: str, topic: str) -> bool:
     return len(wanted) == len(given)
 
 
+def is_topic(text: str) -> bool:
+    """Whether a text is a topic that an app may publish to: printable, without wildcards, and not the broker's own."""
+    return bool(text) and not text.startswith("$") and _speakable(text)
+
+
 def _speakable(topic: str) -> bool:
     try:
         length = len(topic.encode())

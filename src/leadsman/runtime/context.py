@@ -154,9 +154,15 @@ class Context(ContextBase):
             data = encode(plain(payload, topic))
         message = Message(self._publisher_context.topics.of(self.name, topic), data, qos, retain)
         if _on(self._loop):
-            self._publisher_context.send(message)
+            self._send(message)
         else:
-            self._loop.call_soon_threadsafe(self._publisher_context.send, message)
+            self._loop.call_soon_threadsafe(self._send, message)
+
+    def _send(self, message: Message) -> None:
+        context = self._publisher_context
+        context.send(message)
+        if message.retain and context.others is not None:
+            context.others.add(self.name, message.topic)
 
 
 class _Named(logging.LoggerAdapter[logging.Logger]):

@@ -13,6 +13,7 @@ from leadsman.publish import Fields, LastPublished, PublishRule
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.comparison import Comparison
+from leadsman.runtime.other_topics import OtherTopics
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import rfc3339
 
@@ -29,6 +30,8 @@ class PublisherContext(NamedTuple):
     send: Send
     on_reading: Callable[[Reading], None] | None = None
     """Takes each reading, published or not, for those who watch; None where nobody does."""
+    others: OtherTopics | None = None
+    """Takes the retained topics that handlers publish to by themselves; None where nothing is reported."""
 
 
 class Publication(NamedTuple):

@@ -46,7 +46,8 @@ class MemoryBroker:
             connection.
         only_v5: refuse MQTT 3.1.1 with a reason code.
         refusals: PUBACK reason codes by topic; 0x80 and above refuse the message.
-        poison: topics and topic filters on which the broker closes the connection.
+        poison: topics on whose messages the broker closes the connection.
+        poison_filters: topic filters on whose subscription it closes the connection.
         poison_code: the PUBACK reason code it sends before it closes the connection on poison; None: no PUBACK.
         lose_acknowledgements: accept messages, but lose their PUBACK.
         refuse_subscriptions: topic filters whose subscription is refused.
@@ -62,6 +63,7 @@ class MemoryBroker:
         self.only_v5 = False
         self.refusals: dict[str, int] = {}
         self.poison: set[str] = set()
+        self.poison_filters: set[str] = set()
         self.poison_code: int | None = None
         self.lose_acknowledgements = False
         self.refuse_subscriptions: set[str] = set()
@@ -202,8 +204,10 @@ class MemoryBroker:
 
     def _keep(self, delivered: Delivered) -> None:
         self.log.append(delivered)
-        if delivered.retain:
+        if delivered.retain and delivered.payload:
             self.retained[delivered.topic] = delivered
+        elif delivered.retain:
+            self.retained.pop(delivered.topic, None)
 
 
 class ForgetfulBroker(MemoryBroker):
@@ -253,12 +257,15 @@ class _MemoryConnection:
     async def subscribe(self, topic_filter: str, qos: int = 1) -> None:
         if not self.open:
             raise BrokerError("not connected")
-        if topic_filter in self._broker.poison:
+        if topic_filter in self._broker.poison_filters:
             self.end("closed by the broker", will=True)
             await asyncio.Event().wait()  # as with a real one; the link cancels it
         if topic_filter in self._broker.refuse_subscriptions:
             raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")
         self.filters.append(topic_filter)
+        for topic, delivered in self._broker.retained.items():
+            if topic_matches(topic_filter, topic):
+                self.loop.call_soon(self.listener.received, Received(topic, delivered.payload, True))
 
     async def close(self) -> None:
         if self.open:

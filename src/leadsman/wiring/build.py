@@ -21,6 +21,7 @@ from leadsman.mqtt.outbox import Outbox
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.slices import Slices
@@ -85,7 +86,7 @@ async def build(
     statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,
-        {"version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
+        {"client_id": plan.client_id, "version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
         plan.heartbeat,
         statuses,
         core.link,
@@ -95,6 +96,8 @@ async def build(
     )
     doors = Doors(core, optional, statuses, heartbeat.state_files)
     doors.listen()
+    if reports:
+        doors.hear_others()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
     if reports:
         events.subscribe(core.records, Phase.HEALTH)
@@ -134,11 +137,13 @@ def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str])
     environment = Environment(timers, clock, events, plan.overrides, stopping)
     watching = _watching(plan, environment)
     on_reading = None if watching is None else watching.on_reading
-    publisher, shared = PublisherContext(environment, plan.topics, link.put, on_reading), SharedResources()
+    others = OtherTopics()
+    publisher = PublisherContext(environment, plan.topics, link.put, on_reading, others)
+    shared = SharedResources()
     poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
     ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
     records = _records(plan, timers.origin)
-    return Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching)
+    return Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
 
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from leadsman.events import Event, LinkUp
+from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR, Topics
@@ -16,10 +17,13 @@ from leadsman.wiring.optional import Core, OptionalParts
 if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
     from leadsman.introspection.mqtt_door import MqttDoor
+    from leadsman.introspection.registry_publication import RegistryPublication
     from leadsman.introspection.service import Service
 
 REGISTRY_DELAY = 1.0
-"""Seconds from a connection to the registry: first readings go first."""
+"""Seconds from a connection, or from a change, to the registry: first readings go first."""
+MOST_KEPT = 1000
+"""Pages of an earlier registry that are read; 10,000 devices need about 30."""
 
 
 def _without_probes(topics: Topics, listener: Callable[[Received], None]) -> Callable[[Received], None]:
@@ -48,6 +52,8 @@ class Doors:
         self._optional = optional
         self._statuses = statuses
         self._state_files = state_files
+        self._kept: dict[str, bytes] = {}
+        self._due = self._publishing = False
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""
 
@@ -63,9 +69,31 @@ class Doors:
         for request, topic_filter in plan.filters.items():
             listeners[topic_filter] = _without_probes(plan.topics, handlers[request])
 
+    def hear_others(self) -> None:
+        """Subscribe to the status, where another app below this prefix shows itself, and to the registry that an
+        earlier run left. A dry run retains nothing, and has topics of its own."""
+        core, plan = self._core, self._core.plan
+        core.others.on_change = self._registry_changed
+        if plan.dry_run:
+            return
+        watch = PrefixWatch(plan.topics, plan.client_id, core.link, core.environment.events)
+        core.link.subscriptions.listeners |= {
+            plan.own_filters["status"]: watch.received,
+            plan.own_filters["registry"]: self._on_registry,
+        }
+
+    def _on_registry(self, received: Received) -> None:
+        if received.retain and received.payload and len(self._kept) < MOST_KEPT:
+            self._kept[received.topic] = received.payload
+
     def observe(self, event: Event) -> None:
         """Publish the registry a moment after each connection."""
         if isinstance(event, LinkUp):
+            self._registry_changed()
+
+    def _registry_changed(self) -> None:
+        if not self._due:
+            self._due = True
             asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
 
     @cached_property
@@ -80,16 +108,33 @@ class Doors:
         return HttpDoor(core.plan.endpoint, self._service, core.watching.happenings, core.slices, emit)
 
     def _register(self) -> None:
+        self._due = False
         self._core.slices.begin("the registry", self._registry())
 
     def _registry(self) -> Work:
         """Publish the registry. The import is a slice of its own, and so is the service for many devices."""
-        import leadsman.introspection.mqtt_door  # noqa: F401  # `_mqtt` uses it, in the next slice
+        import leadsman.introspection.registry_publication  # noqa: F401  # used in the next slice
 
         yield 0.0
-        door = self._mqtt
+        publication = self._publication
         yield 0.0
-        yield from door.publish_registry()
+        while self._publishing:  # the one before ends with its connection
+            yield REGISTRY_DELAY
+        self._publishing = True
+        try:
+            yield from publication.publish()
+        finally:
+            self._publishing = False
+
+    @cached_property
+    def _publication(self) -> "RegistryPublication":
+        from leadsman.introspection.registry_publication import Kept, RegistryPublication
+
+        core, plan = self._core, self._core.plan
+        topic_filter = plan.own_filters["registry"]
+        heard = topic_filter in core.link.subscriptions.listeners
+        kept = Kept(topic_filter, self._kept) if heard else None
+        return RegistryPublication(self._service, plan.topics, core.link, core.environment.clock, core.others, kept)
 
     def _on_set(self, received: Received) -> None:
         self._optional.dispatcher.on_set(received)
@@ -136,6 +181,7 @@ class Doors:
             statuses=self._statuses,
             ready=lambda: self.polling,
             watching=core.watching,
+            others=core.others.topics,
         )
         registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

@@ -28,6 +28,7 @@ from leadsman.mqtt.link import Link
 from leadsman.registration.injection import ContextDependency
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.calls import SharedResources
+from leadsman.runtime.other_topics import OtherTopics
 from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.runtime.runner import Runners
@@ -73,6 +74,8 @@ class Core(NamedTuple):
     """Does what is too long for one turn of the loop."""
     watching: "Watching | None"
     """What is kept for people who watch; None where nobody can."""
+    others: OtherTopics
+    """Further retained topics of the devices."""
 
 
 class OptionalParts:

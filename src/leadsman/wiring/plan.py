@@ -98,6 +98,12 @@ class Plan(NamedTuple):
         return found
 
     @property
+    def own_filters(self) -> dict[str, str]:
+        """The topic filters of what the app itself publishes and reads again: its ``status``, where another app below
+        this prefix shows itself, and its ``registry``."""
+        return {"status": self.topics.status, "registry": f"{self.topics.registry}/#"}
+
+    @property
     def jobs(self) -> frozenset[str]:
         """The names of the side jobs that are enabled. They have no topics."""
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)

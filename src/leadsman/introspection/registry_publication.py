@@ -1,0 +1,223 @@
+"""Publishes the registry at ``{prefix}/registry``, and removes what an earlier run left at the broker.
+
+The registry of many devices has pages: the first one is at ``{prefix}/registry``, page 2 at ``{prefix}/registry/2``,
+and so on. Each page has its number and the number of pages.
+
+At the first connection, the registry that the broker keeps is read before it is replaced. The retained topics of
+devices that are no longer registered are removed, and only then is the new registry published; so a start that is
+interrupted is made up for by the next one. Only what the same app with the same client id listed is removed. Topics
+whose removal the broker has not acknowledged in time stay in the registry, and are removed at the next start.
+"""
+
+import logging
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+from leadsman.introspection.pages import Pages, around, page_size
+from leadsman.introspection.retained import APP, Listed, no_longer, retained_of
+from leadsman.introspection.service import LIST_SLICE, Service
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.runtime.other_topics import OtherTopics
+from leadsman.slices import Work
+from leadsman.text import clean, counted, log_fields
+from leadsman.timing.clock import Clock
+
+MOST_WAITING = 512 * 1024
+"""Bytes in the outbox above which the next page waits, so that pages do not displace readings."""
+PATIENCE = 60.0
+"""Seconds after which a page of the registry no longer waits."""
+PAUSE = 0.02
+"""Seconds between two looks at the outbox."""
+SETTLED = 0.5
+"""Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
+READING, REMOVING = 10.0, 10.0
+"""Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
+SHOWN = 5
+"""Devices that one log line names."""
+
+logger = logging.getLogger("leadsman")
+
+
+class _Removal:
+    """The receipt of a message that removes a retained one; see `leadsman.mqtt.message.Receipt`."""
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.replayed = 0
+
+    def dropped(self, at: float) -> None:
+        """See `Receipt`. The topic stays in the registry."""
+
+    def replaced(self) -> None:
+        """See `Receipt`. It is never so."""
+
+
+class Kept(NamedTuple):
+    """What the broker keeps at the registry and below, as it comes."""
+
+    topic_filter: str
+    messages: dict[str, bytes]
+    """The payloads, by topic."""
+
+
+class RegistryPublication:
+    """Publishes the registry after each connection, and whenever it changes.
+
+    Args:
+        service: makes it.
+        topics: the topics of the app.
+        link: the connection to the broker.
+        clock: the clock of the app.
+        others: further retained topics of the devices.
+        kept: the registry of an earlier run; None if none is to be read.
+    """
+
+    def __init__(
+        self, service: Service, topics: Topics, link: Link, clock: Clock, others: OtherTopics, kept: Kept | None
+    ) -> None:
+        self._service = service
+        self._topics = topics
+        self._link = link
+        self._clock = clock
+        self._others = others
+        self._kept = kept
+        self._removals: dict[str, _Removal] = {}
+        self._pages = 1
+
+    def publish(self) -> Work:
+        """Remove what is left behind, and publish the registry, in slices. That ends with the connection, for this is
+        done after each one."""
+        connects = self._link.connects
+        if self._kept is not None:
+            yield from self._read(self._kept, connects)
+        if self._removals and self._link.connects == connects:
+            yield from self._remove(connects)
+        if self._link.connects == connects:
+            yield from self._publish(connects)
+
+    def _publish(self, connects: int) -> Work:
+        topic, link, service = self._topics.registry, self._link, self._service
+        pages = Pages(page_size(link.maximum_packet_size))
+        yield from service.registry(pages)
+        documents = pages.end()
+        for number, document in enumerate(documents, 1):
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                return
+            numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
+            payload = around({**service.registry_head(), **numbers}, document)
+            link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
+            yield 0.0
+        for number in range(len(documents) + 1, self._pages + 1):
+            link.put(Message(f"{topic}/{number}", b"", retain=True, latest=True))
+        self._pages = len(documents)
+        for number, name in enumerate(service.disabled, 1):
+            link.put(Message(self._topics.availability(name), b"offline", 1, retain=True, latest=True))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+
+    def _read(self, kept: Kept, connects: int) -> Work:
+        """Read the registry of an earlier run, and find out what is to be removed."""
+        listed, deadline = Listed(self._topics.prefix), self._clock.monotonic() + READING
+        taken: set[str] = set()
+        while True:
+            for topic in [topic for topic in kept.messages if topic not in taken]:
+                taken.add(topic)
+                listed.add(topic, kept.messages[topic])
+                yield 0.0
+            now = self._clock.monotonic()
+            if self._link.connects != connects:
+                return
+            answered = self._link.subscriptions.acknowledged.get(kept.topic_filter)
+            if listed.is_complete or now >= deadline:
+                break
+            if not listed.pages and answered is not None and now >= answered + SETTLED:
+                break
+            yield PAUSE
+        self._kept = None
+        self._link.subscriptions.listeners.pop(kept.topic_filter, None)
+        self._pages = max(listed.pages, default=1)
+        yield from self._compare(listed)
+
+    def _compare(self, listed: Listed) -> Work:
+        """Find what the earlier run listed and this one does not have."""
+        head = self._service.registry_head()
+        if listed.app is None:
+            return
+        if (listed.app, listed.client_id) != (head["app"], head["client_id"]):
+            wrote = f"{clean(listed.app)!r} with the client id {clean(listed.client_id or '')!r}"
+            text = "the registry at %s was written by the app %s, so no topic that it lists is removed"
+            logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
+            return
+        gone: list[str] = []
+        for number, (name, before) in enumerate(listed.topics(), 1):
+            removed, now = self._removed(name, before)
+            if now is None:
+                gone.append(name)
+            else:
+                self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
+            self._removals |= {topic: _Removal() for topic in removed}
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        if self._removals:
+            _log(len(self._removals), gone)
+
+    def _removed(self, name: str, before: list[str]) -> tuple[list[str], list[str] | None]:
+        """The topics that a device no longer has, and those that it has; None if there is no such device."""
+        if name == APP:
+            now: list[str] | None = self._service.others
+            return no_longer(before, now, None), now
+        entry = self._service.registry_entry(name)
+        now = None if entry is None else retained_of(entry)
+        return no_longer(before, now, f"{self._topics.prefix}/{name}/"), now
+
+    def _remove(self, connects: int) -> Work:
+        """Publish an empty retained message to each topic, and wait until the broker has them."""
+        link, deadline = self._link, self._clock.monotonic() + REMOVING
+        for number, (topic, removal) in enumerate(self._removals.items(), 1):
+            while topic in link.outbox and self._clock.monotonic() < deadline:
+                yield PAUSE  # readings of an earlier run go first
+            yield from room(link, self._clock, PATIENCE)
+            if link.connects != connects:
+                return
+            if topic not in link.outbox:
+                link.put(Message(topic, b"", 1, retain=True, receipt=removal))
+            if number % LIST_SLICE == 0:
+                yield 0.0
+        while _waiting(self._removals) and self._clock.monotonic() < deadline:
+            yield PAUSE
+            if link.connects != connects:
+                return
+        left = _waiting(self._removals)
+        self._removals = {}
+        self._others.keep(APP, left)
+        if left:
+            text = "the broker has not removed %s yet; the next start tries again"
+            logger.warning(
+                text, counted(len(left), "retained topic"), extra=log_fields("topics left", topics=len(left))
+            )
+
+
+def room(link: Link, clock: Clock, patience: float) -> Generator[float, None, bool]:
+    """Wait until the outbox has room for a page, at most `patience` seconds. Returns whether it has."""
+    deadline = clock.monotonic() + patience
+    while link.outbox.bytes > MOST_WAITING:
+        if clock.monotonic() >= deadline:
+            return False
+        yield PAUSE
+    return True
+
+
+def _waiting(removals: Mapping[str, _Removal]) -> list[str]:
+    return [topic for topic, removal in removals.items() if not removal.published and not removal.replayed]
+
+
+def _log(topics: int, gone: list[str]) -> None:
+    about = log_fields("topics removed", topics=topics, devices=len(gone))
+    shown = ", ".join(clean(name) for name in gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else "")
+    whose = (
+        f"{counted(len(gone), 'device')} that this app no longer has: {shown}" if gone else "this app has no use for"
+    )
+    logger.info("removing %s of %s", counted(topics, "retained topic"), whose, extra=about)

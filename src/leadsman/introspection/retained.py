@@ -1,0 +1,111 @@
+"""What the registry says about retained topics, and which of them an app no longer has.
+
+A device in the registry names its topics, and says which of them are retained. `Listed` reads this from the pages that
+the broker kept from an earlier run. They belong to an app and a client id: only the same two may remove what they
+list. Pure.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from leadsman.mqtt.topics import is_topic
+
+APP = ""
+"""The key of retained topics that belong to the app, and to no device."""
+RETAINED = ("state", "availability", "ledger")
+"""The keys of the topics of a device that may be retained."""
+MOST_PAGES = 9999
+"""Pages of a registry that are read; 10,000 devices need about 30."""
+
+
+class Listed:
+    """The registry that the broker keeps, page by page.
+
+    Args:
+        prefix: the topic prefix of the registry.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self.pages: dict[int, dict[str, Any]] = {}
+        """The pages by number; those behind the last one, from a run with more devices, are included."""
+        self._registry = f"{prefix}/registry"
+
+    @property
+    def app(self) -> str | None:
+        """The name of the app that wrote it; None if there is no first page."""
+        return self._head("app")
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id of the app that wrote it; None if there is no first page."""
+        return self._head("client_id")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every page up to the last one was read."""
+        last = self.pages.get(1, {}).get("pages", 1)
+        return 1 in self.pages and (not isinstance(last, int) or all(n in self.pages for n in range(2, last + 1)))
+
+    def add(self, topic: str, payload: bytes) -> None:
+        """Read a retained message at the registry or below. What is no page of a registry is passed over."""
+        number = self._number(topic)
+        if number is None:
+            return
+        try:
+            page = json.loads(payload)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(page, dict) and isinstance(page.get("devices"), dict):
+            self.pages[number] = page
+
+    def topics(self) -> Iterator[tuple[str, list[str]]]:
+        """The retained topics of each device; those of the app by `APP`. A page that another app or client id wrote
+        than the first one is passed over."""
+        for page in self.pages.values():
+            if (page.get("app"), page.get("client_id")) == (self.app, self.client_id):
+                for name, entry in page["devices"].items():
+                    yield name, retained_of(entry)
+                yield APP, _topics(page.get("others"))
+
+    def _head(self, key: str) -> str | None:
+        value = self.pages.get(1, {}).get(key)
+        return value if isinstance(value, str) else None
+
+    def _number(self, topic: str) -> int | None:
+        if topic == self._registry:
+            return 1
+        number = topic.removeprefix(f"{self._registry}/")
+        return int(number) if number.isdecimal() and 1 < int(number[:9]) <= MOST_PAGES else None
+
+
+def retained_of(entry: object) -> list[str]:
+    """The retained topics of a device in a registry. What can be no topic is left out."""
+    if not isinstance(entry, dict):
+        return []
+    topics, words = entry.get("topics"), entry.get("retained")
+    if not isinstance(topics, dict) or not isinstance(words, list):
+        return _topics(entry.get("others"))
+    return _topics([topics.get(word) for word in RETAINED if word in words]) + _topics(entry.get("others"))
+
+
+def no_longer(before: Collection[str], now: Collection[str] | None, below: str | None) -> list[str]:
+    """The retained topics that a device no longer has.
+
+    Args:
+        before: its topics in an earlier run.
+        now: its topics now; None if there is no such device any more.
+        below: what its topics begin with, ``{prefix}/{device}/``. While there is the device, its handler may publish
+            there again at any time, so the topics there that leadsman does not publish to are kept. None for the topics
+            of the app, which has no handlers.
+    """
+    gone = [each for each in dict.fromkeys(before) if now is None or each not in now]
+    if now is None or below is None:
+        return gone
+    own = {f"{below}{word}" for word in RETAINED}
+    return [each for each in gone if each in own or not each.startswith(below)]
+
+
+def _topics(value: object) -> list[str]:
+    """The topics in a list."""
+    return [each for each in value if isinstance(each, str) and is_topic(each)] if isinstance(value, list) else []

@@ -1,0 +1,80 @@
+"""Notices another app that publishes below our prefix, by its heartbeats.
+
+Each app hears what is published at ``{prefix}/status``, its own documents included. One with another client id that
+says ``online``, and that the broker passes on just now, proves that the other app is alive. A retained document proves
+nothing: it may be what an app left behind. The other app hears us in the same way, and answers with a heartbeat within
+a second; so both know soon after the start of the second one.
+"""
+
+import asyncio
+import json
+
+from leadsman.event_bus import EventBus
+from leadsman.events import PrefixShared
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.link import Link
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.text import clean
+
+SILENT = 120.0
+"""Seconds without a heartbeat after which the other app is gone. A heartbeat is due every 30 s, unless the app is
+configured otherwise."""
+_NEAR = 4096
+"""Bytes from the beginning of a document that contain its client id."""
+
+
+class PrefixWatch:
+    """Hears the status documents below our prefix.
+
+    Args:
+        topics: the topics of the app.
+        client_id: our client id.
+        link: its `conflict` is set while there is another app.
+        events: `PrefixShared` is emitted when one is noticed, and when it is gone.
+    """
+
+    def __init__(self, topics: Topics, client_id: str, link: Link, events: EventBus) -> None:
+        self._topics = topics
+        self._link = link
+        self._events = events
+        self._client_id = client_id
+        self._own = encode({"client_id": client_id})[1:-1]
+        self._gone: asyncio.TimerHandle | None = None
+
+    def received(self, message: Received) -> None:
+        """Take a message at the topic of the status."""
+        if message.retain or self._own in message.payload[:_NEAR]:
+            return
+        status = _object(message.payload)
+        other = status.get("client_id")
+        if not isinstance(other, str) or other == self._client_id:
+            return  # a will, or what is no heartbeat
+        if status.get("state") != "online":
+            self._free()
+            return
+        if self._gone is not None:
+            self._gone.cancel()
+        self._gone = asyncio.get_running_loop().call_later(SILENT, self._free)
+        reason = (
+            f"another app publishes below {self._topics.prefix + '/'!r}: its client id is {clean(other)!r}. Stop one "
+            "of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
+        )
+        if reason != self._link.conflict:
+            self._link.conflict = reason
+            self._events.emit(PrefixShared(reason))
+
+    def _free(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+            self._gone = None
+        if self._link.conflict is not None:
+            self._link.conflict = None
+            self._events.emit(PrefixShared(None))
+
+
+def _object(payload: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,50 @@
+"""The retained topics of an app besides those that leadsman publishes to by itself: what handlers publish through their
+`Context`, and what is published elsewhere for a device. The registry lists them, so that they can be removed when
+their device is.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from leadsman.text import log_fields
+
+MOST = 256
+"""Further retained topics of one device that the registry lists."""
+
+logger = logging.getLogger("leadsman")
+
+
+class OtherTopics:
+    """Further retained topics, by device."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[str, None]] = {}
+        """The topics of each device; those of the app itself by the empty text."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when a topic was added; None before the registry can be published."""
+        self._full: set[str] = set()
+
+    def keep(self, device: str, topics: Iterable[str]) -> None:
+        """List topics that an earlier run listed, before the registry is published."""
+        if found := dict.fromkeys(topics):
+            self.topics.setdefault(device, {}).update(found)
+
+    def add(self, device: str, topic: str) -> None:
+        """List a retained topic of a device, or of the app itself if the device is the empty text. The 257th of a
+        device is logged, and not listed."""
+        topics = self.topics.setdefault(device, {})
+        if topic in topics:
+            return
+        if len(topics) < MOST:
+            topics[topic] = None
+            if self.on_change is not None:
+                self.on_change()
+        elif device not in self._full:
+            self._full.add(device)
+            logger.warning(
+                "%s retains more than %d topics; the others will stay at the broker when it is removed. Publish them "
+                "without retain, or to fewer topics.",
+                device or "the app",
+                MOST,
+                extra=log_fields("many retained topics", device),
+            )
