@@ -12,6 +12,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
+from leadsman.redaction import Redaction
 from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
 from leadsman.registration.setup import AdapterSource, Declaration, MakeAdapters, Setup, declared_settings
@@ -60,6 +61,8 @@ class App(Registrar, Live):
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds and
             the trace, in one file in ``$STATE_DIRECTORY``; see `leadsman.runtime.persistence`.
+        redact: regular expressions. What they match in errors, log lines and introspection is shown as ``***``, besides
+            credentials, which are always hidden; see `leadsman.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for `rehearse` and ``--dry-run``. There must be one for each adapter, of the
             same type, and under the same name if it has one.
@@ -82,6 +85,7 @@ class App(Registrar, Live):
         lifespan: "Callable[[App], AbstractAsyncContextManager[object]] | None" = None,
         keep_state: bool = False,
         twins: MakeAdapters | None = None,
+        redact: Sequence[str] = (),
     ) -> None:
         if not isinstance(version, str):
             raise InvalidType(f"version is {version!r}; write text")
@@ -109,6 +113,7 @@ class App(Registrar, Live):
         self._last_resort: LastResort | None = None
         self._stopping: asyncio.Event | None = None
         self._live = LiveParts()
+        self._redaction = Redaction(redact)
         self._unloaded = False
 
     @property

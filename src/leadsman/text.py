@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from leadsman.errors import PayloadError, RequestRefused
+from leadsman.redaction import LONGEST_TEXT, redacted
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
@@ -18,13 +19,13 @@ _SECRETS = re.compile(
 
 
 def clean(text: str) -> str:
-    """Escape control characters, hide credentials in URLs and after words such as ``password=``, and cut what is too
-    long.
+    """Escape control characters, hide credentials in URLs and after words such as ``password=`` and what the patterns
+    of the app match, and cut what is too long.
 
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
     """
-    text = _SECRETS.sub(r"\1\2***", _URL.sub(_without_credentials, text[: 4 * LONGEST]))
+    text = redacted(_SECRETS.sub(r"\1\2***", _URL.sub(_without_credentials, text[:LONGEST_TEXT])))
     text = escaped(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
