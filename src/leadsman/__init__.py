@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.runtime.buffer import Buffer
     from leadsman.runtime.context import Context
+    from leadsman.settings.discovery import Discovery
 
 __all__ = [
     "UNTIL_NEXT_POLL",
@@ -33,6 +34,7 @@ __all__ = [
     "Cron",
     "Delivery",
     "Device",
+    "Discovery",
     "Every",
     "ExponentialBackoff",
     "FixedBackoff",
@@ -49,6 +51,7 @@ __all__ = [
 _LATER = {
     "Buffer": "leadsman.runtime.buffer",
     "Context": "leadsman.runtime.context",
+    "Discovery": "leadsman.settings.discovery",
     "execute_with_retry": "leadsman.resilience.adhoc",
     "retrying": "leadsman.resilience.adhoc",
 }

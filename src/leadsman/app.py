@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leadsman.registration.source import Source
     from leadsman.resilience.predicate import Predicate
     from leadsman.runtime.adapter_recovery import LastResort
+    from leadsman.settings.discovery import Discovery
     from leadsman.settings.sources import Where
     from leadsman.wiring.plan import Plan
 
@@ -41,8 +42,7 @@ class App(Registrar, Live):
     """An app: handlers that poll devices, accept commands and publish readings.
 
     Args:
-        name: the app's name. It is the default for the topic prefix, the prefix of environment variables and the MQTT
-            client id.
+        name: the app's name: the default for the topic prefix, for variables and for the MQTT client id.
         version: the app's version. The heartbeat publishes it.
         prefix: the topic prefix. The default is `name`. ``topic_prefix`` in the section ``mqtt`` of the settings
             overrides it.
@@ -50,8 +50,7 @@ class App(Registrar, Live):
             its replacements. None reads ``MQTT__URL``, or ``MQTT__HOST`` and the other ``MQTT__`` variables, or
             ``[mqtt]`` of the settings file. The fallback is ``mqtt://localhost:1883``.
         adapters: async context managers that handlers ask for by type; a dict with names where several have one type.
-            Or a function that makes them from the settings; registrations are then checked after the settings are
-            loaded.
+            Or a function that makes them from the settings; registrations are then checked once these are loaded.
         heartbeat: the time between two status documents when nothing changes.
         instance: distinguishes two processes of one app in the client id. They need different prefixes as well.
             ``instance`` in the section ``mqtt`` of the settings overrides it, and so does ``client_id``.
@@ -60,12 +59,13 @@ class App(Registrar, Live):
         lifespan: a function that takes the app and returns an async context manager. The app enters it before the
             first poll and leaves it after the last one.
         keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds and
-            the trace, in one file in ``$STATE_DIRECTORY``; see `leadsman.runtime.persistence`.
+            the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
         redact: regular expressions. What they match in errors, log lines and introspection is shown as ``***``, besides
             credentials, which are always hidden; see `leadsman.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
-            `leadsman.testing.SerialTwin`, for `rehearse` and ``--dry-run``. There must be one for each adapter, of the
-            same type, and under the same name if it has one.
+            `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
+        discovery: ``"homeassistant"``, or a `Discovery`, describes the devices to Home Assistant. ``convention`` in the
+            section ``discovery`` of the settings overrides it.
 
     Raises:
         ConfigurationError: an argument is wrong. The message says what to write.
@@ -86,6 +86,7 @@ class App(Registrar, Live):
         keep_state: bool = False,
         twins: MakeAdapters | None = None,
         redact: Sequence[str] = (),
+        discovery: "str | Discovery | None" = None,
     ) -> None:
         if not isinstance(version, str):
             raise InvalidType(f"version is {version!r}; write text")
@@ -104,6 +105,7 @@ class App(Registrar, Live):
                 adapters,
                 *declared_settings(settings),
                 twins,
+                discovery,
             )
         )
         """What the app is set up with, for the command line and for tests."""
@@ -285,7 +287,7 @@ class App(Registrar, Live):
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        load_modules(self.brokers, self.setup.endpoint)
+        load_modules(self.brokers, self.setup.endpoint, self.setup.discovery)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

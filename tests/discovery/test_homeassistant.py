@@ -37,6 +37,10 @@ def app_description(prefix="house", ids=None):
     return AppDescription("house", "1.2", "0.9", Topics(prefix), ids or {})
 
 
+def convention(devices, **words):
+    return HomeAssistant(app_description(**words), devices, "homeassistant")
+
+
 def registered(app):
     read = {name: each for name, each in app.telemetries.items() if not each.job} | app.sources
     return Registered(read, app.commands)
@@ -44,8 +48,7 @@ def registered(app):
 
 def configuration(app, name="kitchen", **words):
     devices = registered(app)
-    convention = HomeAssistant(app_description(**words), devices.names)
-    return convention.describe(devices.device(name))
+    return convention(devices.names, **words).describe(devices.device(name))
 
 
 def kitchen(**options):
@@ -217,8 +220,8 @@ def test_a_value_that_can_be_set_shows_the_state_of_the_device():
 
 
 def test_the_app_is_a_device_that_the_others_name():
-    convention = HomeAssistant(app_description(), ["kitchen"])
-    topic, payload = convention.describe_app()
+    described = convention(["kitchen"])
+    topic, payload = described.describe_app()
 
     found = entities(payload)
     app = json.loads(payload)["dev"]
@@ -238,15 +241,15 @@ def test_the_app_is_a_device_that_the_others_name():
 
 
 def test_devices_of_one_identifier_are_refused():
-    with pytest.raises(InvalidValue, match="rename one of them"):
-        HomeAssistant(app_description(ids={"new": "kitchen"}), ["kitchen", "new"])
+    with pytest.raises(InvalidValue, match="rename the device 'new'"):
+        convention(["kitchen", "new"], ids={"new": "kitchen"})
     with pytest.raises(InvalidValue, match="leadsman_app"):
-        HomeAssistant(app_description(), ["leadsman_app"])
+        convention(["leadsman_app"])
 
 
 def test_an_identity_of_no_device_is_refused():
-    with pytest.raises(InvalidValue, match="write the device's present name"):
-        HomeAssistant(app_description(ids={"attic": "roof"}), ["kitchen"])
+    with pytest.raises(InvalidValue, match="which is no device; write one of kitchen"):
+        convention(["kitchen"], ids={"attic": "roof"})
 
 
 def test_a_renamed_device_keeps_its_identity():
@@ -275,7 +278,7 @@ names = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn", "Co"), exclu
 def test_a_template_finds_a_value_behind_any_keys(path, value):
     field = description.Field(path, "text" if isinstance(value, str) else "number", "X")
     device = description.Device("d", (field,), None, None, read=True, polled=True, circuit=False)
-    (entity, *_) = entities(HomeAssistant(app_description(), ["d"]).describe(device).payload).values()
+    (entity, *_) = entities(convention(["d"]).describe(device).payload).values()
 
     reading = value
     for key in reversed(path):
@@ -291,7 +294,7 @@ def test_a_command_carries_any_key_and_text(key, value):
     device = description.Device(
         "d", (), description.Command((field,), "p"), None, read=False, polled=False, circuit=False
     )
-    (entity, *_) = entities(HomeAssistant(app_description(), ["d"]).describe(device).payload).values()
+    (entity, *_) = entities(convention(["d"]).describe(device).payload).values()
 
     assert json.loads(command(entity, value)) == {key: value}
 
@@ -299,8 +302,8 @@ def test_a_command_carries_any_key_and_text(key, value):
 @given(names)
 def test_any_device_has_a_configuration_at_a_topic_that_home_assistant_takes(name):
     device = description.Device(name, (), None, 30.0, read=True, polled=True, circuit=True)
-    convention = HomeAssistant(app_description(), [name])
-    topic, payload = convention.describe(device)
+    described = convention([name])
+    topic, payload = described.describe(device)
 
     head, node, key, tail = topic.rsplit("/", 3)
     assert (head, node, tail) == ("homeassistant/device", "house", "config")
@@ -314,8 +317,8 @@ def test_any_device_has_a_configuration_at_a_topic_that_home_assistant_takes(nam
 
 
 def test_a_configuration_of_another_app_is_not_ours():
-    ours = HomeAssistant(app_description(), ["kitchen"])
-    other = HomeAssistant(app_description("attic"), ["kitchen"])
+    ours = convention(["kitchen"])
+    other = convention(["kitchen"], prefix="attic")
 
     assert ours.is_ours(ours.describe_app().payload)
     for payload in (other.describe_app().payload, b"", b"{", b"[1]", b'{"o": 3}', b"\xff", b"[" * 100_000):
@@ -323,12 +326,12 @@ def test_a_configuration_of_another_app_is_not_ours():
 
 
 def test_a_component_that_is_gone_is_removed_in_two_steps():
-    convention = HomeAssistant(app_description(), ["kitchen"])
+    described = convention(["kitchen"])
     wanted = configuration(kitchen()).payload
     document = json.loads(wanted)
     document["cmps"] |= {"humidity": {"p": "sensor", "uniq_id": "x"}, "note": {"p": "binary_sensor", "uniq_id": "y"}}
 
-    first, second = convention.steps(json.dumps(document).encode(), wanted)
+    first, second = described.steps(json.dumps(document).encode(), wanted)
 
     assert json.loads(first)["cmps"]["humidity"] == {"p": "sensor"}
     assert json.loads(first)["cmps"]["note"] == {"p": "binary_sensor"}
@@ -337,10 +340,10 @@ def test_a_component_that_is_gone_is_removed_in_two_steps():
 
 
 def test_a_configuration_that_is_there_already_is_not_sent():
-    convention, wanted = HomeAssistant(app_description(), ["kitchen"]), configuration(kitchen()).payload
+    described, wanted = convention(["kitchen"]), configuration(kitchen()).payload
 
-    assert convention.steps(wanted, wanted) == ()
-    assert convention.steps(b"", wanted) == (wanted,)
+    assert described.steps(wanted, wanted) == ()
+    assert described.steps(b"", wanted) == (wanted,)
 
 
 def test_a_configuration_of_a_device_with_six_fields_has_less_than_four_kilobytes():
@@ -358,4 +361,4 @@ def test_a_configuration_of_a_device_with_six_fields_has_less_than_four_kilobyte
     )
     device = description.Device("living_room", fields, None, 95.0, read=True, polled=True, circuit=True)
 
-    assert len(HomeAssistant(app_description("airthings2mqtt"), ["living_room"]).describe(device).payload) <= 4096
+    assert len(convention(["living_room"], prefix="airthings2mqtt").describe(device).payload) <= 4096

@@ -146,6 +146,11 @@ HTTP = argument(
 RUNNING = (
     HTTP,
     argument(
+        "--discovery",
+        "describe the devices at the broker by this convention: homeassistant, or off",
+        metavar="CONVENTION",
+    ),
+    argument(
         "--dry-run",
         "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",
         action="store_true",

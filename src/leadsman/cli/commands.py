@@ -360,6 +360,8 @@ def _sources(options: argparse.Namespace) -> Where:
     for key in IDENTITY_KEYS:
         if getattr(options, key, None) is not None:
             flags[f"mqtt.{key}"] = getattr(options, key)
+    if getattr(options, "discovery", None) is not None:
+        flags["discovery.convention"] = options.discovery
     return Where.here(options.config, flags)
 
 

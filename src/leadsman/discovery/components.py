@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from leadsman.device_classes import OF_BOOLEANS, OF_NUMBERS
 from leadsman.discovery.description import Command, Device, Field
-from leadsman.discovery.ids import joined
+from leadsman.identifiers import joined
 from leadsman.mqtt.topics import Topics, encode
 
 LONGEST_STATE = 255
@@ -59,7 +59,7 @@ def of_app(topics: Topics) -> dict[str, Component]:
         | {"val_tpl": "{{ value_json.get('mqtt', {}).get('outbox_messages') }}"},
         "_outbox_age": diagnostic
         | {"name": "Age of the oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
-        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('outbox_oldest_s') }}"},
+        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('oldest_s') }}"},
         "_version": diagnostic | {"name": "Version", "val_tpl": "{{ value_json.version }}"},
     }
 

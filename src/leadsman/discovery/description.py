@@ -75,7 +75,7 @@ class AppDescription(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """One retained message. An empty payload removes it."""
+    """One retained message."""
 
     topic: str
     payload: bytes
@@ -83,6 +83,11 @@ class Retained(NamedTuple):
 
 class Convention(Protocol):
     """How the devices of an app are described to others. Pure."""
+
+    @property
+    def topics(self) -> Mapping[str, str | None]:
+        """The topics of all descriptions, with the names of the devices; None is the app itself."""
+        ...
 
     def describe(self, device: Device) -> Retained:
         """The description of one device."""

@@ -12,14 +12,10 @@ from typing import Any
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Device, Retained
-from leadsman.discovery.ids import identifier
-from leadsman.errors import InvalidValue
+from leadsman.identifiers import identifier
 from leadsman.mqtt.topics import encode
+from leadsman.settings.discovery import APP, identifiers_of
 
-PREFIX = "homeassistant"
-"""Home Assistant's default for the first level of discovery topics."""
-APP = "leadsman_app"
-"""The identifier of the device that stands for the app itself."""
 Document = dict[str, Any]
 
 
@@ -35,12 +31,18 @@ class HomeAssistant:
         InvalidValue: two devices have one identifier, or `app.ids` names no device.
     """
 
-    def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str = PREFIX) -> None:
+    def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str) -> None:
         self._app = app
         self._prefix = prefix
         self._node = identifier(app.topics.prefix)
-        self._ids = _identifiers(app, devices)
+        self._ids = identifiers_of(devices, app.ids)
         self._origin = {"name": f"leadsman {app.topics.prefix}", "sw": app.leadsman}
+
+    @property
+    def topics(self) -> Mapping[str, str | None]:
+        """See `Convention`."""
+        devices: dict[str, str | None] = {self._topic(key): name for name, key in self._ids.items()}
+        return {self._topic(APP): None} | devices
 
     @property
     def own(self) -> str:
@@ -125,24 +127,6 @@ def _shortened(document: Document, state: str) -> Document:
         for key, each in document["cmps"].items()
     }
     return {**document, "stat_t": state, "cmps": short}
-
-
-def _identifiers(app: AppDescription, devices: Sequence[str]) -> dict[str, str]:
-    """The identifier of each device. Raises `InvalidValue`."""
-    for name in app.ids:
-        if name not in devices:
-            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; write the device's present name")
-    found: dict[str, str] = {}
-    owners: dict[str, str] = {APP: "the app itself"}
-    for name in devices:
-        key = identifier(app.ids.get(name, name))
-        if key in owners:
-            raise InvalidValue(
-                f"discovery: the devices {owners[key]!r} and {name!r} have one identifier, {key!r}; rename one of them"
-            )
-        owners[key] = name
-        found[name] = key
-    return found
 
 
 def _platforms(document: Document) -> dict[str, str]:

@@ -146,6 +146,10 @@ class Heartbeat:
         """Publish that the app stops. That says it for all devices, as the will does."""
         self._send(self._topics.status, self._payload("offline"))
 
+    def announce(self) -> None:
+        """Begin to publish the availability of every device once more."""
+        self._availability.announce()
+
     def document(self, state: str, listed: int | None = None) -> dict[str, object]:
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
         not ok."""

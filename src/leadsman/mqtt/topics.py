@@ -7,6 +7,7 @@
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
+| `{prefix}/{device}/health`           | how it is, while discovery is on                      | yes, 1        |
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
 | `{prefix}/{device}/get`              | in: poll now                                          | no, 1         |
@@ -33,7 +34,8 @@ DOCTOR = "doctor"
 """The level of the probes of ``leadsman doctor``."""
 RESERVED = frozenset(
     {
-        *("status", "error", "introspect", "registry", "state", "history", "availability", "ledger", "set", "get"),
+        *("status", "error", "introspect", "registry", "state", "history", "availability", "health", "ledger", "set"),
+        "get",
         *("hold", "release", "circuit", DOCTOR),
     }
 )

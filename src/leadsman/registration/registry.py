@@ -72,6 +72,12 @@ class Registry:
         """All registrations."""
         return [*self.telemetries.values(), *self.sources.values(), *self.commands.values()]
 
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices that are enabled: all that have topics."""
+        jobs = {name for name, each in self.telemetries.items() if each.job}
+        return [*dict.fromkeys(each.name for each in self.everything if each.enabled and each.name not in jobs)]
+
     def add(
         self, registration: Registration, settings: object, available: Sequence[Dependency], decide: Decide | None
     ) -> None:

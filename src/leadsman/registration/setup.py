@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.outbox import OutboxSettings
@@ -57,6 +58,8 @@ class Declaration(NamedTuple):
     settings: "BaseModel | None"
     """Settings that are filled already."""
     twins: MakeAdapters | None
+    discovery: "str | Discovery | None" = None
+    """As its author wrote it."""
 
 
 class Setup:
@@ -95,6 +98,8 @@ class Setup:
         """The HTTP endpoint; None where there is none."""
         self.outbox: OutboxSettings | None = None
         """How readings wait for the broker, if the settings say it."""
+        self.discovery = _declared_discovery(declaration.discovery)
+        """By which convention the devices are described at the broker; None: they are not."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -170,12 +175,17 @@ class Setup:
             self._expand(registration)
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
+        if self.discovery is not None:
+            from leadsman.settings.discovery import identifiers_of
+
+            identifiers_of(self.registry.devices, self.discovery.ids)  # raises what is wrong with them
 
     def _check(self, loaded: "Loaded") -> None:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
         of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        for step in (self._read_brokers, self._read_names, self._read_endpoint, self._read_outbox, self._read_policies):
+        sections = (self._read_endpoint, self._read_outbox, self._read_discovery, self._read_policies)
+        for step in (self._read_brokers, self._read_names, *sections):
             try:
                 step(loaded)
             except ConfigurationError as error:
@@ -215,6 +225,12 @@ class Setup:
             from leadsman.settings.outbox import outbox_of
 
             self.outbox = outbox_of(loaded.outbox)
+
+    def _read_discovery(self, loaded: "Loaded") -> None:
+        if loaded.discovery:
+            from leadsman.settings.discovery import discovery_of
+
+            self.discovery = discovery_of(loaded.discovery, self.discovery)
 
     def _read_policies(self, loaded: "Loaded") -> None:
         if loaded.retry or self._policies:
@@ -326,6 +342,7 @@ class Setup:
             self.dry_run = True
             self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
             self.client_id = f"{self.client_id}-{DRY_RUN}"
+            self.discovery = None  # others would show the rehearsal as devices
             if self.endpoint is not None and not self.endpoint.flag:
                 self.endpoint = None  # the app itself may be bound there
 
@@ -356,6 +373,15 @@ class Setup:
         place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
         return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
+
+
+def _declared_discovery(given: object) -> "Discovery | None":
+    """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
+    if given is None:
+        return None
+    from leadsman.settings.discovery import as_discovery  # only apps with discovery pay for it
+
+    return as_discovery(given)
 
 
 def declared_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":

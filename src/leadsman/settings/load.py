@@ -13,6 +13,7 @@ from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
 from leadsman.settings.sources import (
     BROKER,
+    DISCOVERY,
     HTTP,
     OUTBOX,
     RANKS,
@@ -43,6 +44,8 @@ class Loaded(NamedTuple):
     """The entries of the section ``http``, by key."""
     outbox: Mapping[str, Entry] = {}
     """The entries of the section ``outbox``, by key."""
+    discovery: Mapping[str, Entry] = {}
+    """The entries of the section ``discovery``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -74,7 +77,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _entries(BROKER, broker, origins, faults)
     sections = {}
-    for section in (HTTP, OUTBOX):
+    for section in (HTTP, OUTBOX, DISCOVERY):
         found = tree.pop(section, {}) if model is None or section not in model.model_fields else {}
         sections[section] = _entries(section, found, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
@@ -99,8 +102,8 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)
-    http, outbox = sections[HTTP], sections[OUTBOX]
-    return Loaded(settings, broker_entries, tuple(rows), http, outbox, retry, retry_origins, tuple(faults))
+    http, outbox, discovery = (sections[section] for section in (HTTP, OUTBOX, DISCOVERY))
+    return Loaded(settings, broker_entries, tuple(rows), http, outbox, discovery, retry, retry_origins, tuple(faults))
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
@@ -132,7 +135,11 @@ def _merge_all(
     tree: Tree = {}
     origins: dict[SettingPath, Entry] = {}
     for each in entries:
-        if model is None and each.path[0] not in (BROKER, HTTP, OUTBOX, RETRY) and RANKS[each.rank] in _SHARED:
+        if (
+            model is None
+            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, RETRY)
+            and RANKS[each.rank] in _SHARED
+        ):
             continue  # an app without settings ignores variables that begin with its name
         entry = each._replace(path=_with_case(each.path, tree, model))
         try:

@@ -18,6 +18,8 @@ HTTP = "http"
 HTTP_PREFIX = "HTTP__"
 OUTBOX = "outbox"
 OUTBOX_PREFIX = "OUTBOX__"
+DISCOVERY = "discovery"
+DISCOVERY_PREFIX = "DISCOVERY__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -111,7 +113,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper())
+    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper(), DISCOVERY.upper())
     return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
@@ -220,6 +222,8 @@ def _path(name: str, prefix: str) -> SettingPath | None:
         return (HTTP, name.removeprefix(HTTP_PREFIX).lower())
     if name.startswith(OUTBOX_PREFIX):
         return (OUTBOX, name.removeprefix(OUTBOX_PREFIX).lower())
+    if name.startswith(DISCOVERY_PREFIX):
+        return (DISCOVERY, name.removeprefix(DISCOVERY_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

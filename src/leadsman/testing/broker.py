@@ -188,6 +188,13 @@ class MemoryBroker:
             if not self.lose_acknowledgements:
                 connection.listener.acknowledged(packet_id, code)
 
+    def hand_out(self, connection: "_MemoryConnection", topic_filter: str) -> None:
+        """Send the retained messages that a new subscription takes in. For the connection."""
+        for topic, kept in self.retained.items():
+            if topic_matches(topic_filter, topic):
+                received = Received(topic, kept.payload, retain=True)
+                connection.loop.call_soon(connection.listener.received, received)
+
     def left(self, connection: "_MemoryConnection", *, will: bool) -> None:
         """A client is gone. For the connection."""
         client_id = connection.packet.client_id
@@ -263,9 +270,7 @@ class _MemoryConnection:
         if topic_filter in self._broker.refuse_subscriptions:
             raise SubscriptionRefused(f"the broker refused the subscription to {topic_filter!r} (0x87)")
         self.filters.append(topic_filter)
-        for topic, delivered in self._broker.retained.items():
-            if topic_matches(topic_filter, topic):
-                self.loop.call_soon(self.listener.received, Received(topic, delivered.payload, True))
+        self._broker.hand_out(self, topic_filter)
 
     async def close(self) -> None:
         if self.open:

@@ -107,6 +107,11 @@ async def build(
         events.subscribe(doors.observe, readings=False)
         events.subscribe(core.ledgers.observe, readings=False)
         events.subscribe(optional.trace, Phase.TRACE)
+        if (discovery := optional.discovery(statuses, heartbeat.announce)) is not None:
+            announcer, health = discovery
+            announcer.listen()
+            events.subscribe(announcer.observe, readings=False)
+            events.subscribe(health.observe)
     if reports and logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)

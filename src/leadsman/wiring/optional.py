@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +38,8 @@ from leadsman.text import describe, log_fields
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
+    from leadsman.discovery.announcer import Announcer
+    from leadsman.discovery.health import HealthTopics
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
@@ -246,6 +249,32 @@ class OptionalParts:
 
         needs = {each.name: each.needs for each in plan.readers}
         return AdapterRecovery(plan.adapters, needs, plan.last_resort, self._core.environment)
+
+    def discovery(self, statuses: Statuses, announce: Callable[[], None]) -> "tuple[Announcer, HealthTopics] | None":
+        """What describes the devices to others; None where nobody asked for it. `announce` publishes the availability
+        of all devices again."""
+        core, plan = self._core, self._core.plan
+        if plan.discovery is None:
+            return None
+        import random
+
+        from leadsman.discovery.announcer import Announcer, Places
+        from leadsman.discovery.description import AppDescription
+        from leadsman.discovery.health import HealthTopics
+        from leadsman.discovery.homeassistant import HomeAssistant
+        from leadsman.discovery.registered import Registered
+
+        read = {each.name: each for each in plan.readers if each.name not in plan.jobs}
+        registered = Registered(read, plan.commands)
+        app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, plan.discovery.ids)
+        convention = HomeAssistant(app, registered.names, plan.discovery.prefix)
+        health = HealthTopics(plan.topics, statuses, core.link, core.environment.clock, core.slices)
+
+        def say_again() -> None:
+            announce()
+            health.announce()
+
+        return Announcer(convention, registered, Places(core.link, core.slices, random.random, say_again)), health
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""

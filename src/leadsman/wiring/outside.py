@@ -18,19 +18,24 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
+    from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
 
 logger = logging.getLogger("leadsman")
 
 
-def load_modules(brokers: Brokers, endpoint: "Endpoint | None") -> None:
-    """Import what a run needs, the client for the primary broker and the server of the HTTP endpoint included."""
+def load_modules(brokers: Brokers, endpoint: "Endpoint | None", discovery: "Discovery | None") -> None:
+    """Import what a run needs: the client for the primary broker, the server of the HTTP endpoint, and discovery, if
+    any."""
     from leadsman.mqtt.client import chosen
 
     import_module("leadsman.wiring.run")
     if endpoint is not None:
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
+    if discovery is not None:
+        import_module("leadsman.discovery.announcer")
+        import_module("leadsman.discovery.homeassistant")
     chosen(brokers.primary, brokers.primary.protocol)
 
 

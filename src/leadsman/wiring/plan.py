@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leadsman.registration.source import Source
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
+    from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.outbox import OutboxSettings
 
@@ -40,6 +41,8 @@ class Plan(NamedTuple):
     """The HTTP endpoint; None where there is none."""
     outbox: "OutboxSettings | None"
     """How readings wait for the broker; None for the defaults."""
+    discovery: "Discovery | None"
+    """By which convention the devices are described at the broker; None: they are not."""
     variables: Mapping[str, str]
     """Environment variables, which say where state, health file and service manager are."""
     dry_run: bool
@@ -131,6 +134,7 @@ def plan_of(
         brokers=setup.brokers,
         endpoint=setup.endpoint,
         outbox=setup.outbox,
+        discovery=setup.discovery,
         variables=variables,
         dry_run=setup.dry_run,
         heartbeat=heartbeat,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.discovery.ids import identifier, joined
+from leadsman.identifiers import identifier, joined
 
 ALLOWED = re.compile(r"[a-zA-Z0-9_-]+")
 
