@@ -52,7 +52,7 @@ def test_settings_that_are_not_loaded_cannot_be_read():
     with pytest.raises(InvalidValue, match="not loaded"):
         _ = app.settings
     with pytest.raises(InvalidValue, match="not known"):
-        _ = app.broker
+        _ = app.brokers
     with pytest.raises(InvalidType, match="pydantic model"):
         App("app", settings={"a": 1})
 

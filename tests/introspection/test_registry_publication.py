@@ -42,7 +42,7 @@ class House:
             ready=None,
         )
         service = Service(
-            About("house", "1", "1", TOPICS, "mqtt://broker", "house"),
+            About("house", "1", "1", TOPICS, "house"),
             Registrations(app.telemetries, {}, {}),
             parts,
             SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),

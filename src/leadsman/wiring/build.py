@@ -107,15 +107,21 @@ async def build(
         events.subscribe(doors.observe, readings=False)
         events.subscribe(core.ledgers.observe, readings=False)
         events.subscribe(optional.trace, Phase.TRACE)
-        if (discovery := optional.discovery(statuses, heartbeat.announce)) is not None:
-            announcer, health = discovery
-            announcer.listen()
-            events.subscribe(announcer.observe, readings=False)
-            events.subscribe(health.observe)
+        _describe_devices(events, optional, statuses, heartbeat)
     if reports and logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)
     return Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
+
+
+def _describe_devices(events: EventBus, optional: OptionalParts, statuses: Statuses, heartbeat: Heartbeat) -> None:
+    """Let discovery follow what happens, if it is on."""
+    discovery = optional.discovery(statuses, heartbeat.announce)
+    if discovery is not None:
+        announcer, health = discovery
+        announcer.listen()
+        events.subscribe(announcer.observe, readings=False)
+        events.subscribe(health.observe)
 
 
 def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str]) -> Core:
