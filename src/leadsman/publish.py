@@ -1,8 +1,8 @@
 """Publish rules. They decide whether a reading is published.
 
 A rule is a value without state. It compares a reading with the last *published* one, not with the last one read, so
-that a slow drift adds up until it is published. Each handler has its own `LastPublished`. The first reading is always
-published.
+that a slow drift adds up until it is published. A published reading that the outbox dropped, or that the broker refused
+for good, does not count. Each handler has its own `LastPublished`. The first reading is always published.
 
 ``OnChange() | Every("10m")`` publishes a change at once, and any reading every ten minutes; ``OnChange() &
 Every("1m")`` publishes changes, but at most one a minute.
