@@ -95,7 +95,7 @@ strategy: BackoffStrategy = Golden()
     overrun="finish",
     timeout=timedelta(seconds=20),
     publish=OnChange(0.5, fields={"co2": 50}) & Every("1m") | Every(n=10),
-    delivery=Delivery(qos=1, retain=True, expiry="1h", taken_at="payload"),
+    delivery=Delivery(qos=1, retain=True, expiry="1h", taken_at="payload", keep="all", history="7d"),
     group="bus",
     spread="10s",
     stale_after="20m",
