@@ -28,7 +28,7 @@ MOST_SAID = 20
 """Gaps in the message of a device."""
 SOON = 60.0
 """Seconds between two times at which gaps that have ended are published; and from a connection to the ledgers that
-could not be published without it."""
+could not be published without it, or that the broker may have lost with the session."""
 SLICE = 10
 """Devices in one turn of the event loop."""
 MOST_WAITING = 512 * 1024
@@ -80,7 +80,7 @@ class LedgerReports:
         self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
         self._disabled: dict[str, Now] = {}
         self._first = self._now()
-        self._noticed = self._unsaid = False
+        self._noticed = self._unsaid = self._said = self._repeats = False
         self._said_at = -math.inf
 
     def add(self, name: str, ledger: Ledger, schedule: Schedule, *, job: bool = False) -> None:
@@ -111,9 +111,11 @@ class LedgerReports:
             entry = self._entries.get(self._topics.device_of(event.topic))
             if entry is not None and event.topic.endswith(("/state", "/history")):
                 entry.ledger.explain(event.reason)
-        elif isinstance(event, LinkUp) and self._unsaid:
+        elif isinstance(event, LinkUp) and (self._unsaid or (self._said and not self._link.resumed)):
             self._unsaid = False
-            asyncio.get_running_loop().call_later(SOON, self._say_all)
+            if not self._repeats:
+                self._repeats = True
+                asyncio.get_running_loop().call_later(SOON, self._say_all)
 
     def restore(self, name: str, found: Iterable[Row]) -> None:
         """Continue the ledger of an earlier run.
@@ -208,6 +210,7 @@ class LedgerReports:
             asyncio.get_running_loop().call_later(wait, self._say_news)
 
     def _say_all(self) -> None:
+        self._repeats = False
         self._slices.begin("the ledger", self._round(self._entries, begin=False))
 
     def _say_news(self) -> None:
@@ -235,6 +238,7 @@ class LedgerReports:
         if not self._link.up:
             self._unsaid = True
             return
+        self._said = True
         payload = encode(self.document(name, now.wall - SAID, MOST_SAID))
         self._link.put(Message(self._topics.of(name, "ledger"), payload, 1, retain=True, latest=True))
 

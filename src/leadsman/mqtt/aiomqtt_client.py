@@ -151,6 +151,7 @@ class _Client(aiomqtt.Client):
             getattr(properties, "SessionExpiryInterval", None),
             getattr(properties, "ServerKeepAlive", None),
             getattr(properties, "TopicAliasMaximum", 0),
+            bool(flags.session_present),
         )
         super()._on_connect(client, userdata, flags, reason_code, properties)
 

@@ -254,6 +254,7 @@ def _answer(packet: ConnAckPacket) -> Answer:
         packet.session_expiry_interval,
         packet.server_keep_alive,
         packet.topic_alias_max,
+        packet.session_present,
     )
     keepalive = KEEPALIVE if packet.server_keep_alive is None else packet.server_keep_alive
     return Answer(int(packet.reason_code), connack, keepalive, packet.server_reference, packet.reason_str)

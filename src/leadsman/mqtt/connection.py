@@ -56,6 +56,9 @@ class ConnAck(NamedTuple):
     """Seconds that the broker demands instead of what was offered (§3.2.2.3.14)."""
     topic_alias_maximum: int = 0
     """Topic aliases that the broker accepts (§3.2.2.3.8). We use none."""
+    session_present: bool = False
+    """Whether the broker still has the session of the last connection (§3.2.2.1.1). One that lost it may have lost
+    what it retained."""
 
 
 class Received(NamedTuple):

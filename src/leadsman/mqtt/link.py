@@ -106,6 +106,12 @@ class Link:
         return self._window.connection is not None
 
     @property
+    def resumed(self) -> bool:
+        """Whether the broker of the connection still has the session of the last one."""
+        connection = self._window.connection
+        return connection is not None and connection.connack.session_present
+
+    @property
     def breaks(self) -> int:
         """Connections that ended, since the start."""
         return self.connects - self.up
