@@ -12,6 +12,7 @@ import pytest
 
 from leadsman import App, CircuitBreaker, Cron, Every, FixedBackoff, RetryRequested
 from leadsman.errors import DeviceTimeout, DeviceUnavailable
+from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.outbox import Outbox
 from leadsman.testing import Harness, Outages
 from leadsman.testing.loop import START
@@ -339,3 +340,21 @@ def test_nothing_is_said_while_the_broker_is_away(harness):
     assert waiting == []
     assert said.json["counts"]["replayed"] > 290
     summed(said.json)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_broker_that_lost_the_session_gets_the_ledgers_again(harness, kept):
+    app = App("app")
+    app.add_telemetry("d", one, interval=60)
+    running = harness(app)
+    running.broker.connack = ConnAck(session_present=kept)
+    running.run(2 * HOUR)
+    before = len(running.broker.messages("app/d/ledger"))
+    running.broker.stop(forget=not kept)
+    running.run(10)
+    running.broker.start()
+    running.run(120)
+
+    again = len(running.broker.messages("app/d/ledger")) - before
+    assert again == (0 if kept else 1)
+    assert "app/d/ledger" in running.broker.retained

@@ -1,9 +1,12 @@
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.connection_state import (
     DAY,
+    SETTLED,
     V5,
     V311,
     ConnectionState,
@@ -35,6 +38,25 @@ def test_in_the_first_minute_the_waits_are_short_and_fully_jittered():
     assert all(0.1 <= wait <= 0.8 for wait in waits)
     assert failed(ConnectionState(), 0.0, 0.0)[1] == 0.1
     assert failed(ConnectionState(), 0.0, 0.999)[1] == pytest.approx(0.8, abs=0.01)
+
+
+@given(st.lists(st.floats(0, 0.999), min_size=1, max_size=50))
+def test_the_wait_after_a_connection_that_lasted_is_spread_further(draws):
+    for draw in draws:
+        _, lasted = failed(connected(ConnectionState(), 0.0), SETTLED, draw)
+        _, flapped = failed(connected(ConnectionState(), 0.0), SETTLED - 0.1, draw)
+
+        assert 0.1 <= flapped <= lasted <= 1.2
+        assert flapped <= 0.8
+
+
+def test_few_of_many_apps_that_lose_their_broker_together_come_back_together():
+    dice, shares = random.Random(1), []
+    for _ in range(50):
+        waits = [failed(ConnectionState(connected_at=0.0), 100.0, dice.random())[1] for _ in range(50)]
+        shares.append(max(sum(first <= wait < first + 0.1 for wait in waits) for first in waits) / 50)
+
+    assert sorted(shares)[25] <= 0.2
 
 
 def test_after_it_they_double_up_to_half_a_minute():

@@ -4,7 +4,8 @@
 what happened           what follows
 ======================  ================================================================
 unreachable, cut        0.1–0.8 s (full jitter) during the first minute of an outage,
-                        then doubling to 30 s
+                        then doubling to 30 s; 0.1–1.2 s after a connection that
+                        lasted, since those of many apps break together
 bad credentials, not    5, 10, 20 s, then every 60 s: a person mends it, and waits for
 authorised, certificate it; but some brokers ban impatient clients
 version not supported   the other version, at once; after both, as unreachable
@@ -28,6 +29,9 @@ V5, V311 = "5.0", "3.1.1"
 
 QUICK, PATIENT = (0.1, 0.8), 30.0
 """Seconds: the range of waits in the first minute, and the longest wait after it."""
+TOGETHER = (0.1, 1.2)
+"""Seconds: the range of the wait after a connection that lasted. Of 50 apps whose broker goes away, half of the times
+fewer than a fifth come back within the same tenth of a second; with the range of `QUICK` it is a quarter."""
 FIRST_MINUTE = 60.0
 SETTLED = 5.0
 """Seconds of connection after which an outage is over."""
@@ -128,10 +132,11 @@ def failed(
     `no_connack`: cut, or silent, before a CONNACK. `unexplained`: nothing was in flight, so no message caused the cut.
     """
     lived = session.connected_at is not None
+    lasted = lived and not _within_seconds(session, now)
     short_lived = lived and unexplained and _within_seconds(session, now)
     if short_lived:
         session = session._replace(short_lived=session.short_lived + 1)
-    elif lived and not _within_seconds(session, now):
+    elif lasted:
         session = session._replace(outage_since=None, failures=0, short_lived=0)
     elif not lived and not no_connack:
         session = session._replace(short_lived=0)  # it is the broker that goes away
@@ -141,7 +146,7 @@ def failed(
     if short_lived and client_id_in_use(session):
         return session, _in_use_wait(session, draw)
     if now - since < FIRST_MINUTE:
-        low, high = QUICK
+        low, high = TOGETHER if lasted else QUICK
         return session._replace(failures=0), low + (high - low) * draw
     wait = min(QUICK[1] * 2.0 ** min(session.failures + 1, 10), PATIENT)
     return session._replace(failures=session.failures + 1), wait * (0.5 + 0.5 * draw)

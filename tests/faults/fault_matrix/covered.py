@@ -15,6 +15,29 @@ covered(
     CLOSING + "::test_the_topic_is_named_and_no_other_client_is_blamed",
 )
 covered(
+    "1b",
+    P0,
+    "the first of two brokers is killed, frozen, or refuses the password; it comes back",
+    "the second one gets every reading, and what is retained; the app goes back to the first",
+    *(
+        f"{SYSTEM}/test_two_brokers.py::{name}"
+        for name in (
+            "test_the_primary_is_killed_and_the_replacement_gets_every_reading_and_all_that_is_retained",
+            "test_a_frozen_primary_is_left_for_the_replacement",
+            "test_a_primary_that_refuses_the_password_is_passed_over",
+            "test_the_app_goes_back_when_the_primary_returns_and_loses_nothing",
+        )
+    ),
+)
+covered(
+    "26b",
+    P1,
+    "a broker names another one (Server Reference)",
+    "it is followed only if that is allowed",
+    f"{SYSTEM}/test_two_brokers.py::test_a_server_reference_is_followed_if_that_is_allowed",
+    f"{SYSTEM}/test_two_brokers.py::test_a_server_reference_is_not_followed_by_default",
+)
+covered(
     "24b",
     P0,
     "a calendar server answers with 20 MB, an XML bomb, noise, or nothing",
