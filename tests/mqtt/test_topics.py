@@ -1,9 +1,10 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.topics import (
+    DOCTOR,
     LONGEST_NAME,
     RESERVED,
     Topics,
@@ -93,6 +94,66 @@ def test_a_name_of_one_level_is_taken(name):
 def test_a_name_with_a_meaning_of_its_own_is_refused_with_another_one(name):
     with pytest.raises(InvalidValue, match=f"write '{name}_1'"):
         check_name(name)
+
+
+ODD = (
+    "a",
+    "b",
+    "ä",
+    "a\u0308",
+    "A",
+    "/",
+    "+",
+    "#",
+    "$",
+    "\0",
+    "\n",
+    "\x9f",
+    "\ud800",
+    "\u2028",
+    "\u202e",
+    ".",
+    "..",
+    "%2F",
+    " ",
+)
+NAMES = st.text(max_size=8) | st.lists(st.sampled_from([*ODD, "x" * 190, "ü" * 95, *RESERVED]), max_size=4).map("".join)
+WORDS = sorted(RESERVED - {DOCTOR} | {"set/result", "hold/set", "release/set", "circuit/set"})
+
+
+def topics_of(name):
+    """All topics of a device; none if the name is refused."""
+    topics = Topics("house")
+    try:
+        check_name(name)
+    except InvalidValue:
+        return []
+    return [
+        *(topics.state(name), topics.availability(name), topics.device_error(name), topics.set_result(name)),
+        *(topics.of(name, word) for word in WORDS),
+    ]
+
+
+@settings(max_examples=500)
+@given(NAMES, NAMES)
+def test_two_names_never_share_a_topic_and_no_name_reaches_a_topic_of_the_app(name, other):
+    own = {"house/status", "house/error", "house/introspect", "house/introspect/response", "house/registry"}
+
+    assert own.isdisjoint(topics_of(name))
+    assert name == other or set(topics_of(name)).isdisjoint(topics_of(other))
+
+
+@settings(max_examples=500)
+@given(NAMES)
+def test_a_topic_of_a_name_is_one_that_mqtt_allows_and_the_name_is_found_in_it(name):
+    for topic in topics_of(name):
+        levels = topic.split("/")
+        assert levels[0] == "house"
+        assert levels[1] == name == Topics("house").device_of(topic)
+        assert not set(topic) & set("+#\0")
+        assert not any("\ud800" <= c <= "\udfff" or c < " " or "\x7f" <= c <= "\x9f" for c in topic)  # MQTT 5 §1.5.4
+        assert not name.startswith("$")
+        assert len(topic.encode()) <= LONGEST_NAME + 30
 
 
 @pytest.mark.parametrize(

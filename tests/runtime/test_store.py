@@ -197,3 +197,14 @@ def test_a_device_name_leads_nowhere_else(tmp_path):
         stores.save()
         assert dict(Stores(tmp_path).of(name)) == {"a": 1}
     assert all(path.parent == tmp_path for path in tmp_path.rglob("*.json"))
+
+
+def test_devices_with_names_of_the_greatest_length_have_files_of_their_own(tmp_path):
+    names = ["ü" * 100, "ü" * 99 + "ä", "x" * 200, "a b.c"]
+    stores = Stores(tmp_path)
+    for number, name in enumerate(names):
+        stores.of(name)["n"] = number
+    stores.save()
+
+    assert [dict(Stores(tmp_path).of(name)) for name in names] == [{"n": number} for number in range(len(names))]
+    assert sorted(each.name for each in tmp_path.iterdir())[-1] == "x" * 200 + ".json"

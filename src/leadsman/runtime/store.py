@@ -28,6 +28,8 @@ FLOOR = 60.0
 """Seconds between two writes of a store, at the least: 1,440 a day at most, of its size each."""
 LARGEST = 1024 * 1024
 """Bytes of a store; whatever is larger wants a database."""
+LONGEST_NAME = 200
+"""Characters of the name of a file without its suffix; most file systems allow 255 bytes (``NAME_MAX``)."""
 EMPTY = b"{}"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, indent=1)
 
@@ -158,7 +160,7 @@ class Stores:
         """The store of a device. Reads a small file the first time."""
         store = self._stores.get(device)
         if store is None:
-            made = Store(self._path / f"{quote(device, safe=' ')}.json", self._directory)
+            made = Store(self._path / f"{_file_name(device)}.json", self._directory)
             store = self._stores.setdefault(device, made)  # a plain handler in a thread may have been quicker
         return store
 
@@ -198,6 +200,19 @@ class Writer:
         if self._stores.used:
             await asyncio.wrap_future(self._worker.submit(self._stores.save))
         self._worker.stop()
+
+
+def _file_name(device: str) -> str:
+    """The name of the file of a device, without its suffix. The name of a device may have three times as many
+    characters in it as a file system allows, since each byte of an umlaut becomes ``%C3``; its end is then a checksum.
+    """
+    name = quote(device, safe=" ")
+    if len(name) <= LONGEST_NAME:
+        return name
+    from hashlib import sha256  # such a name is rare
+
+    checksum = sha256(device.encode()).hexdigest()[:32]
+    return f"{name[: LONGEST_NAME - len(checksum) - 1]}-{checksum}"
 
 
 def _encoded(values: JsonObject) -> bytes:
