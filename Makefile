@@ -38,7 +38,7 @@ faults: ## produce the faults of the fault matrix, and show what the app does (A
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@PYTHONPATH=tests/faults $(BIN)/python -m fault_matrix $(ARGS)
 
-check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, and the site
+check: ## formatting, lint, types, the examples on the pages, the direction of imports, generated pages, the site and the SBOM
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test check docs bench
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
@@ -49,6 +49,8 @@ check: ## formatting, lint, types, the examples on the pages, the direction of i
 	@$(BIN)/python scripts/pictures.py --check
 	@$(BIN)/python scripts/diagrams.py --check
 	@$(BIN)/python scripts/site.py
+	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --validate \
+		--output-file build/sbom.cdx.json $(BIN)/python
 
 docs: ## build the documentation site in build/site
 	@scripts/environment "$(VENV)" "$(PYTHON)" docs

@@ -81,13 +81,13 @@ def test_a_name_that_makes_no_module_is_refused(here, name):
     assert list(here.path.iterdir()) == []
 
 
-def test_its_systemd_unit_is_valid_and_hardened(house):
+def test_its_systemd_unit_is_valid_and_its_exposure_is_at_most_1_5(house):
     unit = house / "house.service"
     verified = subprocess.run(["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True)
     complaints = [line for line in verified.stderr.splitlines() if "house.service" in line]
     assert all("is not executable: No such file" in line for line in complaints)
     secured = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(unit)], capture_output=True, text=True
+        ["systemd-analyze", "security", "--offline=true", "--threshold=15", str(unit)], capture_output=True, text=True
     )
     assert secured.returncode == 0, secured.stdout[-300:]
 
