@@ -152,6 +152,20 @@ def test_each_module_that_a_page_names_exists(page):
         assert [path for path in (Path(name), *Path("src/leadsman").rglob(name)) if path.exists()], name
 
 
+def test_each_claim_of_the_threat_model_names_tests_that_exist():
+    page = Path("docs/explanation/threat-model.md").read_text()
+    claims = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| it can")]
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+
+    assert len(claims) > 20
+    assert [claim for claim in claims if "`tests/" not in claim.split("|")[3]] == []
+    assert [
+        pair
+        for pair in named
+        if not re.search(rf"def {pair[1]}\b" if pair[1] else "def test", Path(pair[0]).read_text())
+    ] == []
+
+
 def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
     rows = re.findall(r"^\| (\d+) \|", Path("docs/how-to/deployment.md").read_text(), re.MULTILINE)
 
