@@ -1,19 +1,26 @@
 """The network between the app and the broker: half-open, flapping, slow, silent."""
 
+import contextlib
+import json
 import time
+from collections.abc import Iterator
 
 import psutil
 
 from fault_matrix.broker import FIVE, WINDOW
-from fault_matrix.row import P0, P1, row
+from fault_matrix.row import NETWORK, P0, P1, Absent, row
 from fault_matrix.stand import Stand, good, greet
 from leadsman.mqtt.send_window import PUBACK_TIMEOUT
+from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.byte_broker import Peer
+from leadsman_rigs.lossy_road import LossyRoad, NoRoad
 
 LOST = "No connection to the broker"
 CONNECTED = "connected to the broker"
 SOON = 5
 """Seconds of keep-alive that a broker asks for; by itself the app takes 15."""
+LOSING = 20.0
+"""Seconds for which packets are lost."""
 BUSY = 20.0
 """Seconds that a busy machine may add to a timeout before it counts as missed."""
 
@@ -115,3 +122,59 @@ def flapping(stand: Stand) -> None:
     stand.arrive(app)
     stand.order(duplicates=40 * WINDOW)
     stand.stop(app)
+
+
+@contextlib.contextmanager
+def lossy(loss: float) -> Iterator[LossyRoad]:
+    """A road that loses packets."""
+    with contextlib.ExitStack() as stack:
+        try:
+            road = stack.enter_context(LossyRoad(loss))
+        except NoRoad as error:
+            raise Absent(str(error)) from error
+        yield road
+
+
+@row(
+    "33b",
+    P1,
+    "a network that loses 5 % of the packets, for 20 s",
+    "all arrives, in order; live readings are late",
+    NETWORK,
+)
+def loses_a_few(stand: Stand) -> None:
+    _over_a_lossy_road(stand, 0.05)
+    stand.order(duplicates=WINDOW)
+
+
+@row("33c", P1, "a network that loses 20 % of the packets, for 20 s", "all arrives; live readings are late", NETWORK)
+def loses_many(stand: Stand) -> None:
+    _over_a_lossy_road(stand, 0.2)
+    stand.figure("out of order", stand.tally.disordered)
+    stand.figure("duplicates", stand.tally.duplicates)
+
+
+def _over_a_lossy_road(stand: Stand, loss: float) -> None:
+    """Five devices, and a broker at the other end of the road; the subscriber is there, too."""
+    with lossy(loss) as road:
+        port = free_port()
+        broker = road.there(lambda: stand.broker(f"listener {port} {road.address}\n"))
+        road.there(lambda: stand.listen(broker.port))
+        app = stand.app(f"mqtt://{road.address}:{port}", FIVE)
+        stand.until(lambda: stand.tally.came, "a reading")
+        time.sleep(LOSING)
+        stand.figure("age of the newest reading, on average", _age(stand), "s")
+        stand.arrive(app)
+        stand.figure("connections", app.log.count(CONNECTED))
+        stand.figure("packets lost", road.lost, least=1)
+        stand.stop(app)
+
+
+def _age(stand: Stand) -> float:
+    """Seconds since the newest readings of each device were taken that have come, over a second."""
+    ages = []
+    for _ in range(10):
+        newest = {topic: json.loads(payload)["at"] for topic, payload in list(stand.heard) if topic.endswith("/state")}
+        ages += [time.time() - at for at in newest.values()]
+        time.sleep(0.1)
+    return sum(ages) / len(ages)

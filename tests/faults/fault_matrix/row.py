@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 P0, P1, P2 = 0, 1, 2
 """Priorities. A release must not miss a row of P0; P1 is expected of a first-class product; P2 is polish."""
 MOUNT = "the right to mount a tmpfs"
+NETWORK = "root, and a network device of its own"
 TIME = "more time than CI has"
 
 
@@ -48,7 +49,7 @@ class Row:
         expected: what the app does then.
         run: produces the fault with the parts of a `Stand`, and measures; None if tests do it.
         tests: the tests of pytest that produce the fault, as ``file::function``.
-        needs: what is not everywhere: `MOUNT`, `TIME`.
+        needs: what is not everywhere: `MOUNT`, `NETWORK`, `TIME`.
     """
 
     number: str
@@ -120,11 +121,6 @@ def row(
 def covered(number: str, priority: int, fault: str, expected: str, *tests: str) -> None:
     """Put a row into the table whose fault tests of pytest produce."""
     ROWS.append(Row(number, priority, fault, expected, tests=tests))
-
-
-def missing(number: str, priority: int, fault: str, expected: str, *needs: str) -> None:
-    """Put a row into the table whose fault nothing produces yet. It counts as missed."""
-    ROWS.append(Row(number, priority, fault, expected, needs=frozenset(needs)))
 
 
 def all_rows() -> list[Row]:
