@@ -33,6 +33,14 @@ async def nothing():
     return {}
 
 
+def annotated(handler, returns):
+    async def copy():
+        return await handler()
+
+    copy.__annotations__ = {"return": returns}
+    return copy
+
+
 def app_description(prefix="house", ids=None):
     return AppDescription("house", "1.2", "0.9", Topics(prefix), ids or {})
 
@@ -217,6 +225,21 @@ def test_a_value_that_can_be_set_shows_the_state_of_the_device():
     assert switch["platform"] == "switch"
     assert state(switch, {"boost": True}) == switch["state_on"]
     assert state(switch, {"boost": False}) == switch["state_off"]
+
+
+def test_a_text_that_is_none_is_empty_where_it_can_be_set():
+    class State(BaseModel):
+        note: str | None
+
+    app = App("house")
+    app.add_telemetry("kitchen", annotated(nothing, State), interval=30)
+
+    @app.command("kitchen")
+    async def write(note: str) -> None: ...
+
+    entity = entities(configuration(app).payload)["note"]
+    assert entity["platform"] == "text"
+    assert [state(entity, reading) for reading in ({"note": "x" * 300}, {"note": None}, {})] == ["x" * 255, "", ""]
 
 
 def test_the_app_is_a_device_that_the_others_name():

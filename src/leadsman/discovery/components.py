@@ -122,7 +122,9 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
         elif state.kind != field.kind or component["p"] == "button":
             found[f"_set_{joined(*path)}"] = component
         else:
-            component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(_value(path))}
+            text = f"({_value(path)} or '')[:{LONGEST_STATE}]"  # an entity for text has no unknown
+            value = text if component["p"] == "text" else _value(path)
+            component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(value)}
             found[joined(*path)] = component | (
                 {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
             )
