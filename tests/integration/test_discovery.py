@@ -98,6 +98,13 @@ def test_the_settings_switch_it_on_and_off():
         assert described(running.broker) == set()
 
 
+def test_a_variable_switches_it_on():
+    with Harness(house(discovery=None), environment={"DISCOVERY__CONVENTION": "homeassistant"}) as running:
+        running.run("2s")
+
+        assert described(running.broker) == {"kitchen", "leadsman_app"}
+
+
 def test_the_prefix_of_home_assistant_is_a_setting():
     with Harness(house(), settings={"discovery.prefix": "ha/lab"}) as running:
         running.run("2s")

@@ -17,6 +17,10 @@ from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
+    "leadsman.device_classes",
+    "leadsman.discovery",
+    "leadsman.identifiers",
+    "leadsman.settings.discovery",
     "leadsman.http",
     "leadsman.introspection.watching",
     "starlette",

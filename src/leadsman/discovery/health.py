@@ -4,7 +4,7 @@ It is small, and about one device, where the heartbeat is about all of them. A c
 time of the last success alone at most once a minute.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.events import Event, LinkUp
 from leadsman.monitoring.health import Health
@@ -14,6 +14,10 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
 from leadsman.slices import Slices, Work
 from leadsman.timing.clock import Clock, rfc3339
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import CircuitWord, StatusWord
+    from leadsman.introspection.health_document import DeviceHealth
 
 TURN = 1.0
 """Seconds between two looks at what has changed."""
@@ -101,15 +105,15 @@ class HealthTopics:
                 self._due[entity] = None
                 return
         self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, now)
-        payload = encode(document(status, health))
+        payload = encode(document(cast("StatusWord", status), health))
         self._link.put(Message(self._topics.of(entity, "health"), payload, qos=1, retain=True, latest=True))
 
 
-def document(status: str, health: Health) -> dict[str, object]:
+def document(status: "StatusWord", health: Health) -> "DeviceHealth":
     """What is published of one device."""
     return {
         "status": status,
-        "circuit": health.circuit,
+        "circuit": cast("CircuitWord", health.circuit),
         "consecutive_failures": health.trouble.failures,
         "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
     }

@@ -23,8 +23,9 @@ class Registered:
     def __init__(self, read: Mapping[str, Telemetry | Source], commands: Mapping[str, RegisteredCommand]) -> None:
         self._read = {name: each for name, each in read.items() if each.enabled}
         self._commands = {name: each for name, each in commands.items() if each.enabled}
-        self._fields: dict[Handler, tuple[Field, ...]] = {}
-        self._takes: dict[Handler, Command] = {}
+        self._fields: dict[int, tuple[Field, ...]] = {}
+        """By the identity of the handler, which may have no hash; so is the next one."""
+        self._takes: dict[int, Command] = {}
 
     @property
     def names(self) -> Sequence[str]:
@@ -46,14 +47,16 @@ class Registered:
         )
 
     def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
-        if handler not in self._fields:
-            self._fields[handler] = fields_of(returned(handler))
-        return self._fields[handler]
+        key = id(handler)
+        if key not in self._fields:
+            self._fields[key] = fields_of(returned(handler))
+        return self._fields[key]
 
     def _taken_by(self, command: RegisteredCommand) -> Command:
-        if command.handler not in self._takes:
-            self._takes[command.handler] = _command(command)
-        return self._takes[command.handler]
+        key = id(command.handler)
+        if key not in self._takes:
+            self._takes[key] = _command(command)
+        return self._takes[key]
 
 
 def _command(command: RegisteredCommand) -> Command:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from leadsman.introspection import document, exchange, ledger_document, registry_document
+from leadsman.introspection import document, exchange, health_document, ledger_document, registry_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.command import Command
@@ -40,6 +40,7 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
             if each.delivery.history is not None:
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
+            found[topics.of(name, "health")] = schema_of(health_document.DeviceHealth)
             found[topics.device_error(name)] = schema_of(document.DeviceError)
             found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
             found[topics.of(name, "circuit/set")] = schema_of(exchange.CircuitRequest) | {"direction": "in"}
@@ -49,6 +50,7 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
     for name, command in commands.items():
         found.setdefault(topics.state(name), returned(command.handler))
         found.setdefault(topics.availability(name), {"enum": ["online", "offline"]})
+        found.setdefault(topics.of(name, "health"), schema_of(health_document.DeviceHealth))
         payload = {} if command.payload is None else schema_of(command.annotation, mode="validation")
         found[topics.of(name, "set")] = payload | {"direction": "in"}
         found[topics.set_result(name)] = schema_of(exchange.CommandResult)
