@@ -1,0 +1,164 @@
+"""What a real Home Assistant makes of a real app. It starts once for this file, which takes most of the time."""
+
+from itertools import permutations
+
+import pytest
+
+from leadsman.testing import Mosquitto
+from leadsman_rigs.homeassistant import WHY_NOT, HomeAssistant
+
+pytestmark = pytest.mark.home_assistant
+
+ROOM = """
+from datetime import datetime, timezone
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+
+class Room(BaseModel):
+    temperature: Annotated[
+        float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)
+    ]
+    window: bool | None
+    mode: Literal["heat", "off"] | None
+    note: str | None
+    since: datetime | None
+    polls: int
+    process: Annotated[int, Sensor(category="diagnostic")]
+"""
+APP = """
+class Target(BaseModel):
+    degrees: Annotated[float, Field(ge=5, le=30), Sensor("°C", device_class="temperature")]
+
+app = App("{name}", mqtt=os.environ["URL"], discovery="homeassistant")
+first = dict(temperature=21.5, window=True, mode="heat", note="warm", since=datetime(2026, 1, 1, tzinfo=timezone.utc))
+readings = []
+
+@app.telemetry("kitchen", interval="1h")
+def kitchen() -> Room:
+    readings.append(dict.fromkeys(first) if readings else first)
+    return Room(**readings[-1], polls=len(readings), process=os.getpid())
+
+@app.command("heating")
+def heating(payload: Target) -> Target:
+    return payload
+"""
+ATTIC = """
+@app.telemetry("attic", interval="1h")
+def attic() -> dict[str, float]:
+    return {"celsius": 20.5}
+"""
+FIRST = {
+    "temperature": "21.5",
+    "window": "on",
+    "mode": "heat",
+    "note": "warm",
+    "since": "2026-01-01T00:00:00+00:00",
+    "polls": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def broker():
+    with Mosquitto() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def home(broker, tmp_path_factory):
+    """A running Home Assistant. At the end it has had nothing to complain of."""
+    if WHY_NOT.exists():
+        pytest.skip(WHY_NOT.read_text().strip())
+    with HomeAssistant(tmp_path_factory.mktemp("home-assistant") / "configuration", broker.port) as home:
+        yield home
+        assert home.complaints == []
+
+
+def kitchen(name, **states):
+    """What `HomeAssistant.wait_for` takes, for the kitchen of the app with this name."""
+    return {f"{name}--kitchen--{field}": state for field, state in states.items()}
+
+
+def test_the_devices_of_an_app_appear_with_their_states_and_units(home, broker, start_app):
+    running = start_app(ROOM + APP.format(name="named"), broker.url)
+
+    states = home.wait_for(kitchen("named", **FIRST, process=str(running.process.pid), _status="ok"))
+
+    temperature = states["named--kitchen--temperature"]["attributes"]
+    assert temperature["unit_of_measurement"] == "°C"
+    assert temperature["device_class"] == "temperature"
+    assert temperature["state_class"] == "measurement"
+    assert states["named--kitchen--mode"]["attributes"]["options"] == ["heat", "off"]
+    assert home.entities()["named--kitchen--process"]["entity_category"] == "diagnostic"
+    devices = home.devices()
+    assert devices["named--kitchen"]["name"] == "kitchen"
+    assert devices["named--kitchen"]["via_device_id"] == devices["named--leadsman_app"]["id"]
+
+
+def test_a_person_polls_a_device_and_what_is_none_becomes_unknown(home, broker, start_app):
+    start_app(ROOM + APP.format(name="asked"), broker.url)
+    home.wait_for(kitchen("asked", **FIRST))
+
+    home.call("button.press", "asked--kitchen--_poll")
+
+    home.wait_for(kitchen("asked", **dict.fromkeys(FIRST, "unknown") | {"polls": "2"}))
+
+
+def test_a_command_goes_there_and_its_state_comes_back(home, broker, start_app):
+    start_app(ROOM + APP.format(name="told"), broker.url)
+    number = "told--heating--degrees"
+    states = home.wait_for({number: "unknown"})
+    assert (states[number]["attributes"]["min"], states[number]["attributes"]["max"]) == (5, 30)
+
+    home.call("number.set_value", number, value=22.5)
+
+    home.wait_for({number: "22.5"})
+
+
+def test_what_an_app_measures_is_unavailable_while_it_is_away(home, broker, start_app):
+    running = start_app(ROOM + APP.format(name="away"), broker.url)
+    home.wait_for(kitchen("away", **FIRST))
+
+    running.end()
+    home.wait_for(kitchen("away", **dict.fromkeys(FIRST, "unavailable")))
+    running.start()
+
+    home.wait_for(kitchen("away", **FIRST, process=str(running.process.pid)))
+
+
+def test_an_outage_of_the_broker_passes(home, broker, start_app):
+    start_app(ROOM + APP.format(name="outage"), broker.url)
+    home.wait_for(kitchen("outage", **FIRST))
+
+    broker.kill()
+    home.wait_for(kitchen("outage", **dict.fromkeys(FIRST, "unavailable")))
+    broker.start()
+
+    home.wait_for(kitchen("outage", **FIRST))
+
+
+@pytest.mark.parametrize("order", [*permutations(["app", "broker", "home"])], ids="-".join)
+def test_app_broker_and_home_assistant_restart_in_any_order(home, broker, start_app, order):
+    name = "".join(each[0] for each in order)
+    running = start_app(ROOM + APP.format(name=name), broker.url)
+    home.wait_for(kitchen(name, **FIRST))
+    stop = {"app": running.end, "broker": broker.stop, "home": home.stop}
+    start = {"app": running.start, "broker": broker.start, "home": home.start}
+
+    for each in order:
+        stop[each]()
+    for each in order:
+        start[each]()
+
+    home.wait_for(kitchen(name, **FIRST, process=str(running.process.pid)))
+
+
+def test_a_device_and_a_field_that_an_app_no_longer_has_are_gone(home, broker, start_app):
+    running = start_app(ROOM + APP.format(name="smaller") + ATTIC, broker.url)
+    home.wait_for(kitchen("smaller", **FIRST) | {"smaller--attic--_status": "ok"})
+    running.end()
+
+    start_app(ROOM.replace("    note: str | None\n", "") + APP.format(name="smaller"), broker.url)
+
+    home.wait_for(kitchen("smaller", **FIRST | {"note": None}) | {"smaller--attic--_status": None})
+    assert "smaller--attic" not in home.devices()
+    assert "smaller--attic--_status" not in home.entities()
