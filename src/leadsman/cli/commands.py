@@ -30,7 +30,7 @@ With the first, 1 means that the app did not answer, which for the second is the
 
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
-    app = _load_app(options)
+    app = load_app(options)
     if options.dry_run:
         app.rehearse()
     app.run(log_level=options.log_level, log_format=options.log_format)
@@ -41,7 +41,7 @@ def run_with_twins(options: argparse.Namespace) -> int:
     """Run an app with twins instead of its adapters. What it stores is removed at the end."""
     from leadsman.demo.broker import watching
 
-    app = _load_app(options)
+    app = load_app(options)
     app.setup.use_twins()
     print(f"watch it with: {watching(app.brokers.primary, app.topics.prefix)}", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{app.name}-demo-") as directory:
@@ -54,7 +54,7 @@ def check(options: argparse.Namespace) -> int:
     """Check an app and its settings, and show its registrations."""
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
 
-    app = _load_app(options)
+    app = load_app(options)
     show_settings(app)
     show_brokers(app)
     print()
@@ -81,10 +81,10 @@ def doctor(options: argparse.Namespace) -> int:
     if options.target is None:
         if options.prefix is None:
             raise UsageError("no app is given; write MODULE:APP, such as house:app, or --prefix")
-        return examine(of_prefix(*_running(options)), as_json=options.json)
+        return examine(of_prefix(*running_app(options)), as_json=options.json)
     if options.prefix is not None:
         options.topic_prefix = options.prefix
-    return examine(of_plan(_load_app(options).plan(os.environ)), as_json=options.json)
+    return examine(of_plan(load_app(options).plan(os.environ)), as_json=options.json)
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -92,11 +92,11 @@ def inspect(options: argparse.Namespace) -> int:
     from leadsman.cli.inspect import registrations, selected, show
 
     if options.target is not None and not (options.live or options.prefix):
-        show(selected(registrations(_load_app(options)), options.section, options.device), as_json=options.json)
+        show(selected(registrations(load_app(options)), options.section, options.device), as_json=options.json)
         return 0
     from leadsman.cli.remote import any_version, ask
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     request: Request = {}
     if options.section:
         request["sections"] = options.section
@@ -116,7 +116,7 @@ def why(options: argparse.Namespace) -> int:
     if options.target is None and options.prefix is None:
         brokers, prefix = brokers_of(load_broker(_sources(options))), None
     else:
-        brokers, prefix = _running(options)
+        brokers, prefix = running_app(options)
     found = verdicts(brokers, prefix, options.device, options.timeout)
     show(found, options.device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
@@ -144,7 +144,7 @@ def trace(options: argparse.Namespace) -> int:
     if options.file is not None:
         printer.print(_rows_of_file(options))
         return 0
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
@@ -169,7 +169,7 @@ def gaps(options: argparse.Namespace) -> int:
     from leadsman.cli.gaps import show
     from leadsman.cli.remote import any_version, ask
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
         request["devices"] = options.device
@@ -208,7 +208,7 @@ def held(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     request: Request = {"sections": ["devices", "jobs"]}
     found: Introspection = ask(brokers, f"{prefix}/introspect", request, options.timeout)
     with any_version():
@@ -226,7 +226,7 @@ def hold(options: argparse.Namespace) -> int:
     """Hold devices, so that they are not polled."""
     from leadsman.cli.remote import ask
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     for device in options.device:
         ask(brokers, f"{prefix}/{device}/hold/set", {"by": _sender()}, options.timeout)
         print(f"{device}: held")
@@ -237,7 +237,7 @@ def release(options: argparse.Namespace) -> int:
     """Release held devices, so that they are polled again."""
     from leadsman.cli.remote import ask
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     for device in options.device:
         ask(brokers, f"{prefix}/{device}/release/set", {"by": _sender()}, options.timeout)
         print(f"{device}: released")
@@ -248,7 +248,7 @@ def circuit(options: argparse.Namespace) -> int:
     """Isolate, close or disable the circuits of devices."""
     from leadsman.cli.remote import ask
 
-    brokers, prefix = _running(options)
+    brokers, prefix = running_app(options)
     request = {"action": options.action, "by": _sender()}
     for device in options.device:
         answer = ask(brokers, f"{prefix}/{device}/circuit/set", request, options.timeout)
@@ -274,7 +274,7 @@ def schema(options: argparse.Namespace) -> int:
     from leadsman.cli.tables import json_text
     from leadsman.introspection.schema import schemas
 
-    app = _load_app(options)
+    app = load_app(options)
     document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)
     print(json_text(document, indent=2))
     return 0
@@ -323,14 +323,14 @@ def state_of(options: argparse.Namespace) -> Path:
     """The state directory of the app of the command line."""
     import os
 
-    return _load_app(options).plan(os.environ).state_directory
+    return load_app(options).plan(os.environ).state_directory
 
 
-def _running(options: argparse.Namespace) -> tuple[Brokers, str]:
+def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     """The brokers and the prefix of a running app. If neither the app nor a prefix is given, it is the only app at the
     broker, or the only one there with the device."""
     if options.target is not None:
-        app = _load_app(options)
+        app = load_app(options)
         return app.brokers, options.prefix or app.topics.prefix
     brokers = brokers_of(load_broker(_sources(options)))
     if options.prefix is not None:
@@ -365,7 +365,8 @@ def _sources(options: argparse.Namespace) -> Where:
     return Where.here(options.config, flags)
 
 
-def _load_app(options: argparse.Namespace) -> App:
+def load_app(options: argparse.Namespace) -> App:
+    """The app of the command line, with its settings."""
     app: App
     app = options.target if isinstance(options.target, App) else load_target(options.target)
     app.load(_sources(options))

@@ -30,6 +30,7 @@ from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.outbox import OUTBOX
 from leadsman.cli.target import UsageError
+from leadsman.cli.upkeep import ACL, CLEAN
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.monitoring.log_format import abandon_unwritable_streams
@@ -223,6 +224,8 @@ COMMANDS = (
         ),
     ),
     OUTBOX,
+    CLEAN,
+    ACL,
     Command(
         "simulate",
         commands.simulate,

@@ -1,0 +1,162 @@
+"""``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists is
+removed, and nothing while the app is online."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leadsman.cli.payloads import object_in
+from leadsman.cli.remote import connected, retained
+from leadsman.doctor.visit import Visit
+from leadsman.errors import BrokerError, LeadsmanError
+from leadsman.introspection.retained import APP, Listed, no_longer
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics, encode
+from leadsman.text import clean as cleaned
+from leadsman.text import counted
+
+AT_ONCE = 20
+"""Messages that are sent before an acknowledgement is waited for. Brokers allow as many (MQTT 5 §3.2.2.3.3)."""
+NOT_AUTHORIZED = 0x87
+"""PUBACK: not authorized (MQTT 5 §3.4.2.1)."""
+
+
+class Removal(NamedTuple):
+    """What is removed."""
+
+    topics: tuple[str, ...]
+    """Retained topics, in the order in which they are removed."""
+    devices: tuple[str, ...]
+    """The devices that are gone."""
+    pages: Mapping[str, bytes]
+    """The pages of the registry that change, by topic, with their new payloads; nothing removes a page. They follow the
+    topics, so that an interrupted removal can be repeated."""
+
+
+def everything(listed: Listed, topics: Topics) -> Removal:
+    """All that an app retains, and its registry."""
+    found = dict(listed.topics())
+    kept = dict.fromkeys(topic for each in listed.topics() for topic in each[1])
+    pages = {_page(topics, number): b"" for number in sorted(listed.pages, reverse=True)}
+    return Removal((*kept, topics.status), tuple(name for name in found if name != APP), pages)
+
+
+def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) -> Removal:
+    """What an app no longer has.
+
+    Args:
+        listed: its registry.
+        topics: its topics.
+        now: the retained topics of the devices that are registered now. What such a device retains elsewhere than
+            below the prefix is left to the app.
+    """
+    below = f"{topics.prefix}/"
+    gone: dict[str, None] = {}
+    devices: dict[str, None] = {}
+    for name, before in listed.topics():
+        elsewhere = [topic for topic in before if not topic.startswith(below)]
+        if name == APP:
+            found = no_longer(before, elsewhere, None)
+        elif name in now:
+            found = no_longer(before, [*now[name], *elsewhere], f"{below}{name}/")
+        else:
+            found = no_longer(before, None, None)
+            devices[name] = None
+        gone |= dict.fromkeys(found)
+    pages = {}
+    for number, page in listed.pages.items():
+        changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
+        if isinstance(page.get("others"), list):
+            changed["others"] = [topic for topic in page["others"] if topic not in gone]
+        if changed != page:
+            pages[_page(topics, number)] = encode(changed)
+    return Removal(tuple(gone), tuple(devices), pages)
+
+
+def _page(topics: Topics, number: int) -> str:
+    return topics.registry if number == 1 else f"{topics.registry}/{number}"
+
+
+def clean(
+    brokers: Brokers, topics: Topics, app: str | None, now: Mapping[str, list[str]] | None, *, dry_run: bool
+) -> int:
+    """Remove what an app left at each of its brokers, and print each topic.
+
+    Args:
+        brokers: the brokers. All must be reachable.
+        topics: the topics of the app.
+        app: the name that the registry must have; None for any.
+        now: see `left_behind`; None to remove everything.
+        dry_run: only print what would be removed.
+
+    Returns:
+        The number of topics.
+
+    Raises:
+        LeadsmanError: the app is online, or the registry is that of another app.
+        BrokerError: a broker cannot be reached, or refuses to remove a topic.
+    """
+    found = 0
+    for broker in brokers:
+        if len(brokers) > 1:
+            print(f"{broker}:")
+        found += _clean_at(broker, topics, app, now, dry_run=dry_run)
+    return found
+
+
+def _clean_at(
+    broker: Broker, topics: Topics, app: str | None, now: Mapping[str, list[str]] | None, *, dry_run: bool
+) -> int:
+    marker = f"{topics.introspect}/response"  # its acknowledgement shows that the others have come
+    kept = retained(Brokers.of(broker), (f"{topics.registry}/#", topics.status, marker))
+    listed = Listed(topics.prefix)
+    for topic, message in kept.items():
+        listed.add(topic, message.payload)
+    if listed.app is None:
+        print(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
+        return 0
+    if app is not None and listed.app != app:
+        raise LeadsmanError(
+            f"the registry at {topics.registry} was written by the app {cleaned(listed.app)!r}, not by {app!r}; "
+            f"to remove all that it retains, write: leadsman clean --prefix {topics.prefix} --all"
+        )
+    status = object_in(kept[topics.status].payload) if topics.status in kept else None
+    if not dry_run and status is not None and status.get("state") == "online":
+        raise LeadsmanError(
+            f"the app is online, as {topics.status} says; stop it first. At its next start it removes by itself what "
+            "it no longer has"
+        )
+    removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
+    if removal.topics and not dry_run:
+        asyncio.run(_remove(broker, removal))
+    for topic in removal.topics:
+        print(cleaned(topic))
+    verb = "would be removed" if dry_run else "removed"
+    of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
+    print(f"{counted(len(removal.topics), 'retained topic')}{of} {verb}" if removal.topics else "Nothing to remove.")
+    return len(removal.topics)
+
+
+async def _remove(broker: Broker, removal: Removal) -> None:
+    visit = Visit()
+    visit.connection = await connected(broker, f"leadsman-{uuid.uuid4().hex[:12]}", visit)
+    try:
+        await _publish(visit, [Message(topic, b"", retain=True) for topic in removal.topics])
+        await _publish(visit, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
+    finally:
+        await visit.connection.close()
+
+
+async def _publish(visit: Visit, messages: list[Message]) -> None:
+    """Publish messages, and see that the broker takes each. Raises `BrokerError`."""
+    for first in range(0, len(messages), AT_ONCE):
+        some = messages[first : first + AT_ONCE]
+        for message, code in zip(some, await visit.publish_all(some), strict=True):
+            if code is None:
+                raise visit.broken or BrokerError("the connection was lost; try again")
+            if code >= 0x80:
+                why = "not authorized; add it to the access list" if code == NOT_AUTHORIZED else "see the broker's log"
+                raise BrokerError(f"the broker refuses to remove {message.topic} (0x{code:02x}): {why}")
