@@ -36,3 +36,15 @@ def test_a_device_with_ever_new_topics_is_bounded_and_told_once(caplog):
 
     assert len(others.topics["a"]) == MOST
     assert caplog.text.count(f"a retains more than {MOST} topics") == 1
+
+
+def test_a_topic_that_was_removed_is_listed_no_more():
+    others, changes = OtherTopics(), []
+    others.keep("a", ["house/a/map"])
+    others.on_change = lambda: changes.append(1)
+
+    others.remove("a", "house/a/map")
+    others.remove("a", "house/a/map")
+    others.remove("b", "house/b/map")
+
+    assert (list(others.topics["a"]), changes) == ([], [1])

@@ -138,6 +138,7 @@ class RegistryPublication:
             yield PAUSE
         self._kept = None
         self._link.subscriptions.listeners.pop(kept.topic_filter, None)
+        kept.messages.clear()
         self._pages = max(listed.pages, default=1)
         yield from self._compare(listed)
 

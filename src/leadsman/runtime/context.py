@@ -162,7 +162,7 @@ class Context(ContextBase):
         context = self._publisher_context
         context.send(message)
         if message.retain and context.others is not None:
-            context.others.add(self.name, message.topic)
+            (context.others.add if message.payload else context.others.remove)(self.name, message.topic)
 
 
 class _Named(logging.LoggerAdapter[logging.Logger]):

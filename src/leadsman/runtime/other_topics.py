@@ -21,13 +21,20 @@ class OtherTopics:
         self.topics: dict[str, dict[str, None]] = {}
         """The topics of each device; those of the app itself by the empty text."""
         self.on_change: Callable[[], None] | None = None
-        """Called when a topic was added; None before the registry can be published."""
+        """Called when a topic was added or removed; None before the registry can be published."""
         self._full: set[str] = set()
 
     def keep(self, device: str, topics: Iterable[str]) -> None:
         """List topics that an earlier run listed, before the registry is published."""
         if found := dict.fromkeys(topics):
             self.topics.setdefault(device, {}).update(found)
+
+    def remove(self, device: str, topic: str) -> None:
+        """List a topic no more, since it was removed from the broker."""
+        topics = self.topics.get(device, {})
+        if topic in topics:
+            del topics[topic]
+            self._changed()
 
     def add(self, device: str, topic: str) -> None:
         """List a retained topic of a device, or of the app itself if the device is the empty text. The 257th of a
@@ -37,8 +44,7 @@ class OtherTopics:
             return
         if len(topics) < MOST:
             topics[topic] = None
-            if self.on_change is not None:
-                self.on_change()
+            self._changed()
         elif device not in self._full:
             self._full.add(device)
             logger.warning(
@@ -48,3 +54,7 @@ class OtherTopics:
                 MOST,
                 extra=log_fields("many retained topics", device),
             )
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
