@@ -6,6 +6,7 @@ from leadsman._version import __version__
 from leadsman.app import App
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import Every, OnChange
 from leadsman.registration.router import Device, Router
@@ -40,6 +41,7 @@ __all__ = [
     "FixedBackoff",
     "LinearBackoff",
     "OnChange",
+    "Received",
     "RetryRequested",
     "Router",
     "Sensor",

@@ -13,9 +13,10 @@ from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connector
 from leadsman.mqtt.topics import Topics, check_instance, check_name
 from leadsman.redaction import Redaction
+from leadsman.registration.declaration import AdapterSource, Declaration, MakeAdapters, declared_settings
 from leadsman.registration.injection import is_async, name_of
 from leadsman.registration.router import Registrar, Registration
-from leadsman.registration.setup import AdapterSource, Declaration, MakeAdapters, Setup, declared_settings
+from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.policy import Policy
 from leadsman.text import log_fields

@@ -7,9 +7,10 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics
+from leadsman.registration.declaration import Declaration, declared_settings
 from leadsman.registration.registry import Registry
 from leadsman.registration.router import Registration
-from leadsman.registration.setup import Declaration, Setup, declared_settings
+from leadsman.registration.setup import Setup
 from leadsman.resilience.catalogue import named_policy
 from leadsman.resilience.policy import immediate
 from leadsman.settings.sources import Where

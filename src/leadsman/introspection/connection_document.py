@@ -8,6 +8,7 @@ from typing import (
 
 from typing_extensions import TypedDict
 
+from leadsman.introspection.counters_document import Subscribed
 from leadsman.introspection.explanations import StoredReadings
 
 
@@ -75,6 +76,8 @@ class MqttSection(Candidates):
     """See `StatusMqtt`."""
     last_error: str | None
     outbox: OutboxSection
+    subscriptions: NotRequired[dict[str, Subscribed]]
+    """What became of the messages of other programs, by topic filter. Left out without any `@app.subscribe`."""
 
 
 class StatusMqtt(TypedDict):

@@ -36,3 +36,14 @@ class Commands(TypedDict):
     done: int
     failed: int
     waiting: int
+
+
+class Subscribed(TypedDict):
+    """What became of the messages of one subscription since the start of the app."""
+
+    received: int
+    failed: int
+    """Messages whose payload was refused, or whose handler failed."""
+    dropped: int
+    """Messages that came faster than they were handled."""
+    waiting: int

@@ -25,10 +25,12 @@ from leadsman.timing.clock import Clock, rfc3339
 
 if TYPE_CHECKING:
     from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
+    from leadsman.introspection.counters_document import Subscribed
     from leadsman.introspection.document import AdapterSection, AppSection, Runtime
     from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
+    from leadsman.runtime.subscriber import MessageCounts, Subscriber
 
 
 class About(NamedTuple):
@@ -62,6 +64,8 @@ class Parts(NamedTuple):
     """What is kept for people who watch; None where nobody can."""
     others: Mapping[str, Collection[str]] = MappingProxyType({})
     """Retained topics besides those of leadsman, by device; see `leadsman.runtime.other_topics`."""
+    subscribers: "Mapping[str, Subscriber] | None" = None
+    """What handles the messages of other programs, by topic filter."""
 
 
 class Sections:
@@ -118,7 +122,8 @@ class Sections:
                 "replayed": found.replayed,
                 "dead": found.dead,
             }
-        return {
+        subscribers = self._parts.subscribers or {}
+        section: MqttSection = {
             "broker": str(link.broker),
             **_candidates(link),
             "client_id": self._about.client_id,
@@ -133,7 +138,11 @@ class Sections:
             "limited_by": link.limited_by,
             "last_error": link.last_error,
             "outbox": waiting,
+            "subscriptions": {name: _subscribed(each.counts) for name, each in subscribers.items()},
         }
+        if not subscribers:
+            del section["subscriptions"]
+        return section
 
     def adapters(self) -> "list[AdapterSection]":
         """The adapters."""
@@ -212,6 +221,15 @@ class Sections:
             topic = self._about.topics.state(name)
             found |= after_reading(runners[0].publisher, parts.link, topic, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
+
+
+def _subscribed(counts: "MessageCounts") -> "Subscribed":
+    return {
+        "received": counts.received,
+        "failed": counts.failed,
+        "dropped": counts.dropped,
+        "waiting": counts.waiting,
+    }
 
 
 def _deferred_reason(health: Health, until: float | None) -> str | None:

@@ -37,14 +37,24 @@ logger = logging.getLogger("leadsman")
 
 
 def decode(payload: bytes) -> tuple[Json, Json]:
-    """Decode a payload as JSON.
+    """Decode a request.
 
     Returns:
-        The value, and the ``transaction`` of an object, which is removed from it, or None. A payload that is not JSON
-        is returned as text, as ``mosquitto_pub -m on`` sends it.
+        The value, and the ``transaction`` of an object, which is removed from it, or None.
 
     Raises:
-        PayloadError: the payload is too large, too deep, not UTF-8 or broken JSON, or its transaction cannot be echoed.
+        PayloadError: see `decoded`.
+    """
+    value = decoded(payload)
+    transaction = value.pop("transaction", None) if isinstance(value, dict) else None
+    return value, transaction
+
+
+def decoded(payload: bytes) -> Json:
+    """Decode a payload as JSON. A payload that is not JSON is returned as text, as ``mosquitto_pub -m on`` sends it.
+
+    Raises:
+        PayloadError: the payload is too large, too deep, not UTF-8, broken JSON, or has text that UTF-8 cannot carry.
     """
     if len(payload) > MOST_BYTES:
         raise PayloadError(f"the payload has {len(payload)} bytes; {MOST_BYTES} are allowed")
@@ -59,13 +69,12 @@ def decode(payload: bytes) -> tuple[Json, Json]:
     except ValueError as error:
         if text.lstrip()[:1] in ("{", "[", '"'):
             raise PayloadError(f"the payload is broken JSON: {clean(str(error))}") from None
-        return text, None
+        return text
     if text.count("[") + text.count("{") > MOST_DEPTH and _is_deeper(value, MOST_DEPTH):
         raise PayloadError(f"the payload is nested deeper than {MOST_DEPTH} levels")
     if "\\u" in text and not _is_encodable(value):
         raise PayloadError("the payload contains half a surrogate pair, which UTF-8 cannot carry")
-    transaction = value.pop("transaction", None) if isinstance(value, dict) else None
-    return value, transaction
+    return value
 
 
 def document(data: Json, error: str | None, wall: float, transaction: Json) -> dict[str, Json]:

@@ -111,6 +111,47 @@ def is_topic(text: str) -> bool:
     return bool(text) and not text.startswith("$") and _speakable(text)
 
 
+def filters_overlap(one: str, other: str) -> bool:
+    """Whether some topic matches both topic filters (MQTT 5 §4.7)."""
+    ours, theirs = one.split("/"), other.split("/")
+    for mine, yours in ((ours[0], theirs[0]), (theirs[0], ours[0])):
+        if mine.startswith("$") and yours in ("+", "#"):
+            return False  # a wildcard does not match the broker's own topics
+    for mine, yours in zip(ours, theirs, strict=False):
+        if "#" in (mine, yours):
+            return True
+        if "+" not in (mine, yours) and mine != yours:
+            return False
+    longer = ours if len(ours) > len(theirs) else theirs
+    shorter = min(len(ours), len(theirs))
+    return len(longer) == shorter or longer[shorter] == "#"  # "a/#" matches "a" too
+
+
+def check_filter(topic_filter: object) -> str:
+    """A topic filter to subscribe to.
+
+    Raises:
+        InvalidType, InvalidValue: it is none. The message says what to write.
+    """
+    if not isinstance(topic_filter, str):
+        raise InvalidType(f"the topic filter is {topic_filter!r}; write text such as 'zigbee2mqtt/+/battery'")
+    if topic_filter.startswith("$share/"):
+        raise InvalidValue(f"the topic filter {topic_filter!r} is shared with other clients; leave '$share/…/' out")
+    levels = topic_filter.split("/")
+    for position, level in enumerate(levels):
+        if ("+" in level and level != "+") or ("#" in level and (level != "#" or position + 1 < len(levels))):
+            raise InvalidValue(
+                f"the topic filter {topic_filter!a} has a wildcard that is no level of its own, or a '#' before its "
+                "end; write it as in 'zigbee2mqtt/+/battery' or 'zigbee2mqtt/#' (MQTT 5 §4.7.1)"
+            )
+    if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > 2 * LONGEST_NAME:
+        raise InvalidValue(
+            f"the topic filter is {topic_filter!a:.80}; write 1 to {2 * LONGEST_NAME} printable bytes, "
+            "such as 'zigbee2mqtt/+/battery'"
+        )
+    return topic_filter
+
+
 def _speakable(topic: str) -> bool:
     try:
         length = len(topic.encode())

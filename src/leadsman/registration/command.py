@@ -5,7 +5,7 @@ no retry and no breaker. The result is published at ``{prefix}/{device}/set/resu
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.answers import Json, is_finite
@@ -91,7 +91,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         plain=plain,
         payload=payload.name if payload else None,
         annotation=payload.annotation if payload else None,
-        validate=_validator(payload.annotation, payload.name) if payload else None,
+        validate=payload_validator(payload.annotation, payload.name) if payload else None,
         timeout=None if timeout is None else positive_seconds(timeout, "timeout"),
         queue=queue,
         drop_oldest=when_full == "drop-oldest",
@@ -101,7 +101,12 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
     )
 
 
-def _validator(annotation: Any, parameter: str) -> Validate:
+def payload_validator(annotation: Any, parameter: str) -> Validate:
+    """What converts a payload to the annotated type of a parameter.
+
+    Raises:
+        InvalidType: the annotation is no type of a payload.
+    """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError  # only apps with commands pay for it
 
     try:
@@ -127,7 +132,21 @@ def _validator(annotation: Any, parameter: str) -> Validate:
     return validate
 
 
-def validated(command: Command, value: Json, text: bytes) -> dict[str, object]:
+class TakesPayload(Protocol):
+    """A registration whose handler may take a payload."""
+
+    @property
+    def payload(self) -> str | None:
+        """The parameter that gets it."""
+        ...
+
+    @property
+    def validate(self) -> Validate | None:
+        """Converts it."""
+        ...
+
+
+def validated(command: TakesPayload, value: Json, text: bytes) -> dict[str, object]:
     """Convert the payload to the handler's argument, by name.
 
     If the handler wants text, and JSON decoded a number or a boolean, the handler gets the text as it was sent.

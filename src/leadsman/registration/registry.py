@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from leadsman.adapters.managed import declared_errors
 from leadsman.errors import ConfigurationError, InvalidValue
-from leadsman.mqtt.topics import check_name
+from leadsman.mqtt.topics import check_name, filters_overlap
 from leadsman.registration.injection import (
     ContextDependency,
     Dependency,
@@ -24,6 +24,7 @@ from leadsman.text import describe
 if TYPE_CHECKING:
     from leadsman.registration.command import Command, CommandOptions
     from leadsman.registration.source import Source, SourceOptions
+    from leadsman.registration.subscription import Subscription, SubscriptionOptions
     from leadsman.resilience.environment import GuardSpec
 
 T = TypeVar("T")
@@ -62,6 +63,8 @@ class Registry:
         """The sources, by device name."""
         self.commands: dict[str, Command] = {}
         """The commands, by device name."""
+        self.subscriptions: dict[str, Subscription] = {}
+        """The handlers of messages of other programs, by topic filter."""
         self._last: tuple[Made, Telemetry] | None = None
         """The telemetry that was registered last."""
         self.without_devices: list[str] = []
@@ -121,6 +124,8 @@ class Registry:
         available = [*own, *given, ContextDependency()]  # each name has a context of its own
         if kind == "command":
             self._add_command(name, handler, options, available)
+        elif kind == "subscription":
+            self._add_subscription(name, handler, options, [*own, *given])
         elif kind == "source":
             self._add_source(name, handler, options, available)
         else:
@@ -135,6 +140,32 @@ class Registry:
         polled = self.telemetries.get(command.name)
         _check_free(command.name, "command", self.commands, self.telemetries if polled and polled.job else {})
         self.commands[command.name] = command
+
+    def _add_subscription(
+        self, topic_filter: object, handler: Handler, options: "SubscriptionOptions", available: Sequence[Dependency]
+    ) -> None:
+        from leadsman.registration.subscription import register_subscription  # only apps that subscribe pay for it
+
+        subscription = register_subscription(topic_filter, handler, options, available)
+        mine = subscription.topic_filter
+        for other in self.subscriptions:
+            if filters_overlap(mine, other):
+                raise InvalidValue(f"subscription {mine!r}: it overlaps with {other!r}; write one handler for both")
+        self.subscriptions[mine] = subscription
+
+    def check_foreign(self, *prefixes: str) -> None:
+        """See that no subscription covers topics below one of the app's prefixes: it would hear itself.
+
+        Raises:
+            InvalidValue: one does.
+        """
+        for prefix in prefixes:
+            for topic_filter in self.subscriptions:
+                if filters_overlap(topic_filter, f"{prefix}/+/#"):
+                    raise InvalidValue(
+                        f"subscription {topic_filter!r}: it covers the app's own topics, those below {prefix}/; write "
+                        "a filter that leaves them out, or give the app another prefix"
+                    )
 
     def _add_source(
         self, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]

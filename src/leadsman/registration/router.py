@@ -16,6 +16,7 @@ from leadsman.registration.telemetry import TelemetryOptions
 if TYPE_CHECKING:
     from leadsman.registration.command import CommandOptions
     from leadsman.registration.source import SourceOptions
+    from leadsman.registration.subscription import SubscriptionOptions
 
 H = TypeVar("H", bound=Handler)
 
@@ -58,7 +59,8 @@ such names from the app's settings."""
 
 
 class Registration(NamedTuple):
-    """One recorded call of a decorator. `kind` is ``telemetry``, ``source``, ``command`` or ``periodic``."""
+    """One recorded call of a decorator. `kind` is ``telemetry``, ``source``, ``command``, ``periodic`` or
+    ``subscription``, whose names are topic filters."""
 
     kind: str
     names: Names
@@ -135,18 +137,37 @@ class Registrar:
         """Register a side job, as `periodic` does."""
         self.register(Registration("periodic", name, handler, options))
 
+    def subscribe(self, topic_filter: Names, **options: "Unpack[SubscriptionOptions]") -> Callable[[H], H]:
+        """Register the decorated function to be called for the messages of other programs at the topics that match,
+        such as ``zigbee2mqtt/+/battery``. Several filters may be given as a list, or by a function of the settings.
+
+        The one parameter that no dependency fills gets the payload, converted to its annotated type. A parameter of
+        the type `Received` gets the whole message, with its topic and its flag ``retain``. What the function returns is
+        ignored. The options are those of `SubscriptionOptions`.
+
+        Raises:
+            ConfigurationError: at once, or when the settings are loaded: a filter is wrong, overlaps with another one,
+                or covers the app's own topics.
+        """
+        return self._decorator("subscription", topic_filter, options)
+
+    def add_subscription(self, topic_filter: Names, handler: Handler, **options: "Unpack[SubscriptionOptions]") -> None:
+        """Register a handler of messages, as `subscribe` does."""
+        self.register(Registration("subscription", topic_filter, handler, options))
+
     def include(self, router: "Router", prefix: str | None = None) -> None:
         """Add all registrations of a router. `prefix` and ``_`` are put before its names. A router may be included
         again with another prefix."""
         if not isinstance(router, Router):
             raise InvalidType(f"include takes a Router, not {router!r}")
         for registration in router.registrations:
-            names = registration.names if prefix is None else _prefixed(prefix, registration.names)
-            self.register(registration._replace(names=names))
+            self.register(registration if prefix is None else _under(prefix, registration))
 
     def _decorator(self, kind: str, names: Names, options: Options) -> Callable[[H], H]:
         if _is_handler(names, options):  # the decorator without brackets, which would register nothing
             example = ", interval='60s'" if kind in ("telemetry", "periodic") else ""
+            if kind == "subscription":
+                raise InvalidType("subscribe takes a topic filter; write @app.subscribe('zigbee2mqtt/+/battery')")
             raise InvalidType(f"{kind} takes a name; write @app.{kind}('kitchen'{example})")
 
         def decorate(handler: H) -> H:
@@ -171,7 +192,7 @@ class Router(Registrar):
     def register(self, registration: Registration) -> None:
         """Record one."""
         if self.prefix is not None:
-            registration = registration._replace(names=_prefixed(self.prefix, registration.names))
+            registration = _under(self.prefix, registration)
         self.registrations.append(registration)
 
 
@@ -190,6 +211,13 @@ def devices_of(names: object) -> list[tuple[object, Device]]:
     raise InvalidType(
         f"the device name is {names!r}; write text, a list of names, or a dict of names with their settings"
     )
+
+
+def _under(prefix: str, registration: Registration) -> Registration:
+    """The registration with the prefix before its names; topics of other programs stay as they are."""
+    if registration.kind == "subscription":
+        return registration
+    return registration._replace(names=_prefixed(prefix, registration.names))
 
 
 def _prefixed(prefix: str, names: Names) -> Names:

@@ -1,16 +1,16 @@
 """The setup of an app: its names, broker, adapters, settings and registrations, before and after the settings are
 loaded."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from leadsman.adapters.adapter import Adapter
 from leadsman.adapters.extras import check_found
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
+from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, raise_together
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
+from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.record import Record
 from leadsman.registration.registry import Registry, ask_user
@@ -22,44 +22,17 @@ from leadsman.resilience.policy import Policy, as_policy
 from leadsman.text import suggestion
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from leadsman.resilience.catalogue import Catalogue, Named
-    from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
 
-Adapters = Sequence[Adapter] | Mapping[str, Adapter]
-MakeAdapters = Callable[[Any], Adapters]
-"""Makes adapters from the settings."""
-AdapterSource = Adapters | MakeAdapters
 A = TypeVar("A")
 
 DRY_RUN = "dry-run"
 """The topics of a dry run begin with this text, and its client id ends with it."""
-
-
-class Declaration(NamedTuple):
-    """What the author of an app declared, checked. It never changes."""
-
-    name: str
-    topics: Topics
-    instance: str
-    """The end of the client id."""
-    brokers: Brokers | None
-    """None: the settings say which."""
-    adapters: AdapterSource
-    """The adapters, or a function that makes them from the settings."""
-    model: "type[BaseModel] | None"
-    """The class of the settings."""
-    settings: "BaseModel | None"
-    """Settings that are filled already."""
-    twins: MakeAdapters | None
-    discovery: "str | Discovery | None" = None
-    """As its author wrote it."""
 
 
 class Setup:
@@ -98,7 +71,7 @@ class Setup:
         """The HTTP endpoint; None where there is none."""
         self.outbox: OutboxSettings | None = None
         """How readings wait for the broker, if the settings say it."""
-        self.discovery = _declared_discovery(declaration.discovery)
+        self.discovery = declared_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
@@ -175,10 +148,15 @@ class Setup:
             self._expand(registration)
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
+        self._check_foreign()
         if self.discovery is not None:
             from leadsman.settings.discovery import identifiers_of
 
             identifiers_of(self.registry.devices, self.discovery.ids)  # raises what is wrong with them
+
+    def _check_foreign(self) -> None:
+        """See that the app does not subscribe to its own topics, also in a dry run."""
+        self.registry.check_foreign(self.topics.prefix, f"{DRY_RUN}/{self.topics.prefix}")
 
     def _check(self, loaded: "Loaded") -> None:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
@@ -293,6 +271,8 @@ class Setup:
             self._waiting.append(registration)
         else:
             self._expand(registration)
+        if self._loaded is not None:
+            self._check_foreign()
         self._record.add(registration)
 
     def _expand(self, registration: Registration) -> None:
@@ -359,7 +339,7 @@ class Setup:
         """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
         settings are loaded."""
         registered = self.registry.everything
-        if any(each.enabled for each in registered):
+        if any(each.enabled for each in (*registered, *self.registry.subscriptions.values())):
             return None
         if registered:
             return "all its devices are disabled; set enabled to true for one of them"
@@ -373,23 +353,3 @@ class Setup:
         place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
         named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
         return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
-
-
-def _declared_discovery(given: object) -> "Discovery | None":
-    """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
-    if given is None:
-        return None
-    from leadsman.settings.discovery import as_discovery  # only apps with discovery pay for it
-
-    return as_discovery(given)
-
-
-def declared_settings(given: object) -> "tuple[type[BaseModel] | None, BaseModel | None]":
-    """The model that `App` was given as `settings`, and the settings themselves if they are filled already. Raises
-    `InvalidType`."""
-    if given is None:
-        return None, None
-    model: Any = given if isinstance(given, type) else type(given)
-    if not hasattr(model, "model_fields"):
-        raise InvalidType(f"settings is {given!r}; write a pydantic model: class Settings(BaseModel): …")
-    return model, None if isinstance(given, type) else cast("BaseModel", given)

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from leadsman.app import App
 from leadsman.mqtt.answers import Json
-from leadsman.registration.setup import Adapters
+from leadsman.registration.declaration import Adapters
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
 from leadsman.settings.outbox import OutboxSettings
 from leadsman.settings.sources import Where

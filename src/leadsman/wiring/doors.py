@@ -182,6 +182,7 @@ class Doors:
             ready=lambda: self.polling,
             watching=core.watching,
             others=core.others.topics,
+            subscribers=optional.subscribers,
         )
         registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

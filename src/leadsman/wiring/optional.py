@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
     from leadsman.runtime.sources import SourceRunner
+    from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
 
 _STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
@@ -105,6 +106,8 @@ class OptionalParts:
         for command in plan.commands.values():
             if command.enabled:
                 self.dispatcher.add(command)
+        self.subscribers = self._subscribers()
+        """What handles the messages of other programs, by topic filter."""
         self.contexts = self._contexts()
         """The contexts of handlers that ask for one; None where none does."""
         self.store = self._store() if plan.keep_state else None
@@ -176,6 +179,17 @@ class OptionalParts:
         from leadsman.runtime.sources import SourceRunner
 
         return {source.name: SourceRunner(source, self._core.publisher, self._core.shared) for source in enabled}
+
+    def _subscribers(self) -> "dict[str, Subscriber]":
+        core = self._core
+        enabled = [each for each in core.plan.subscriptions.values() if each.enabled]
+        if not enabled:
+            return {}
+        from leadsman.runtime.subscriber import Subscriber
+
+        found = {each.topic_filter: Subscriber(each, core.environment, core.shared) for each in enabled}
+        core.link.subscriptions.listeners.update((name, each.on_message) for name, each in found.items())
+        return found
 
     @cached_property
     def dispatcher(self) -> "Dispatcher":

@@ -18,6 +18,7 @@ from leadsman.wiring.live import LiveParts
 if TYPE_CHECKING:
     from leadsman.registration.command import Command
     from leadsman.registration.source import Source
+    from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
     from leadsman.settings.discovery import Discovery
@@ -52,6 +53,8 @@ class Plan(NamedTuple):
     """By name, as are the next two."""
     sources: "Mapping[str, Source]"
     commands: "Mapping[str, Command]"
+    subscriptions: "Mapping[str, Subscription]"
+    """By topic filter."""
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None
     last_resort: "LastResort | None"
     keep_state: bool
@@ -142,6 +145,7 @@ def plan_of(
         telemetries=setup.registry.telemetries,
         sources=setup.registry.sources,
         commands=setup.registry.commands,
+        subscriptions=setup.registry.subscriptions,
         lifespan=lifespan,
         last_resort=last_resort,
         keep_state=keep_state,

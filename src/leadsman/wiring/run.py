@@ -102,6 +102,7 @@ async def stop(parts: Parts, running: Running) -> int:
     core, optional = parts.core, parts.optional
     loop, link, environment = asyncio.get_running_loop(), core.link, core.environment
     ends = [core.poller.stop(_CANCEL_GRACE), cancel(running.sources, _CANCEL_GRACE)]
+    ends += [subscriber.stop(_CANCEL_GRACE) for subscriber in optional.subscribers.values()]
     if optional.runners.commands:
         ends.append(optional.dispatcher.stop(_CANCEL_GRACE))
     alive = sum(await asyncio.gather(*ends))

@@ -1,0 +1,131 @@
+"""Receives the messages of other programs, and calls the handlers of `@app.subscribe`.
+
+Each subscription has a line of work of its own: one message is handled at a time, in the order of arrival, and a slow
+handler delays no other. If too many messages wait, the oldest is dropped, since most of them are states. Messages that
+are refused or dropped, and calls that fail, are counted, and logged a few times a minute at most.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leadsman.adapters.managed import ManagedAdapter
+from leadsman.errors import Abandoned, PayloadError
+from leadsman.monitoring.log_lines import Lines, left_out_before
+from leadsman.mqtt.answers import decoded
+from leadsman.mqtt.connection import Received
+from leadsman.registration.command import validated
+from leadsman.registration.injection import bound
+from leadsman.registration.subscription import Subscription
+from leadsman.resilience.environment import Environment
+from leadsman.resilience.guards import guarded
+from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.supervision import cancel
+from leadsman.tasks import outcome
+from leadsman.text import clean, explained, log_fields
+
+logger = logging.getLogger("leadsman")
+
+
+class MessageCounts(NamedTuple):
+    """What became of the messages of one subscription since the start."""
+
+    received: int
+    failed: int
+    """Those whose payload was refused, or whose handler failed."""
+    dropped: int
+    """Those that came faster than they were handled."""
+    waiting: int
+
+
+class Subscriber:
+    """Handles the messages of one subscription.
+
+    Args:
+        subscription: the registration.
+        environment: the clock, and whether the app ends.
+        shared: the threads of the adapters. A plain handler without an adapter gets a thread of its own.
+    """
+
+    def __init__(self, subscription: Subscription, environment: Environment, shared: SharedResources) -> None:
+        self.subscription = subscription
+        self.task: asyncio.Task[None] | None = None
+        self._received = self._failed = self._dropped = 0
+        self._waiting: deque[Received] = deque()
+        self._current: Received | None = None
+        self._lines = Lines()
+        self._environment = environment
+        shares = any(isinstance(dependency, ManagedAdapter) for _, dependency in subscription.needs)
+        self._own = SharedResources()
+        self._plain = None
+        if subscription.plain:
+            self._plain = PlainCall(subscription.handler, subscription.needs, shared if shares else self._own)
+        self._call = guarded(self._handle, self, environment, timeout=subscription.timeout, bus_lock=None)
+
+    def on_message(self, received: Received) -> None:
+        """Handle a message now, or after those that wait."""
+        self._received += 1
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run(received))
+            return
+        if len(self._waiting) >= self.subscription.queue:
+            self._dropped += 1
+            self._log(self._waiting.popleft(), "dropped, since its handler is slower than the messages come")
+        self._waiting.append(received)
+
+    @property
+    def counts(self) -> MessageCounts:
+        """What became of the messages since the start."""
+        return MessageCounts(self._received, self._failed, self._dropped, len(self._waiting))
+
+    def abandoned(self, error: Abandoned) -> None:
+        """The current call does not end. The next message is handled once it has."""
+        self._report(error)
+
+    async def stop(self, grace: float) -> int:
+        """Cancel the call that runs, and wait at most `grace` seconds for it. What waits is not handled. Returns how
+        many calls are still alive."""
+        self._waiting.clear()
+        alive = 0 if self.task is None else await cancel([self.task], grace)
+        self._own.stop()
+        return alive
+
+    async def _run(self, received: Received) -> None:
+        following: Received | None = received
+        try:
+            while following is not None:
+                self._current = following
+                error = (await outcome(self._call(), self._environment.stopping)).error
+                if error is not None:
+                    self._report(error)
+                following = self._waiting.popleft() if self._waiting else None
+        finally:
+            self.task = None
+
+    async def _handle(self) -> None:
+        subscription, received = self.subscription, self._current
+        assert received is not None  # set by `_run`
+        given: Mapping[str, object] = {}
+        if subscription.payload is not None:
+            given = validated(subscription, decoded(received.payload), received.payload)
+        subscription.message.value = received
+        if self._plain is not None:
+            await self._plain(**given)
+        else:
+            await bound(subscription.handler, subscription.needs, given)()
+
+    def _report(self, error: BaseException) -> None:
+        """Report the failure of the current message, unless that was done before."""
+        current, self._current = self._current, None
+        if current is not None:
+            self._failed += 1
+            self._log(current, ("refused: " if isinstance(error, PayloadError) else "") + explained(error))
+
+    def _log(self, received: Received, what: str) -> None:
+        topic_filter = self.subscription.topic_filter
+        before = self._lines.left_out(topic_filter, self._environment.clock.monotonic())
+        if before is not None:
+            about = log_fields("message failed", topic=received.topic)
+            logger.warning("message at %s: %s%s", clean(received.topic), what, left_out_before(before), extra=about)
