@@ -238,6 +238,12 @@ SITUATIONS = {
         "intended",
         "no poll before 2026-11-22 09:00:30Z",
     ),
+    "it has said goodbye": (
+        of(status="deferred", deferred_until=None, deferred_reason="it said goodbye: it sleeps"),
+        "deferral",
+        "intended",
+        "it said goodbye: it sleeps",
+    ),
     "its circuit is open": (
         of(registered=BOILER | {"circuit_breaker": BREAKER}, **OPEN),
         "circuit",
