@@ -6,7 +6,8 @@ import time
 import paho.mqtt.client as paho
 import pytest
 
-from leadsman_rigs.processes import app_process
+from leadsman.testing import Mosquitto
+from leadsman_rigs.processes import app_process, program_process
 
 OWN = "homeassistant/device/sys"
 APP = """
@@ -114,9 +115,21 @@ def test_an_old_broker_has_it_too(old_broker, listen, start_app):
     watching.wait_for("sys/kitchen/health")
 
 
-def test_a_broker_that_refuses_discovery_costs_no_reading(listen, tmp_path):
-    from leadsman.testing import Mosquitto
+def test_the_flag_switches_it_on(mosquitto, listen, tmp_path):
+    (tmp_path / "house.py").write_text(
+        "from leadsman import App\napp = App('sys')\n"
+        "@app.telemetry('kitchen', interval=1)\nasync def read():\n    return {'co2': 400}\n"
+    )
+    watching = listen(mosquitto.port)
+    arguments = ["run", str(tmp_path / "house.py"), "--mqtt", mosquitto.url, "--discovery", "homeassistant"]
+    app = program_process("leadsman", arguments, tmp_path / "app.log", XDG_STATE_HOME=str(tmp_path))
+    try:
+        watching.wait_for(f"{OWN}/kitchen/config")
+    finally:
+        app.end()
 
+
+def test_a_broker_that_refuses_discovery_costs_no_reading(listen, tmp_path):
     rules = tmp_path / "acl"
     rules.write_text("topic readwrite sys/#\ntopic read #\n")
     with Mosquitto(f"acl_file {rules}\n") as broker:
