@@ -362,6 +362,23 @@ def test_a_component_that_is_gone_is_removed_in_two_steps():
     assert second == wanted
 
 
+platforms = st.dictionaries(st.text(max_size=3), st.sampled_from(["sensor", "switch", "button"]), max_size=5)
+
+
+@given(platforms, platforms)
+def test_the_steps_leave_the_components_that_are_wanted(before, after):
+    def configured(components):
+        return {"o": {"name": "leadsman house"}, "cmps": {k: {"p": p, "uniq_id": k} for k, p in components.items()}}
+
+    there = {(key, platform) for key, platform in before.items()}
+    steps = convention(["kitchen"]).steps(*(json.dumps(configured(each)).encode() for each in (before, after)))
+    for payload in steps:  # as Home Assistant does
+        for key, component in json.loads(payload)["cmps"].items():
+            (there.add if len(component) > 1 else there.discard)((key, component["p"]))
+
+    assert there == {(key, platform) for key, platform in after.items()}
+
+
 def test_a_configuration_that_is_there_already_is_not_sent():
     described, wanted = convention(["kitchen"]), configuration(kitchen()).payload
 

@@ -268,6 +268,17 @@ def test_a_broker_that_forgot_gets_the_configurations_again(harness):
     assert described(running.broker) == {"kitchen", "leadsman_app"}
 
 
+@pytest.mark.parametrize("cut", [GRACE - 0.5, GRACE + 0.01, GRACE + 0.03])
+def test_a_connection_that_breaks_meanwhile_costs_no_configuration(harness, cut):
+    names = [f"d{number}" for number in range(200)]
+    running = harness(house(*names))
+    running.at(cut, running.broker.cut)
+
+    running.run("10s")
+
+    assert described(running.broker) == {*names, "leadsman_app"}
+
+
 # Home Assistant starts
 
 
