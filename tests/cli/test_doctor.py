@@ -4,7 +4,7 @@ import io
 import subprocess
 import sys
 
-from leadsman.cli.doctor import Progress, lines
+from leadsman.cli.doctor import Progress, lines, of_replacement
 from leadsman.doctor.findings import Finding
 
 FOUND = [
@@ -75,3 +75,19 @@ def test_progress_is_for_terminals_only(monkeypatch):
 
     assert file.getvalue() == ""
     assert terminal.getvalue() == "\r\x1b[Kexamining broker: a\r\x1b[K"
+
+
+def test_of_a_replacement_only_what_the_app_would_need_there_is_shown():
+    found = [
+        Finding("broker", "address", "fail", "cannot connect", "start it"),
+        Finding("topics", "publish", "ok", "7 of 7 topics", ""),
+        Finding("topics", "running app", "fail", "is not here", ""),
+        Finding("machine", "disk", "ok", "plenty", ""),
+    ]
+
+    shown = of_replacement(found, "mqtt://b:1883")
+
+    assert [(each.group, each.check) for each in shown] == [
+        ("replacement mqtt://b:1883", "address"),
+        ("replacement mqtt://b:1883", "publish"),
+    ]

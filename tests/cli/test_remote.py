@@ -112,3 +112,67 @@ def test_a_person_reads_how_many_pages_have_come(ask, monkeypatch, capsys):
         ask(page(1, 3), page(2, 3), timeout=1)
 
     assert "2 of 3 pages have come" in capsys.readouterr().err
+
+
+class TestSeveralBrokers:
+    """The app answers at one broker of a list; others are silent, or cannot be reached."""
+
+    BOTH = Brokers.of(["mqtt://a", "mqtt://b"])
+
+    @pytest.fixture
+    def answering(self, monkeypatch):
+        """What each broker answers, by its host: pages, or an error."""
+        answers = {}
+
+        async def connect(broker, clock, hello, listener):
+            answer = answers[broker.host]
+            if isinstance(answer, Exception):
+                raise answer
+            return Answering(listener, answer)
+
+        monkeypatch.setattr(remote.client, "connect", connect)
+        return answers
+
+    def ask(self):
+        return remote.ask(self.BOTH, "house/introspect", {}, 0.05)
+
+    def look(self):
+        return remote.look(self.BOTH, "house/introspect", {}, 0.05, (), "house/status")
+
+    @pytest.mark.parametrize("first", [[], BrokerError("cannot connect to mqtt://a:1883")])
+    def test_the_app_is_asked_where_it_answers(self, answering, first):
+        answering |= {"a": first, "b": [{"data": {"app": 1}}]}
+
+        assert self.ask() == {"app": 1}
+        assert self.look().data == {"app": 1}
+
+    def test_an_app_that_refuses_is_not_looked_for_elsewhere(self, answering):
+        answering |= {"a": [{"status": "error", "error": "busy"}], "b": [{"data": {"app": 1}}]}
+
+        with pytest.raises(BrokerError, match="busy"):
+            self.ask()
+        assert self.look().refused
+
+    def test_if_it_answers_nowhere_the_error_names_each_broker(self, answering):
+        answering |= {"a": BrokerError("cannot connect to mqtt://a:1883"), "b": []}
+
+        with pytest.raises(BrokerError, match=r"mqtt://a:1883; no answer .* on mqtt://b:1883"):
+            self.ask()
+        assert "no answer" in self.look().error
+
+    def test_if_no_broker_can_be_reached_that_is_said_of_each(self, answering):
+        answering |= {name: BrokerError(f"cannot connect to mqtt://{name}:1883") for name in "ab"}
+
+        for find in (self.look, lambda: remote.retained(self.BOTH, ("+/status",))):
+            with pytest.raises(BrokerError, match="mqtt://a:1883; cannot connect to mqtt://b:1883"):
+                find()
+
+    def test_what_brokers_retain_is_put_together_and_the_first_one_counts(self, answering, monkeypatch):
+        async def listen(exchange, broker):
+            if broker.host == "a":
+                return {"x": "of a"}
+            return {"x": "of b", "y": "of b"}
+
+        monkeypatch.setattr(remote._Exchange, "listen", listen)
+
+        assert remote.retained(self.BOTH, ("#",)) == {"x": "of a", "y": "of b"}

@@ -127,3 +127,22 @@ def test_a_terminal_that_is_gone_cannot_be_given_back_and_that_is_no_error(monke
 def test_a_pattern_that_is_no_prefix_is_a_wrong_command_line(capsys, pattern):
     assert main(["watch", pattern, "--once"]) == 2
     assert "is not a prefix" in capsys.readouterr().err
+
+
+def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
+    tried = []
+
+    async def connected(broker, client_id, listener):
+        tried.append(broker.host)
+        raise BrokerError("unreachable")
+
+    async def no_wait(seconds):
+        if len(tried) == 5:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch.asyncio, "sleep", no_wait)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(Watcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
+
+    assert tried == ["a", "b", "a", "b", "a"]

@@ -129,3 +129,13 @@ def test_adapters_say_what_they_need():
         ("serial", "/dev/b"),
         ("serial", "/dev/c"),
     ]
+
+
+def test_the_other_brokers_are_examined_without_the_machine():
+    subject = subject_of(App("house", mqtt=["mqtt://a", "mqtt://b"], keep_state=True))
+    other = subject.at(subject.replacements[0])
+
+    assert (str(subject.broker), str(other.broker)) == ("mqtt://a:1883", "mqtt://b:1883")
+    assert subject.state is not None
+    assert (other.state, other.resources, other.replacements) == (None, (), ())
+    assert other.published == subject.published

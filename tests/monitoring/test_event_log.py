@@ -109,6 +109,16 @@ def test_two_clients_with_one_id_are_logged_once_and_when_the_connection_holds_a
     assert last == "house: the connection to the broker is stable again"
 
 
+def test_with_several_brokers_the_lines_say_which_one_is_next_and_which_one_works(log, caplog):
+    log.observe(LinkDown("cannot connect to mqtt://a:1883", 0.4, broker="mqtt://b:1883", at=0.0, wall=1000.0))
+    log.observe(LinkUp(1, "5.0", "mqtt5", "mqtt://b:1883", 1.0, 1001.0))
+
+    assert caplog.messages == [
+        "No connection to the broker: cannot connect to mqtt://a:1883. Readings are kept; trying mqtt://b:1883.",
+        "house: connected to the broker mqtt://b:1883 with MQTT 5.0 by mqtt5 after 1s",
+    ]
+
+
 def test_a_connection_that_breaks_on_a_topic_adds_no_line_to_that_of_the_topic(log, caplog):
     log.observe(down(1, "closed", topic="house/d/state"))
     log.observe(up(2))

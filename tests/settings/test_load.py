@@ -464,6 +464,40 @@ def test_a_broker_in_the_code_gives_way_to_a_flag_only(here):
     assert str(app.brokers) == "mqtt://flag:1883"
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda here: here.file("[mqtt]\nurl = ['mqtt://a', 'mqtt://b']").where(),
+        lambda here: here.where(MQTT__URL="mqtt://a,mqtt://b"),
+        lambda here: here.where(MQTT__URL='["mqtt://a", "mqtt://b"]'),
+        lambda here: here.secret("mqtt__url", "mqtt://a\nmqtt://b\n").where(),
+        lambda here: here.file("[mqtt]\nurl = 'mqtt://c'").where(flags={"mqtt.url": "mqtt://a, mqtt://b"}),
+    ],
+    ids=["file", "variable", "JSON", "secret", "flag"],
+)
+def test_several_brokers_come_from_any_source(here, write):
+    app = App("house")
+    app.load(write(here))
+
+    assert str(app.brokers) == "mqtt://a:1883, mqtt://b:1883"
+
+
+def test_a_wrong_broker_of_a_list_is_named_with_its_origin(here):
+    app = App("house")
+    with pytest.raises(InvalidValue, match=r"^broker 2 of 2: the broker's URL .*\(from environment MQTT__URL\)$"):
+        app.load(here.where(MQTT__URL='["mqtt://a", "b"]'))
+
+
+def test_the_list_is_shown_without_passwords(here):
+    app = App("house")
+    app.load(here.file("[mqtt]\nurl = ['mqtt://u:hunter2@a', 'mqtt://b']\nfollow_server_reference = true").where())
+
+    rows = {row.path: row.value for row in app.setup.rows}
+    assert rows["mqtt.url"] == "['mqtt://***@a', 'mqtt://b']"
+    assert rows["mqtt.follow_server_reference"] == "True"
+    assert app.brokers.follow_server_reference
+
+
 def test_the_password_may_come_apart_from_the_url(here):
     here.file("[mqtt]\nurl = 'mqtts://a'\nusername = 'ann'").secret("mqtt__password", "p\n")
     app = App("house")

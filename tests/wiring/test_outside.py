@@ -6,10 +6,11 @@ from pathlib import Path
 
 from leadsman.mqtt import client
 from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
 from leadsman.testing import MemoryBroker, VirtualLoop
-from leadsman.wiring.outside import connector, variables
+from leadsman.wiring.outside import access, connector, variables
 
 BROKER = Broker.from_url("mqtt://localhost")
 
@@ -47,6 +48,19 @@ def test_a_connection_that_is_given_is_used_as_it_is():
     connect = MemoryBroker().connect
 
     assert connector(BROKER, connect, dry_run=False) == connect
+
+
+def test_each_broker_has_one_connector_and_those_that_others_name_do_not_gather():
+    brokers = Brokers(Broker("a"), Broker("b"))
+
+    async def made():
+        reach = access(brokers, None, dry_run=False)
+        kept = reach.connector(Broker("a"))
+        again = reach.connector(Broker("a")) is kept
+        named = [reach.connector(Broker(f"named{number}")) for number in range(3)]
+        return again, len(set(named)), reach.brokers
+
+    assert asyncio.run(made()) == (True, 3, brokers)
 
 
 def test_certificates_that_are_not_verified_are_warned_of(caplog):

@@ -108,7 +108,7 @@ WHERE = (
         default=[],
     ),
 )
-SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7", metavar="URL"))
+SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7; several with commas", metavar="URL"))
 TARGET = (_target(), *SETTINGS)
 TARGET_ALONE = (_target(), *WHERE)
 """For commands that connect to no broker."""
