@@ -8,6 +8,7 @@ import pytest
 from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkUp
+from leadsman.mqtt import broker_choice
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.broker_choice import RETURN
 from leadsman.mqtt.brokers import Brokers
@@ -187,6 +188,21 @@ class TestReturn:
             (packet.client_id, packet.will_topic, packet.session_expiry) for _, packet in life.brokers["a"].connects
         }
         assert ("me-primary", None, 0) in asked
+
+    def test_what_is_in_flight_then_is_sent_to_the_primary_and_not_blamed(self, running, monkeypatch):
+        monkeypatch.setattr(broker_choice, "return_wait", lambda choice, draw: 20.0)
+        life = running().run(10)
+        life.brokers["a"].stop()
+        life.run(15)
+        for broker in life.brokers.values():
+            broker.lose_acknowledgements = True
+        life.put(1, 2)
+        life.brokers["a"].start()
+        assert life.link.outbox.in_flight == 2
+        life.run(8)
+
+        assert (life.where, life.at("a")) == ("a", [1, 2])
+        assert not life.link._window._suspects.searching
 
     def test_a_primary_that_refuses_the_app_is_not_gone_back_to(self, running):
         life = running()

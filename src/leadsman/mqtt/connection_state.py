@@ -52,7 +52,9 @@ UNSUPPORTED_VERSION = 0x84
 """CONNACK: unsupported protocol version."""
 SESSION_TAKEN_OVER = 0x8E
 """DISCONNECT: another client connected with this client id (MQTT 5 §3.14.2.1)."""
-NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, 0x98, 0x9C, 0x9D, 0x9F, 0xA0})
+ADMINISTRATIVE = 0x98
+"""DISCONNECT: administrative action (MQTT 5 §3.14.2.1)."""
+NO_MESSAGE = frozenset({0x89, 0x8B, 0x8D, SESSION_TAKEN_OVER, ADMINISTRATIVE, 0x9C, 0x9D, 0x9F, 0xA0})
 """DISCONNECT for a reason that is no message: busy, shutting down, keep alive, taken over, administrative action,
 another server, server moved, connection rate, connect time (MQTT 5 §3.14.2.1)."""
 

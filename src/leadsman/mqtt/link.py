@@ -321,7 +321,7 @@ class Link:
                 await connection.close()
             except BrokerError:
                 continue
-            self.lost(BACK)
+            self.lost(BACK, connection_state.ADMINISTRATIVE)  # no message is to blame for it
 
     def _named(self) -> str | None:
         """The address of the current broker, if there are others."""
