@@ -124,5 +124,5 @@ def test_the_settings_show_each_url_without_its_password(value):
 def test_the_files_of_all_brokers_are_checked(tmp_path):
     urls = [f"mqtts://{host}?ca={tmp_path}/{host}.pem" for host in "ab"]
 
-    with pytest.raises(SettingsError, match=r"a\.pem.*\n.*b\.pem"):
+    with pytest.raises(SettingsError, match=r"^mqtts://a:8883: .*a\.pem.*\nmqtts://b:8883: .*b\.pem"):
         check_files(Brokers.of(urls))

@@ -495,6 +495,20 @@ def test_the_list_is_shown_without_passwords(here):
     rows = {row.path: row.value for row in app.setup.rows}
     assert rows["mqtt.url"] == "['mqtt://***@a', 'mqtt://b']"
     assert rows["mqtt.follow_server_reference"] == "True"
+
+
+def test_a_text_with_several_brokers_is_shown_without_passwords(here):
+    app = App("house")
+    app.load(here.where(MQTT__URL="mqtt://u:hunter2@a,mqtt://u:hunter2@b"))
+
+    (row,) = app.setup.rows
+    assert row.value == "['mqtt://***@a', 'mqtt://***@b']"
+
+
+def test_following_a_server_reference_is_a_setting(here):
+    app = App("house")
+    app.load(here.where(MQTT__FOLLOW_SERVER_REFERENCE="yes"))
+
     assert app.brokers.follow_server_reference
 
 

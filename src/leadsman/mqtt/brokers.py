@@ -1,6 +1,6 @@
 """The brokers of an app: one, or a primary and its replacements, in the order in which they are tried."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Self
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
@@ -123,8 +123,9 @@ def read_urls(urls: object) -> tuple[list[Broker], list[ConfigurationError]]:
     return brokers, faults
 
 
-def check_files(brokers: Iterable[Broker]) -> None:
-    """Check that the files that TLS needs can be read; see `Broker.check_files`.
+def check_files(brokers: Brokers) -> None:
+    """Check that the files that TLS needs can be read; see `Broker.check_files`. Of several brokers the message names
+    the one that needs a file.
 
     Raises:
         InvalidValue, SettingsError: files cannot be read, one a line.
@@ -134,5 +135,6 @@ def check_files(brokers: Iterable[Broker]) -> None:
         try:
             broker.check_files()
         except ConfigurationError as error:
-            faults.append(error)
+            which = f"{broker}: " if len(brokers) > 1 else ""
+            faults += [InvalidValue(f"{which}{line}") for line in str(error).splitlines()]
     raise_together(faults)

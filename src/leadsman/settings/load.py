@@ -95,7 +95,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         faults += wrong
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
-        SettingRow(f"{section}.{key}", shown(key, each.value), each.origin)
+        SettingRow(f"{section}.{key}", shown(f"{section}.{key}", each.value), each.origin)
         for section, entries in {BROKER: broker_entries, **sections}.items()
         for key, each in entries.items()
     ]
