@@ -181,3 +181,15 @@ def test_health_is_one_json_object(harness, file):
         "fresh": True,
         "words": "1 of 1 device ok; connected",
     }
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"at": 1' + b"0" * 400 + b', "period": 1, "fresh": true, "words": ""}', b"\xff", b"5"]
+)
+def test_a_health_file_of_any_content_is_no_good_health(tmp_path, content):
+    (tmp_path / "health.json").write_bytes(content)
+
+    well, words = read_health(tmp_path / "health.json", 100.0)
+
+    assert not well
+    assert "cannot be read" in words

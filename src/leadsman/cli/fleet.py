@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from leadsman.cli.payloads import object_in
 from leadsman.introspection.situation import Retained, when
 from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
-from leadsman.mqtt.answers import Json
+from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.connection import Received
 from leadsman.text import clean
 

@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from leadsman.cli.payloads import object_in
 from leadsman.cli.target import UsageError
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.pages import merged
 from leadsman.mqtt import client
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received

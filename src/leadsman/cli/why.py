@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from leadsman.cli.payloads import object_in
 from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import json_text, table
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics

@@ -11,6 +11,7 @@ from leadsman.doctor.facts import Answered, BrokerFacts, Live, Probe, Retained, 
 from leadsman.doctor.subject import Subject
 from leadsman.doctor.visit import ANSWER, OFFER, NoAnswer, Visit, Visitor, expires, new_marker, open_visit, visit_of
 from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection import SESSION_EXPIRY, Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import DOCTOR
@@ -130,19 +131,21 @@ def _data(message: Received, transaction: str) -> dict[str, Any]:
     """The data of the answer to our request; empty for any other message."""
     if not message.topic.endswith("/response"):
         return {}
-    with contextlib.suppress(ValueError, AttributeError):
-        answer = json.loads(message.payload)
-        if answer.get("transaction") == transaction and isinstance(answer.get("data"), dict):
-            return dict(answer["data"])
-    return {}
+    answer = object_in(message.payload) or {}
+    data = answer.get("data")
+    return data if answer.get("transaction") == transaction and isinstance(data, dict) else {}
 
 
-def _live(data: dict[str, Any]) -> Live:
+def _live(data: dict[str, Any]) -> Live | None:
+    """What an answer says of the app; None if it is not that of an app."""
     app, mqtt, clock = data.get("app", {}), data.get("mqtt", {}), None
-    uptime = float(app.get("uptime", 0.0))
-    with contextlib.suppress(KeyError, ValueError, TypeError):
-        clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
-    return Live(str(mqtt.get("client_id", "")), mqtt.get("last_error"), int(mqtt.get("connects", 0)), uptime, clock)
+    try:
+        uptime, connects = float(app.get("uptime", 0.0)), int(mqtt.get("connects", 0))
+        with contextlib.suppress(KeyError, ValueError, TypeError):
+            clock = datetime.fromisoformat(app["started_at"]).timestamp() + uptime - time.time()
+        return Live(str(mqtt.get("client_id", "")), mqtt.get("last_error"), connects, uptime, clock)
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        return None
 
 
 async def size(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:

@@ -1,11 +1,12 @@
 """Checks of the access list, of what the broker keeps, and of the running app."""
 
-import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from leadsman.doctor.broker_checks import AGAIN, allow_probes, not_seen
 from leadsman.doctor.facts import Answered, Facts, Live
 from leadsman.doctor.findings import Result, fail, ok, unknown, warn
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection_state import V5
 from leadsman.text import clean, counted
 
@@ -17,6 +18,7 @@ SEVERAL, OFTEN = 3, 60.0
 """Connections that were lost, and seconds: an app that connects this often does not keep its connection."""
 NOT_ALLOWED = 0x87
 """Reason code: not authorized (MQTT 5 §3.4.2.1)."""
+_PAGE = re.compile(r"[0-9]{1,6}")
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
 
 
@@ -134,12 +136,12 @@ def left_behind(prefix: str, devices: Iterable[str], kept: Iterable[str]) -> lis
 
 def _old_pages(prefix: str, kept: Iterable[str]) -> list[str]:
     documents = kept if isinstance(kept, dict) else {}
-    try:
-        pages = int(json.loads(documents.get(f"{prefix}/registry", b"")).get("pages", 1))
-    except (ValueError, AttributeError, TypeError):
+    registry = object_in(documents.get(f"{prefix}/registry", b""))
+    pages = None if registry is None else registry.get("pages", 1)
+    if not isinstance(pages, int):
         return []
     numbered = {topic: topic.removeprefix(f"{prefix}/registry/") for topic in documents}
-    return [topic for topic, page in numbered.items() if page.isdecimal() and int(page) > pages]
+    return [topic for topic, page in numbered.items() if _PAGE.fullmatch(page) and int(page) > pages]
 
 
 def running_app(facts: Facts) -> Iterator[Result]:
@@ -210,12 +212,12 @@ def _may_ask(facts: Facts) -> bool:
 def _status(topic: str, kept: Mapping[str, bytes]) -> tuple[str | None, Live | None]:
     """The state in the status that the broker keeps, and what it says about the connection while it is online."""
     try:
-        status = json.loads(kept[topic])
+        status = object_in(kept[topic]) or {}
         state, mqtt = str(status["state"]), status.get("mqtt", {})
         if state != "online":
             return state, None
         return state, Live("", mqtt.get("last_error"), int(mqtt.get("connects", 0)), float(status.get("uptime_s", 0.0)))
-    except (KeyError, ValueError, TypeError, AttributeError):
+    except (KeyError, ValueError, TypeError, AttributeError, ArithmeticError):
         return None, None
 
 

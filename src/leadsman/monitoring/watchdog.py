@@ -55,7 +55,7 @@ def read_health(path: Path, now: float) -> tuple[bool, str]:
         age = now - health.at
     except FileNotFoundError:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
         return False, f"{path} cannot be read: {describe(error)}"
     if not -1.0 <= age <= OVERDUE * health.period:
         return False, f"the health file is {abs(age):.0f} s old; the app hangs or has ended"

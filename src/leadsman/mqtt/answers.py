@@ -77,6 +77,15 @@ def decoded(payload: bytes) -> Json:
     return value
 
 
+def object_in(payload: bytes) -> dict[str, Json] | None:
+    """The JSON object in a payload that anybody may have published; None if it is none."""
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def document(data: Json, error: str | None, wall: float, transaction: Json) -> dict[str, Json]:
     """The answer to a request: `data`, or the `error` that prevented it. `wall` is the time in epoch seconds."""
     status = "ok" if error is None else "error"
