@@ -1,5 +1,6 @@
 import ast
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,22 @@ def test_clean_text_is_one_printable_line_of_bounded_length(text):
 )
 def test_secrets_and_control_characters_are_not_shown(text, shown):
     assert clean(text) == shown
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a.", "a-", "x://", "x://@", "password", "password=", "token: bearer ", 'secret="']
+)
+def test_a_long_text_of_any_kind_is_cleaned_in_milliseconds(piece):
+    text = piece * (4 * LONGEST)
+    before = time.process_time()
+    for _ in range(100):
+        clean(text)
+
+    assert time.process_time() - before < 1.0  # of CPU; the square of its length would be more
+
+
+def test_the_credentials_of_a_url_with_a_long_scheme_are_hidden_too():
+    assert "hunter2" not in clean("x" * 40 + "://ann:hunter2@host")
 
 
 def test_an_error_without_words_is_named():

@@ -8,7 +8,8 @@ from leadsman.redaction import LONGEST_TEXT, redacted
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
-_URL = re.compile(r"(\w[\w+.-]*)://(\S*@\S*)")
+_URL = re.compile(r"(\w[\w+.-]{0,20})://(\S*@\S*)")
+"""A URL with credentials. The length of its scheme is bounded: else a long word takes as many steps as its square."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
 _BETWEEN_URLS = re.compile(r"[,\s]\s*(?=[a-z+]+://)")
 _SECRETS = re.compile(
