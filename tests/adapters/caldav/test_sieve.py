@@ -1,12 +1,15 @@
 """What is left of a calendar object before it is parsed."""
 
 import re
+from datetime import date
+from zoneinfo import ZoneInfo
 
 import icalendar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leadsman.adapters.caldav.recurrence import occurrences
 from leadsman.adapters.caldav.sieve import LARGEST, LONGEST_LINE, LONGEST_RULE, MOST_CHANGES, sifted
 from leadsman.errors import GarbledData
 from leadsman_rigs.dav import event
@@ -38,6 +41,14 @@ def test_what_other_programs_need_is_left_out_and_the_event_stays():
     (component,) = icalendar.Calendar.from_ical(found).walk("VEVENT")
     assert component["SUMMARY"] == "Bins,and boxes"
     assert not {"ATTACH", "X-A", "VALARM", "ACTION", "wake up"} & set(found.replace("\r\n", ":").split(":"))
+
+
+def test_the_time_zone_that_some_servers_give_a_whole_calendar_is_kept():
+    text = event("e", "DTSTART:20261024T080000Z").replace("BEGIN:VEVENT", "X-WR-TIMEZONE:Asia/Tokyo\r\nBEGIN:VEVENT")
+
+    (found,) = occurrences([text], date(2026, 10, 23), date(2026, 11, 6), ZoneInfo("UTC"))
+
+    assert (found.start.hour, str(found.start.tzinfo)) == (17, "Asia/Tokyo")
 
 
 def test_clocks_change_once_a_year():

@@ -27,7 +27,7 @@ _PROPERTIES = frozenset(
     {
         *("VERSION", "PRODID", "UID", "SUMMARY", "LOCATION", "DESCRIPTION", "STATUS", "SEQUENCE", "RECURRENCE-ID"),
         *("DTSTART", "DTEND", "DURATION", "RRULE", "EXRULE", "RDATE", "EXDATE"),
-        *("TZID", "TZOFFSETFROM", "TZOFFSETTO", "TZNAME"),
+        *("TZID", "TZOFFSETFROM", "TZOFFSETTO", "TZNAME", "X-WR-TIMEZONE"),
     }
 )
 _FOLD = re.compile(r"\r?\n[ \t]")
