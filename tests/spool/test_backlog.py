@@ -99,13 +99,20 @@ class Life:
         return item
 
     def commit(self, works=True):
-        batch = self.backlog.batch(self.outbox.number)
-        rows, delete = [self.backlog.row(item, NOW) for item in batch], self.backlog.to_delete()
+        batch, rows, delete = self.begin_write(self.outbox.number)
+        self.end_write(batch, rows, delete, works)
+        return len(batch)
+
+    def begin_write(self, number):
+        """Hand readings up to this number, and rows of no use, to the thread that writes."""
+        batch = self.backlog.batch(number)
+        return batch, [self.backlog.row(item, NOW) for item in batch], self.backlog.to_delete()
+
+    def end_write(self, batch, rows, delete, works):
         if works:
             self.dropped += self.backlog.written(batch, self.disk.write(rows, delete))
         else:
             self.backlog.failed(batch, delete)
-        return len(batch)
 
     def page(self):
         wanted = self.backlog.wanted(WINDOW)
@@ -655,7 +662,7 @@ class Lives(RuleBasedStateMachine):
         self.start()
 
     def start(self):
-        self.flying = []
+        self.flying, self.write = [], None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
         if self.durable:
             self.life.open()
@@ -682,6 +689,11 @@ class Lives(RuleBasedStateMachine):
     @rule(count=st.integers(1, 20))
     def send(self, count):
         self.flying += self.life.send(count)
+
+    @rule(topic=st.sampled_from("cno"))
+    def put_and_send(self, topic):
+        self.put(topic, 1, fast=False)
+        self.send(20)
 
     @precondition(lambda self: any(item.message.latest for item in self.flying))
     @rule()
@@ -713,9 +725,23 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.durable)
     @rule(works=st.booleans())
     def commit(self, works):
+        self.end_write()
         self.life.commit(works)
 
-    @precondition(lambda self: self.durable)
+    @precondition(lambda self: self.durable and self.write is None)
+    @rule(later=st.integers(0, 3))
+    def begin_write(self, later):
+        """The last readings have not waited long enough."""
+        self.write = self.life.begin_write(self.life.outbox.number - later)
+
+    @precondition(lambda self: self.write is not None)
+    @rule(works=st.booleans())
+    def end_write(self, works=True):
+        write, self.write = self.write, None
+        if write is not None:
+            self.life.end_write(*write, works)
+
+    @precondition(lambda self: self.durable and self.write is None)
     @rule()
     def page(self):
         self.life.page()
@@ -725,6 +751,7 @@ class Lives(RuleBasedStateMachine):
     def kill(self):
         """After what waits was written. What the quota deleted is in memory alone, and is lost."""
         life = self.life
+        self.end_write()
         life.commit()
         self.dropped += sum(each.messages for each in life.dropped)
         self.dropped += life.outbox.unkept
@@ -755,6 +782,7 @@ class Lives(RuleBasedStateMachine):
         if not hasattr(self, "life"):
             return
         life = self.life
+        self.end_write()
         self.connection_breaks()
         life.outbox.resume(NOW.monotonic)
         for _ in range(500):
