@@ -59,8 +59,8 @@ class App(Registrar, Live):
             runs; or an instance that is already filled.
         lifespan: a function that takes the app and returns an async context manager. The app enters it before the
             first poll and leaves it after the last one.
-        keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds and
-            the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
+        keep_state: keep the failure state of devices over a restart: streaks, budgets, circuits, deferrals, holds,
+            counters and the trace, in one file in the state directory; see `leadsman.runtime.persistence`.
         redact: regular expressions. What they match in errors, log lines and introspection is shown as ``***``, besides
             credentials, which are always hidden; see `leadsman.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.cli.payloads import object_in
+from leadsman.mqtt.answers import object_in
 from leadsman.cli.remote import connected, retained
 from leadsman.doctor.visit import Visit
 from leadsman.errors import BrokerError, LeadsmanError
