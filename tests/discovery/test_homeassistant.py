@@ -12,7 +12,7 @@ from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue
-from leadsman.mqtt.topics import Topics
+from leadsman.mqtt.topics import Topics, topic_matches
 
 from .entities import command, entities, state
 
@@ -337,6 +337,16 @@ def test_any_device_has_a_configuration_at_a_topic_that_home_assistant_takes(nam
 
 
 # What the broker has
+
+
+@pytest.mark.parametrize("prefix", ["house", "home/first floor", "häuser", "a-b"])
+def test_the_filter_of_an_app_takes_in_its_configurations_and_no_others(prefix):
+    described = convention(["kitchen"], prefix=prefix)
+
+    assert list(described.topics.values()) == [None, "kitchen"]
+    for topic in described.topics:
+        assert topic_matches(described.own, topic)
+        assert not topic_matches(convention(["kitchen"], prefix=f"{prefix}_2").own, topic)
 
 
 def test_a_configuration_of_another_app_is_not_ours():

@@ -19,6 +19,7 @@ from leadsman.wiring.plan import plan_of
 OPTIONAL = (
     "leadsman.device_classes",
     "leadsman.discovery",
+    "leadsman.wiring.discovery",
     "leadsman.identifiers",
     "leadsman.settings.discovery",
     "leadsman.http",

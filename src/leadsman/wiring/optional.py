@@ -273,15 +273,11 @@ class OptionalParts:
         import random
 
         from leadsman.discovery.announcer import Announcer, Places
-        from leadsman.discovery.description import AppDescription
         from leadsman.discovery.health import HealthTopics
-        from leadsman.discovery.homeassistant import HomeAssistant
-        from leadsman.discovery.registered import Registered
+        from leadsman.wiring.discovery import convention_of, registered_of
 
-        read = {each.name: each for each in plan.readers if each.name not in plan.jobs}
-        registered = Registered(read, plan.commands)
-        app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, plan.discovery.ids)
-        convention = HomeAssistant(app, registered.names, plan.discovery.prefix)
+        registered = registered_of(plan)
+        convention = convention_of(plan, plan.discovery, registered)
         health = HealthTopics(plan.topics, statuses, core.link, core.environment.clock, core.slices)
 
         def say_again() -> None:
