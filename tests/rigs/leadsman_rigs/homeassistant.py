@@ -38,6 +38,9 @@ http:
 logger:
   default: warning
 """
+PLATFORMS = "binary_sensor|button|number|select|sensor|switch|text"
+COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt(?!\.client))|helpers)\b.*")
+"""Lines of the loggers that complain of what an app sent; ``mqtt.client`` complains of a broker that is away."""
 FIRST_DAY = "2026-01-01T00:00:00+00:00"
 USER, TOKEN, KEY = "1" * 32, "2" * 32, "3" * 128
 """The owner, the name of a token that does not expire, and what the token is signed with."""
@@ -136,10 +139,8 @@ class HomeAssistant:
 
     @property
     def complaints(self):
-        """What integrations and templates logged: each complains of what an app sent. That of the connection is left
-        out, since it may be lost."""
-        found = re.findall(r".*\[homeassistant\.(?:components|helpers)\..*", self.log)
-        return [line for line in found if "[homeassistant.components.mqtt.client]" not in line]
+        """What the log says of configurations, states and templates that came by MQTT."""
+        return COMPLAINTS.findall(self.log)
 
     def _log_in(self):
         try:
