@@ -69,6 +69,8 @@ class Service:
         self._sections = Sections(about, registrations, parts, environment.clock, environment.timers.origin)
         self._slots = SlotCounts(parts.ledgers)
         self._under_way = 0
+        self.disabled: list[str] = []
+        """The names of the devices that are not enabled, once the registry was made."""
 
     # Documents
 
@@ -191,12 +193,6 @@ class Service:
         """The retained topics that belong to no device, besides the status and the registry."""
         return self._sections.others
 
-    @property
-    def disabled(self) -> list[str]:
-        """The names of the devices that are not enabled."""
-        known = self._sections.registrations
-        return [name for name in known if name not in known.jobs and not any(each.enabled for each in known.of(name))]
-
     def registry(self, document: Document) -> Work:
         """Make the list of the devices that the app offers, with their topics, in slices."""
         if others := self.others:
@@ -204,12 +200,16 @@ class Service:
             for topic in others:
                 document.member(None, topic)
         document.begin("devices", b"{}")
+        disabled = []
         for number, name in enumerate(self._sections.registrations, 1):
             entry = self._sections.registry_entry(name)
             if entry is not None:
                 document.member(name, entry)
+                if not entry.get("enabled", True):
+                    disabled.append(name)
             if number % LIST_SLICE == 0:
                 yield 0.0
+        self.disabled = disabled
 
     def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
         described = 0
