@@ -34,9 +34,9 @@ def test_the_retained_topics_of_all_pages_are_listed():
     )
 
     assert [each for each in found.topics() if each[1]] == [
-        ("a", of("a")),
-        ("b", [*of("b"), "house/b/map"]),
-        (APP, ["x/house/config"]),
+        ("a", tuple(of("a"))),
+        ("b", (*of("b"), "house/b/map")),
+        (APP, ("x/house/config",)),
     ]
 
 

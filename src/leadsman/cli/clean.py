@@ -2,6 +2,7 @@
 removed, and nothing while the app is online."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -67,7 +68,8 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
             devices[name] = None
         gone |= dict.fromkeys(found)
     pages = {}
-    for number, page in listed.pages.items():
+    for number, kept in listed.pages.items():
+        page = json.loads(kept.payload)
         changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
         if isinstance(page.get("others"), list):
             changed["others"] = [topic for topic in page["others"] if topic not in gone]

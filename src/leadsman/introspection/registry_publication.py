@@ -10,7 +10,7 @@ whose removal the broker has not acknowledged in time stay in the registry, and 
 """
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from typing import NamedTuple
 
 from leadsman.introspection.pages import Pages, around, page_size
@@ -165,7 +165,7 @@ class RegistryPublication:
         if self._removals:
             _log(len(self._removals), gone)
 
-    def _removed(self, name: str, before: list[str]) -> tuple[list[str], list[str] | None]:
+    def _removed(self, name: str, before: Collection[str]) -> tuple[list[str], list[str] | None]:
         """The topics that a device no longer has, and those that it has; None if there is no such device."""
         if name == APP:
             now: list[str] | None = self._service.others

@@ -7,7 +7,7 @@ list. Pure.
 
 import json
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import NamedTuple
 
 from leadsman.mqtt.topics import is_topic
 
@@ -19,6 +19,18 @@ MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
 
 
+class Page(NamedTuple):
+    """One page of a registry. Its document is not kept, since the garbage collector would look through all of it."""
+
+    app: object
+    client_id: object
+    last: object
+    """The number of the last page."""
+    topics: dict[str, tuple[str, ...]]
+    """The retained topics of each device; those of the app by `APP`."""
+    payload: bytes
+
+
 class Listed:
     """The registry that the broker keeps, page by page.
 
@@ -27,24 +39,26 @@ class Listed:
     """
 
     def __init__(self, prefix: str) -> None:
-        self.pages: dict[int, dict[str, Any]] = {}
+        self.pages: dict[int, Page] = {}
         """The pages by number; those behind the last one, from a run with more devices, are included."""
         self._registry = f"{prefix}/registry"
 
     @property
     def app(self) -> str | None:
         """The name of the app that wrote it; None if there is no first page."""
-        return self._head("app")
+        app = self.pages[1].app if 1 in self.pages else None
+        return app if isinstance(app, str) else None
 
     @property
     def client_id(self) -> str | None:
         """The client id of the app that wrote it; None if there is no first page."""
-        return self._head("client_id")
+        client_id = self.pages[1].client_id if 1 in self.pages else None
+        return client_id if isinstance(client_id, str) else None
 
     @property
     def is_complete(self) -> bool:
         """Whether every page up to the last one was read."""
-        last = self.pages.get(1, {}).get("pages", 1)
+        last = self.pages[1].last if 1 in self.pages else None
         return 1 in self.pages and (not isinstance(last, int) or all(n in self.pages for n in range(2, last + 1)))
 
     def add(self, topic: str, payload: bytes) -> None:
@@ -57,20 +71,16 @@ class Listed:
         except (ValueError, RecursionError):
             return
         if isinstance(page, dict) and isinstance(page.get("devices"), dict):
-            self.pages[number] = page
+            topics = {name: tuple(retained_of(entry)) for name, entry in page["devices"].items()}
+            topics[APP] = tuple(_topics(page.get("others")))
+            self.pages[number] = Page(page.get("app"), page.get("client_id"), page.get("pages"), topics, payload)
 
-    def topics(self) -> Iterator[tuple[str, list[str]]]:
+    def topics(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The retained topics of each device; those of the app by `APP`. A page that another app or client id wrote
         than the first one is passed over."""
         for page in self.pages.values():
-            if (page.get("app"), page.get("client_id")) == (self.app, self.client_id):
-                for name, entry in page["devices"].items():
-                    yield name, retained_of(entry)
-                yield APP, _topics(page.get("others"))
-
-    def _head(self, key: str) -> str | None:
-        value = self.pages.get(1, {}).get(key)
-        return value if isinstance(value, str) else None
+            if (page.app, page.client_id) == (self.app, self.client_id):
+                yield from page.topics.items()
 
     def _number(self, topic: str) -> int | None:
         if topic == self._registry:
