@@ -44,8 +44,8 @@ def test_a_scrape_says_how_devices_and_the_connection_are(run):
     assert (samples["leadsman_mqtt_breaks_total",], samples["leadsman_mqtt_replacement",]) == (0, 0)
     dropped = {key[1]: value for key, value in samples.items() if key[0] == "leadsman_outbox_dropped_total"}
     assert dropped == dict.fromkeys(("full", "expired", "too_large", "refused", "damaged"), 0)
-    stored = ("stored_readings", "replayed_total", "dead_total", "store_ok")
-    assert [samples[f"leadsman_outbox_{name}",] for name in stored] == [0, 0, 0, 1]
+    stored = ("replayed_total", "dead_total")
+    assert [samples[f"leadsman_outbox_{name}",] for name in stored] == [0, 0]
     assert [
         value for key, value in samples.items() if key[0] == "leadsman_build_info" and {"house", "1.2"} <= {*key}
     ] == [1]

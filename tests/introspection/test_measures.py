@@ -1,10 +1,13 @@
 """The families of what is measured: their names keep the rules of Prometheus, and their labels are bounded."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
-from leadsman.introspection.measures import CIRCUITS, FAMILIES, OF_DEVICES, OF_THE_APP
+from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, OF_DEVICES, OF_THE_APP, Measures
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.topic_queue import CAUSES, OnDisk
 from leadsman.resilience import breaker
 
 
@@ -26,3 +29,45 @@ def test_each_state_of_a_circuit_is_a_series():
     states = (breaker.Closed, breaker.Open, breaker.HalfOpen, breaker.Isolated, breaker.Disabled)
 
     assert {re.sub(r"(?<!^)(?=[A-Z])", "_", state.__name__).lower() for state in states} == set(CIRCUITS)
+
+
+def measured(on_disk=None, current=0):
+    """The samples of an app, by the names of their families."""
+    outbox = Outbox()
+    outbox.drops["refused"] = 4
+    if on_disk is not None:
+        outbox.keep(SimpleNamespace(on_disk=on_disk))
+    link = SimpleNamespace(outbox=outbox, up=True, connects=3, breaks=2, choice=SimpleNamespace(current=current))
+    clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0)
+    about = SimpleNamespace(name="house", version="1", leadsman="1")
+    found = Measures(about, SimpleNamespace(link=link, watching=None), {}, clock, 0.0).of_the_app()
+    assert set(found) == set(OF_THE_APP)
+    return found, {family.name: samples[0].value for family, samples in found.items()}
+
+
+def test_dropped_messages_are_measured_by_cause_and_every_cause_has_a_series():
+    found, _ = measured()
+
+    assert {sample.labels: sample.value for sample in found[DROPPED]} == {
+        **{(cause,): 0.0 for cause in CAUSES},
+        ("refused",): 4.0,
+    }
+
+
+@pytest.mark.parametrize(("store", "ok"), [("opening", 1), ("ok", 1), ("full", 0), ("locked", 0), ("memory", 0)])
+def test_what_is_on_disk_is_measured_and_whether_it_can_be_written(store, ok):
+    _, values = measured(OnDisk(store, 7, 5, 3, 2))
+
+    names = ("stored_readings", "replayed", "dead", "store_ok")
+    assert [values[f"leadsman_outbox_{name}"] for name in names] == [7, 3, 2, ok]
+
+
+def test_nothing_on_disk_is_no_fault():
+    assert measured()[1]["leadsman_outbox_store_ok"] == 1
+
+
+@pytest.mark.parametrize(("current", "replacement"), [(0, 0), (1, 1), (2, 1)])
+def test_breaks_are_measured_and_whether_a_replacement_is_used(current, replacement):
+    _, values = measured(current=current)
+
+    assert (values["leadsman_mqtt_breaks"], values["leadsman_mqtt_replacement"]) == (2, replacement)
