@@ -29,7 +29,7 @@ from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import of_plan, of_prefix
-from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
@@ -217,7 +217,7 @@ async def all_at_once(examinations):
 
 
 async def examined_prefix(broker, prefix):
-    return findings(await Examination(of_prefix(Broker.from_url(broker.url), prefix), lambda text: None).run())
+    return findings(await Examination(of_prefix(Brokers.of(broker.url), prefix), lambda text: None).run())
 
 
 async def passes(condition, seconds=60.0):
