@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.mqtt.answers import object_in
 from leadsman.cli.remote import connected, retained
 from leadsman.doctor.visit import Visit
 from leadsman.errors import BrokerError, LeadsmanError
 from leadsman.introspection.retained import APP, Listed, no_longer
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.message import Message
