@@ -67,8 +67,8 @@ class Outage:
         self.start_app, self.subscribe = start_app, subscribe
         self.mosquitto = Mosquitto(port=self.port)
 
-    def begin(self, delivery, readings=30):
-        self.app = self.start_app(COUNTER.format(delivery=delivery), f"mqtt://127.0.0.1:{self.port}")
+    def begin(self, delivery, readings=30, state=None):
+        self.app = self.start_app(COUNTER.format(delivery=delivery), f"mqtt://127.0.0.1:{self.port}", state=state)
         until(lambda: taken(self.app) >= readings)
 
     def end(self):
@@ -134,15 +134,16 @@ def test_one_message_arrives_of_the_readings_that_waited_where_the_newest_counts
     assert late.flags()[0][1]
 
 
-def test_the_newest_reading_survives_the_app_and_arrives_alone_and_retained(outage, start_app, monkeypatch):
-    outage.begin('keep="newest"')
+def test_the_newest_reading_survives_the_app_and_arrives_alone_and_retained(outage, start_app, monkeypatch, tmp_path):
+    outage.begin('keep="newest"', state=tmp_path)
     outage.app.process.send_signal(signal.SIGKILL)
     outage.app.process.wait()
     last = taken(outage.app)
     monkeypatch.setenv("SILENT", "1")
     outage.mosquitto.start()
     subscriber = outage.subscribe(outage.port)
-    next_life = start_app(COUNTER.format(delivery='keep="newest"'), f"mqtt://127.0.0.1:{outage.port}")
+    url = f"mqtt://127.0.0.1:{outage.port}"
+    next_life = start_app(COUNTER.format(delivery='keep="newest"'), url, state=tmp_path)
     until(lambda: subscriber.numbers())
     next_life.process.terminate()
     assert next_life.process.wait(10) == 0
