@@ -103,6 +103,34 @@ def test_messages_wait_for_a_connection_and_are_sent_in_order(here):
     assert here.sent == ["a", "b"]
 
 
+def test_another_broker_gets_the_newest_retained_reading_at_once_if_what_waited_has_expired(here):
+    here.connect()
+    here.window.put(Message("t", b"1", retain=True, taken_at=1.0))
+    here.turn()
+    here.acknowledge()
+    here.window.stop()
+    here.window.put(Message("t", b"2", retain=True, taken_at=2.0, expires=here.loop.time() + 60.0))
+    here.turn(61.0)
+
+    assert [(each.payload, each.retain) for each in here.connect().published] == [(b"1", True)]
+    assert [each.reason for each in here.events if isinstance(each, MessageDropped)] == ["expired"]
+
+
+def test_what_the_next_broker_does_not_take_of_what_the_last_one_has_is_not_dropped(here):
+    here.connect()
+    here.put("t", retain=True)
+    here.acknowledge()
+    here.window.stop()
+    here.connect()
+    here.acknowledge(TOPIC_INVALID)
+    here.window.stop()
+    here.connect(Connection(ConnAck(maximum_packet_size=10)))
+
+    assert here.sent == []
+    assert not [each for each in here.events if isinstance(each, MessageDropped)]
+    assert here.outbox.dropped == 0
+
+
 def test_nothing_is_sent_before_the_subscriptions_if_they_come_first(here):
     here.must_wait = True
     here.put("a")

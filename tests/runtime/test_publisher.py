@@ -101,7 +101,8 @@ class TestAccepted:
             to.publish(reading({"t": value}, at=float(at)), period)
             item, _ = outbox.take(0.0)
             if item is not None:
-                message = outbox.accept(item) if accepted else outbox.drop(item, "refused")
+                message = item.message
+                _ = outbox.accept(item) if accepted else outbox.drop(item, "refused")
                 arrived.append((json.loads(message.payload)["t"], accepted))
 
         assert arrived == [(20, True), (25, False), (25, True)]

@@ -93,9 +93,8 @@ class Outbox(Queues):
                 item = queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
+                expired += self._lose(item, "expired", "expired")
                 self._forget(item)
-                self.drops["expired"] += 1
-                expired.append(Dropped(topic, 1, "expired"))
                 self._offer(topic, queue)
                 continue
             self._flying[item] = None
@@ -135,11 +134,11 @@ class Outbox(Queues):
         self.delivered += 1
         return self._done(item, arrived=True)
 
-    def drop(self, item: Item, why: str) -> Message:
-        """The broker does not take a message in flight, and never will."""
-        self._bury(item, why)
-        self.drops["refused"] += 1
-        return self._done(item, arrived=False)
+    def drop(self, item: Item, why: str) -> list[Dropped]:
+        """The broker does not take a message in flight, and never will. Returns it, unless it arrived before."""
+        dropped = self._bury(item, why)
+        self._done(item, arrived=False)
+        return dropped
 
     def back(self, item: Item) -> None:
         """The message that was handed out last was not sent: it is the next one again."""
@@ -179,7 +178,7 @@ class Outbox(Queues):
                 return True
         if self._keeper is not None:
             return self._keeper.waiting(number)
-        heads = (queue.waiting[0] for queue in self._queues.values() if queue.waiting)
+        heads = (head for queue in self._queues.values() if (head := queue.oldest) is not None)
         return any(head.number <= number and head.message.taken_at is not None for head in heads)
 
     def sendable(self, enough: int) -> int:
@@ -240,18 +239,19 @@ class Outbox(Queues):
                 self._ready.move_to_end(topic, last=False)
         return counts
 
-    def discard(self, topic: str, why: str) -> None:
+    def discard(self, topic: str, why: str) -> list[Dropped]:
         """As `drop`, the first message of a topic of which nothing is in flight."""
         queue = self._queues[topic]
         item = queue.waiting.popleft()
-        self._bury(item, why)
+        dropped = self._bury(item, why)
         self._forget(item)
-        self.drops["refused"] += 1
         self._offer(topic, queue)
+        return dropped
 
-    def _bury(self, item: Item, why: str) -> None:
+    def _bury(self, item: Item, why: str) -> list[Dropped]:
         if self._keeper is not None and item.message.taken_at is not None and item.row >= UNSTORED:
             self._keeper.bury(item, why)
+        return self._lose(item, "refused", why)
 
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
         """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
@@ -310,7 +310,9 @@ class Outbox(Queues):
         if arrived and message.latest:
             self._arrived[message.topic] = max(item.number, self._arrived.get(message.topic, 0))
             self._keep_latest(message.topic, queue)
-        if arrived and queue.waiting:
+        if not arrived:
+            queue.fell_back(item)
+        elif queue.waiting:
             queue.went_ahead(item)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:

@@ -100,8 +100,8 @@ class Queues:
     def oldest(self) -> float | None:
         """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
         never set."""
-        heads = [queue.waiting[0].message for queue in self._queues.values() if queue.waiting]
-        heads += [item.message for item in self._flying]
+        heads = [head.message for queue in self._queues.values() if (head := queue.oldest) is not None]
+        heads += [item.message for item in self._flying if item.row != COPY]
         taken = ((head.taken_at, head.clock_offset) for head in heads)
         return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
 
@@ -119,10 +119,9 @@ class Queues:
         order = self._fresh if topic in self._fresh else self._ready
         turns = zip(range(MOST_BEFORE + 1), order, strict=False)
         before = next((number for number, each in turns if each == topic), None) if topic in order else None
-        head = queue.waiting[0].message if queue.waiting else None
-        since = None
-        if head is not None and head.taken_at is not None and head.clock_offset is not None:
-            since = head.taken_at - head.clock_offset
+        head, since = queue.oldest, None
+        if head is not None and head.message.taken_at is not None and head.message.clock_offset is not None:
+            since = head.message.taken_at - head.message.clock_offset
         return Standing(len(queue.waiting) + queue.in_flight + held, queue.in_flight, before, since, until)
 
     def admit(self, item: Item) -> None:
@@ -196,6 +195,13 @@ class Queues:
             self._offer(topic, queue)
             if self._newest_first and topic in self._ready:
                 self._fresh[topic] = None
+
+    def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
+        """Count a message that is to be forgotten, and return it, unless it arrived before."""
+        if item.row == COPY:
+            return []
+        self.drops[cause] += 1
+        return [Dropped(item.message.topic, 1, why)]
 
     def _forget(self, item: Item, *, arrived: bool = False) -> None:
         if not arrived:
@@ -272,9 +278,9 @@ class Queues:
             oldest = waiting.popleft()
             if oldest is not item:
                 self._list(item)
+            for _, count, _ in self._lose(oldest, "full", "outbox full"):
+                counts[topic] = counts.get(topic, 0) + count
             self._forget(oldest)
-            counts[topic] = counts.get(topic, 0) + 1
-        self.drops["full"] += sum(counts.values())
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
 
 

@@ -23,9 +23,11 @@ class Retained:
 
     def arrived(self, item: Item, message: Message) -> None:
         """The broker has the message of an item. What others make again for each connection is not kept."""
-        if not message.retain or (message.latest and message.taken_at is None):
-            return
         topic = message.topic
+        if not message.retain or (message.latest and message.taken_at is None):
+            if self._unretained:
+                self.settled(topic)
+            return
         self._messages[topic] = message
         if item.unretained:
             self._unretained.add(topic)
@@ -34,8 +36,8 @@ class Retained:
             self._unretained.discard(topic)
 
     def settled(self, topic: str) -> None:
-        """A message of a topic was dropped. Send its newest reading again if the broker does not keep that, and none
-        follows."""
+        """A message of a topic arrived or was dropped. Send its newest reading again if the broker does not keep that,
+        and none follows."""
         if topic in self._unretained and topic not in self._outbox:
             self._unretained.discard(topic)
             self._outbox.repeat(self._messages[topic])
@@ -46,7 +48,10 @@ class Retained:
         self._unretained.discard(topic)
 
     def repeat(self, is_blamed: Callable[[str], bool]) -> None:
-        """Send all again, but for topics that the broker closes the connection on."""
+        """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
+        only if that is dropped: this may be another broker, which has nothing of them."""
         for topic, message in self._messages.items():
-            if not is_blamed(topic):
+            if topic in self._outbox:
+                self._unretained.add(topic)
+            elif not is_blamed(topic):
                 self._outbox.repeat(message)

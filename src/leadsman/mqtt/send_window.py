@@ -311,6 +311,8 @@ class SendWindow:
             if expired:
                 self._report(expired)
             if item is None:
+                if self.outbox.ready:  # instead of what has expired
+                    continue
                 if not self.outbox.in_flight:
                     self._suspects.untested.clear()  # the last of them was replaced by a newer one
                 return None
@@ -361,8 +363,7 @@ class SendWindow:
             self._suspects.pardon(topic)
             why = f"the connection broke {POISON} times on it"
             self._overdue.writes()
-            self.outbox.discard(topic, why)
-            self._report([Dropped(topic, 1, why)])
+            self._report(self.outbox.discard(topic, why))
         return Broken(True, topic, fault)
 
     def _forgive(self, topic: str) -> None:
@@ -389,8 +390,7 @@ class SendWindow:
         """The broker does not take a message, and never will."""
         if item.message.taken_at is not None:
             self._overdue.writes()
-        message = self.outbox.drop(item, why)
-        self._report([Dropped(message.topic, 1, why)])
+        self._report(self.outbox.drop(item, why))
 
     def _report(self, dropped: list[Dropped]) -> None:
         for topic, count, reason in dropped:

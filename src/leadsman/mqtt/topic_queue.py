@@ -147,6 +147,11 @@ class TopicQueue:
         self.ahead: tuple[int, Message] | None = None
         """The number and the message of the newest one that went ahead of older ones that still wait."""
 
+    @property
+    def oldest(self) -> Item | None:
+        """The oldest that did not arrive before."""
+        return next((item for item in self.waiting if item.row != COPY), None)
+
     def hand_out(self, item: Item) -> Message | None:
         """An item is handed out, and others wait or went ahead. Returns a message that must be sent again, or None.
 
@@ -173,6 +178,11 @@ class TopicQueue:
         if older and (self.ahead is None or self.ahead[0] < item.number):
             self.ahead = item.number, item.message
 
+    def fell_back(self, item: Item) -> None:
+        """An item that may have gone ahead is not with the broker."""
+        if self.ahead is not None and self.ahead[0] == item.number:
+            self.ahead = None
+
     def take_back(self, items: list[Item]) -> None:
         """Put items that were in flight back in their places."""
         front: list[Item] = []
@@ -180,7 +190,6 @@ class TopicQueue:
             while self.waiting and self.waiting[0].number < item.number:
                 front.append(self.waiting.popleft())
             front.append(item)
-            if self.ahead is not None and self.ahead[0] == item.number:
-                self.ahead = None
+            self.fell_back(item)
         self.waiting.extendleft(reversed(front))
         self.in_flight -= len(items)
