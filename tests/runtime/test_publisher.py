@@ -134,6 +134,20 @@ class TestHistory:
 
         assert ledger.period.counts().by == {PUBLISHED: 3}
 
+    def test_a_state_that_never_arrives_is_not_compared_with_though_its_history_arrived(self, bench):
+        ledger, outbox = Ledger(0.0), Outbox()
+        bench = bench.context._replace(send=outbox.put)
+        to = StatePublisher("d", OnChange(), Delivery(expiry="1m", history="1h"), bench)
+        ledger.comparison = to.comparison
+        states = []
+        for at in (0.0, 1000.0, 1000.0, 1000.0):  # the first reading waited
+            to.publish(reading({"t": 1}, at=0.0 if at == 0.0 else 990.0), ledger.period)
+            while (item := outbox.take(1000.0)[0]) is not None:
+                states.append(outbox.accept(item).topic)
+
+        assert states == ["app/d/history", "app/d/history", "app/d/state"]
+        assert ledger.period.counts().by == {PUBLISHED: 2, SUPPRESSED: 2}
+
 
 def test_a_reading_whose_place_a_newer_one_takes_is_counted_as_suppressed(bench):
     ledger, outbox = Ledger(0.0), Outbox()

@@ -103,7 +103,7 @@ class StatePublisher:
         self._published_wall = reading.wall
         if self._history is not None:
             self._context.send(self._to_history(self._history, reading, message))
-            message = message._replace(receipt=None)
+            message = message._replace(receipt=comparison)
         self._context.send(message)
         self.published += 1
         if period is not None:
@@ -138,7 +138,7 @@ class StatePublisher:
         return Message(self._topic, payload, qos, retain, wall, expires, latest, None, offset, receipt)
 
     def _to_history(self, topic: str, reading: Reading, message: Message) -> Message:
-        """The message for the history topic. It has the receipt: all readings go there, and each is counted once."""
+        """The message for the history topic. It is the one that the period counts, since all readings go there."""
         expires = reading.at + (self._delivery.history or 0.0)
         return message._replace(topic=topic, retain=False, expires=expires, latest=False)
 
