@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.topic_queue import Dropped
 from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, MOST_ROWS, REPLACED, Backlog, Times
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
@@ -639,7 +640,8 @@ class TestNewest:
 class Lives(RuleBasedStateMachine):
     """Readings are put, sent, lost on the way, written and read back, and the app is killed: each reading that was
     accepted arrives, in order, unless its loss is reported. Of the topics n and o only the newest counts: one that was
-    accepted arrives, or one that is newer, and never an older one after it."""
+    accepted arrives, or one that is newer, and never an older one after it. After a break the broker may be another
+    one, with nothing retained. It retains the newest of each topic in the end, if one arrived in this life."""
 
     durable = True
 
@@ -655,6 +657,7 @@ class Lives(RuleBasedStateMachine):
         self.dropped = 0
         self.flying = []
         self.works = True
+        self.at_broker = {}
 
     @initialize(most=st.sampled_from([8, 30, 1000]), quota=st.sampled_from([15, 10**6]))
     def begin(self, most, quota):
@@ -664,6 +667,7 @@ class Lives(RuleBasedStateMachine):
     def start(self):
         self.flying, self.write = [], None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
+        self.retained, self.known = Retained(self.life.outbox), set()
         if self.durable:
             self.life.open()
 
@@ -674,7 +678,7 @@ class Lives(RuleBasedStateMachine):
             latest = topic in "no"
             self.replaceable += latest
             self.last_put[topic] = self.count
-            message = Message(topic, b"%d" % self.count, taken_at=1.0, latest=latest)
+            message = Message(topic, b"%d" % self.count, retain=True, taken_at=1.0, latest=latest)
             item = self.life.outbox.hand_over(message) if fast and not self.flying else None
             if item is None:
                 self.life.dropped += self.life.outbox.put(message)
@@ -683,8 +687,12 @@ class Lives(RuleBasedStateMachine):
                 self.arrive(item)
 
     def arrive(self, item):
-        self.arrived.append((item.message.topic, int(item.message.payload)))
-        self.life.outbox.accept(item)
+        topic, number = item.message.topic, int(item.message.payload)
+        self.arrived.append((topic, number))
+        self.known.add(topic)
+        if item.message.retain and not item.unretained:
+            self.at_broker[topic] = number
+        self.retained.arrived(item, self.life.outbox.accept(item))
 
     @rule(count=st.integers(1, 20))
     def send(self, count):
@@ -713,6 +721,14 @@ class Lives(RuleBasedStateMachine):
     def connection_breaks(self):
         self.life.outbox.lost()
         self.flying = []
+
+    @rule(other=st.booleans())
+    def connect_again(self, other):
+        """To the broker of before, or to another one."""
+        self.connection_breaks()
+        if other:
+            self.at_broker = {}
+        self.retained.repeat(lambda topic: False)
 
     @rule(topic=st.sampled_from("abcno"))
     def pause(self, topic):
@@ -808,6 +824,8 @@ class Lives(RuleBasedStateMachine):
             numbers = [number for each, number in self.arrived if each == topic]
             assert numbers == sorted(numbers)
             assert max(numbers, default=0) == self.last_put.get(topic, 0)
+        for topic in self.known:
+            assert self.at_broker[topic] == self.last_put[topic]
 
 
 class MemoryLives(Lives):
