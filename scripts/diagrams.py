@@ -111,13 +111,16 @@ def versions() -> str:
 
 
 def connection() -> str:
-    """How long the link waits before it connects again: unreachable for the first minute and after it, and refused."""
+    """How long the link waits before it connects again: nothing listens, the host is silent for the first minute and
+    after it, and refused."""
+    soon = connection_state.not_listening(connection_state.ConnectionState(), 0.0, 1.0)
     early = connection_state.failed(connection_state.ConnectionState(), 0.0, 1.0)
     late = connection_state.ConnectionState(outage_since=0.0)
     rows = (
-        ("unreachable: the first minute", [early[1]] * 7),
+        ("nothing listens yet", [soon[1]] * 7),
+        ("host silent: the first minute", [early[1]] * 7),
         (
-            "unreachable: after it",
+            "host silent: after it",
             _series(lambda state: connection_state.failed(state, 2 * connection_state.FIRST_MINUTE, 1.0), late),
         ),
         (

@@ -152,6 +152,11 @@ class TlsRefused(BrokerError):
     """One side does not accept the certificate of the other, or a file for TLS cannot be read. A person must fix it."""
 
 
+class NotListening(BrokerError):
+    """The broker's host refused the connection at once: it is up, and nothing listens there yet. The link asks it
+    again and again, with short waits."""
+
+
 class ConnackMissing(BrokerError):
     """The broker closed the connection, or kept silent, where a CONNACK was due."""
 

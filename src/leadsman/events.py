@@ -181,6 +181,7 @@ class LinkUp(NamedTuple):
 
 class LinkDown(NamedTuple):
     """The connection ended, or could not be made. `retry_in` is the seconds until the next attempt.
+    While a host refuses at once, as nothing listens there, the first attempt only is an event.
 
     `clash`: another client uses our client id. `topic`: the broker closed the connection on a message of this topic.
     `broker`: the address of the broker that is tried next, if the app has several.

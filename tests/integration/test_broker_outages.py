@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 import json
 
 import pytest
@@ -47,7 +48,48 @@ def test_no_reading_is_lost_while_the_broker_is_away_and_none_waits_long_after(h
 
     assert_nothing_lost(app, counters)
     back = min(message.at for message in app.broker.log if message.at > 20.3 + outage)
-    assert back - (20.3 + outage) <= (1 if outage <= 30 else 30)
+    assert back - (20.3 + outage) <= 0.5
+
+
+def test_after_an_hour_without_a_broker_the_first_reading_comes_within_half_a_second(harness):
+    app, counters = running_app(harness, interval=10)
+    app.at(20, app.broker.stop)
+    app.at(3620.7, app.broker.start)
+
+    app.run(3622)
+
+    first = min(message.at for message in app.broker.log if message.at > 3620.7)
+    assert first - 3620.7 <= 0.5
+    assert_nothing_lost(app, counters)
+    assert len(app.broker.connects) <= 3600 / 0.35
+
+
+def test_a_host_that_was_away_for_an_hour_is_found_within_half_a_second_once_it_refused(harness):
+    app, counters = running_app(harness, interval=10)
+
+    def power_off():
+        app.broker.refuse_connect = BrokerError("cannot connect: no route to host")
+        app.broker.cut()
+
+    def host_up():
+        app.broker.stop()
+
+    def broker_up():
+        app.broker.refuse_connect = None
+        app.broker.start()
+
+    app.at(20, power_off)
+    app.at(3620, host_up)
+    app.at(3660, broker_up)
+    app.run(3700)
+
+    away = [at for at, _ in app.broker.connects if 80 < at < 3620]
+    refused = [at for at, _ in app.broker.connects if 3620 < at < 3660]
+    assert len(away) < 300
+    assert refused[0] - 3620 <= 30
+    assert max(later - earlier for earlier, later in itertools.pairwise(refused)) <= 0.45
+    assert min(message.at for message in app.broker.log if message.at > 3660) - 3660 <= 0.5
+    assert_nothing_lost(app, counters)
 
 
 def test_a_broker_that_is_away_at_the_start_costs_no_reading(harness):

@@ -1,5 +1,6 @@
 """Which broker is tried next, and when."""
 
+import itertools
 import math
 
 import pytest
@@ -19,7 +20,7 @@ from leadsman.mqtt.broker_choice import (
     return_wait,
 )
 from leadsman.mqtt.brokers import Brokers
-from leadsman.mqtt.connection_state import PATIENT, failed
+from leadsman.mqtt.connection_state import PATIENT, failed, not_listening
 from leadsman.mqtt.connection_state import connected as accepted
 
 A, B, C, ELSEWHERE = (Broker(f"{name}.lan") for name in ("a", "b", "c", "elsewhere"))
@@ -76,6 +77,22 @@ def test_if_all_brokers_wait_the_first_to_be_due_is_next():
     choice, wait = step(choice, Ended("refused", 20.0), now)
 
     assert (choice.broker, wait) == (B, 20.0)
+
+
+def test_a_host_where_nothing_listens_is_asked_often_while_a_silent_one_is_left_alone():
+    choice, now, tried = start(A, B), 0.0, {A: [], B: []}
+    while now < 3600:
+        tried[choice.broker].append(now)
+        step_of = not_listening if choice.broker == A else failed
+        now += 0.0 if choice.broker == A else 5.0
+        session, wait = step_of(choice.session, now, 0.5)
+        choice, wait = after(choice, session, Ended("away", wait), now, 0.5)
+        now += wait
+
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried[A])]
+    assert max(gaps) <= 7  # a turn of the other one, with its timeout
+    assert sorted(gaps)[len(gaps) // 2] <= 0.45
+    assert len(tried[B]) < 200
 
 
 def test_one_broker_waits_as_long_as_its_connection_says():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leadsman.errors import ConnectionRefused
+from leadsman.errors import BrokerError, ConnectionRefused, NotListening, TlsRefused
 from leadsman.mqtt import aiomqtt_client, client, codec_client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Connect
@@ -77,10 +77,26 @@ except Exception as error:
 """
 
 
+@pytest.mark.parametrize(("protocol", "error"), [("5.0", NotListening), ("3.1.1", TlsRefused)])
+def test_the_codec_reads_certificates_only_where_something_listens(protocol, error):
+    broker = Broker.from_url("mqtts://127.0.0.1:1?ca=/nowhere/ca.pem")
+
+    with pytest.raises(error):
+        asyncio.run(client.connect(broker, None, Connect("me", protocol, None, b""), None))
+
+
+def test_an_attempt_that_reads_certificates_first_is_not_called_cheap():
+    broker = Broker("127.0.0.1", 1, "mqtts")
+
+    with pytest.raises(BrokerError, match="refused") as caught:
+        asyncio.run(client.connect(broker, None, Connect("me", "3.1.1", None, b""), None))
+    assert type(caught.value) is BrokerError
+
+
 def test_a_client_that_another_thread_is_importing_is_waited_for():
     done = subprocess.run([sys.executable, "-c", IMPORTED_TWICE], capture_output=True, text=True, check=False)
 
-    assert (done.stdout.strip(), done.stderr) == ("BrokerError", "")
+    assert (done.stdout.strip(), done.stderr) == ("NotListening", "")
 
 
 class Refusing:

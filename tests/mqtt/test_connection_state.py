@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from leadsman.mqtt.connection_state import (
     DAY,
+    NOT_LISTENING,
+    PATIENT,
     SETTLED,
     V5,
     V311,
@@ -17,6 +19,7 @@ from leadsman.mqtt.connection_state import (
     failed,
     interrupted,
     misconfigured,
+    not_listening,
     refused,
     taken_over,
 )
@@ -63,6 +66,46 @@ def test_after_it_they_double_up_to_half_a_minute():
     waits = [wait for at, wait in outage(600, draw=0.99999)[0] if at >= 60]
 
     assert [round(wait, 1) for wait in waits[:7]] == [1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 3600), st.floats(0, 0.999)), max_size=60))
+def test_while_nothing_listens_the_waits_are_short_however_long_it_takes(failures):
+    session, now = ConnectionState(), 0.0
+    for silent_host, later, draw in failures:
+        now += later
+        step = failed if silent_host else not_listening
+        session, wait = step(session, now, draw)
+
+        assert wait <= (PATIENT if silent_host else NOT_LISTENING[1])
+        assert wait >= (0.1 if silent_host else NOT_LISTENING[0])
+
+
+def test_a_host_that_falls_silent_after_it_refused_is_asked_less_and_less_again():
+    session, waits = outage(600)[1], []
+    for now in range(600, 4200):
+        session, wait = not_listening(session, float(now), 0.5)
+        assert wait < 0.5
+    for now in range(4200, 4300, 25):
+        session, wait = failed(session, float(now), 0.5)
+        waits.append(wait)
+
+    assert min(waits) >= 0.75 * PATIENT
+
+
+def test_of_many_apps_that_wait_for_a_broker_to_listen_few_find_it_together():
+    dice, shares = random.Random(1), []
+    for _ in range(50):
+        found = []
+        for _ in range(200):  # they lost it together, and it is back after five seconds
+            session, wait = failed(ConnectionState(connected_at=0.0), 100.0, dice.random())
+            now = 100.0 + wait
+            while now < 105.0:
+                session, wait = not_listening(session, now, dice.random())
+                now += wait
+            found.append(now)
+        shares.append(max(sum(first <= at < first + 0.1 for at in found) for first in found) / 200)
+
+    assert sorted(shares)[25] <= 0.35
 
 
 def test_a_settled_connection_ends_the_outage():

@@ -3,7 +3,7 @@ import ssl
 import pytest
 
 from leadsman import Broker
-from leadsman.errors import BrokerError, ConnackMissing, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, NotListening, TlsRefused
 from leadsman.mqtt.diagnosis import (
     FileError,
     alert,
@@ -17,6 +17,7 @@ from leadsman.mqtt.diagnosis import (
 )
 
 PLAIN, TLS = Broker("broker.lan", 8883), Broker("broker.lan", 1883, "mqtts")
+UNIX = Broker.from_url("mqtt+unix:///run/mosquitto.sock")
 
 
 def verification_error(code):
@@ -44,7 +45,10 @@ def test_a_refusal_says_what_to_check(code, advice):
         (TLS, FileError("no such file"), TlsRefused, ""),
         (TLS, ConnectionResetError(104, "reset"), BrokerError, "Without TLS write mqtt://"),
         (TLS, ssl.SSLError(1, "unknown"), TlsRefused, ""),
-        (PLAIN, ConnectionRefusedError(111, "refused"), BrokerError, "cannot connect"),
+        (PLAIN, ConnectionRefusedError(111, "refused"), NotListening, "cannot connect"),
+        (UNIX, FileNotFoundError(2, "no such file"), NotListening, "cannot connect"),
+        (UNIX, PermissionError(13, "permission denied"), BrokerError, "cannot connect"),
+        (PLAIN, OSError(113, "no route to host"), BrokerError, "cannot connect"),
         (PLAIN, None, BrokerError, "cannot connect"),
     ],
 )

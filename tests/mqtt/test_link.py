@@ -193,6 +193,19 @@ class TestConnecting:
         assert [type(event) for event in (up.events[0], up.events[-1])] == [LinkUp, LinkUp]
         assert up.all(LinkDown)[0].reason == "connection lost"
 
+    def test_while_nothing_listens_it_tries_again_and_again_and_says_so_once(self, up):
+        up.broker.stop()
+        up.run(600)
+
+        assert len(up.broker.connects) > 600 / 0.5
+        assert [event.reason for event in up.all(LinkDown)] == ["connection lost", "cannot connect: connection refused"]
+
+        up.broker.start()
+        up.run(1)
+        up.broker.stop()
+        up.run(10)
+        assert len(up.all(LinkDown)) == 4
+
     def test_each_connection_has_a_higher_number_which_its_will_carries(self, up):
         for _ in range(3):
             up.broker.cut()

@@ -169,6 +169,59 @@ def test_an_address_in_digits_asks_no_name_server():
     assert asyncio.run(transport.resolve("::1", 1883))[0].where[:2] == ("::1", 1883)
 
 
+class NameServer:
+    """It gives the addresses of every name, and counts the questions."""
+
+    def __init__(self, monkeypatch, *addresses):
+        self.questions = 0
+        self.addresses = list(addresses)
+        monkeypatch.setattr(transport, "resolve", self.resolve)
+
+    async def resolve(self, host, port):
+        self.questions += 1
+        return self.addresses
+
+
+def opened(hosts, attempts, every):
+    """The kinds of errors of so many attempts."""
+
+    async def attempt():
+        kinds = []
+        for _ in range(attempts):
+            try:
+                (await transport.open_host("broker.lan", 1883)).close()
+            except OSError as error:
+                kinds.append(type(error))
+            await asyncio.sleep(every)
+        return kinds
+
+    return hosts.loop.run_until_complete(attempt())
+
+
+def test_addresses_that_refuse_are_tried_for_seconds_before_the_name_server_is_asked_again(net, monkeypatch):
+    hosts, names = net(off=(0, ConnectionRefusedError(111, ""))), NameServer(monkeypatch, address("off"))
+
+    assert opened(hosts, 100, 0.4) == [ConnectionRefusedError] * 100
+    assert names.questions == pytest.approx(100 * 0.4 / transport.ADDRESSES_KEPT, abs=2)
+    assert len(hosts.tried) == 100
+
+
+@pytest.mark.parametrize("end", [None, OSError(113, "")])
+def test_the_name_server_is_asked_each_time_for_a_host_that_does_not_refuse(net, monkeypatch, end):
+    hosts, names = net(other=(0, end)), NameServer(monkeypatch, address("other"))
+
+    opened(hosts, 10, 0.4)
+
+    assert names.questions == 10
+
+
+def test_a_host_is_up_if_one_of_its_addresses_refuses(net, monkeypatch):
+    hosts = net(lost=(0, OSError(101, "")), off=(0.1, ConnectionRefusedError(111, "")))
+    NameServer(monkeypatch, address("lost", V6), address("off"))
+
+    assert opened(hosts, 1, 0) == [ConnectionRefusedError]
+
+
 def test_packets_are_sent_at_once_and_the_path_is_kept_open():
     with socket.socket() as sock:
         transport.tune(sock)

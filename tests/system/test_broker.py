@@ -54,10 +54,11 @@ def test_a_broker_killed_for_seconds_costs_no_reading_and_is_found_again_soon(li
     memory = f"persistence true\npersistence_location {tmp_path}/\nautosave_on_changes true\nautosave_interval 1\n"
     with Mosquitto(memory) as mosquitto:
         listener = listen(mosquitto.port)
-        start_app(COUNTER, mosquitto.url)
+        app = start_app(COUNTER, mosquitto.url)
         listener.wait_for("sys/counter/state", 5)
 
         mosquitto.kill()
+        app.wait_for("refused")
         time.sleep(4)
         mosquitto.start()
         back = time.monotonic()
@@ -66,6 +67,7 @@ def test_a_broker_killed_for_seconds_costs_no_reading_and_is_found_again_soon(li
     first_after = min(at for at in listener.times("sys/counter/state") if at > back)
     assert numbers(listener) == list(range(1, len(numbers(listener)) + 1))
     assert first_after - back <= 5
+    assert app.log.count("refused") == 1, app.log
 
 
 def test_a_frozen_broker_is_left_after_ten_seconds_and_costs_no_reading(mosquitto, listen, start_app):

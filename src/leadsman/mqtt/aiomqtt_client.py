@@ -33,7 +33,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from leadsman.errors import BrokerError, ConnackMissing
+from leadsman.errors import BrokerError, ConnackMissing, NotListening
 from leadsman.mqtt import diagnosis, transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import (
@@ -344,7 +344,10 @@ def _translated(client: _Client, error: BaseException, *, v5: bool, opened: bool
             return diagnosis.silent(broker, CONNECT_TIMEOUT, opened=opened)
         case aiomqtt.MqttError() | OSError() | ValueError():
             cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
-            return diagnosis.unreachable(broker, str(error), cause)
+            fault = diagnosis.unreachable(broker, str(error), cause)
+            if broker.encrypted and isinstance(fault, NotListening):  # aiomqtt wants the certificates first, which
+                return BrokerError(str(fault))  # takes some 25 ms of CPU each time: too much for short waits
+            return fault
     return error
 
 

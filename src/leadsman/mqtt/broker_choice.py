@@ -89,6 +89,8 @@ class Ended(NamedTuple):
     """The Server Reference of the broker."""
     back: bool = False
     """Whether a replacement was left because the primary accepts connections."""
+    cheap: bool = False
+    """Whether the host refused at once, as nothing listens there."""
 
 
 def first(brokers: Brokers) -> Choice:

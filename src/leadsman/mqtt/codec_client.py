@@ -348,12 +348,16 @@ class _Attempt:
 
     async def open(self, protocol: asyncio.BaseProtocol) -> None:
         broker, context = self._broker, None
-        if broker.encrypted:
-            context = await transport.in_thread(functools.partial(transport.tls_context, broker))
         if broker.unix:
             sock = await transport.open_unix(broker.path)
         else:
-            sock = await transport.open_tcp(await transport.resolve(broker.host, broker.port))
+            sock = await transport.open_host(broker.host, broker.port)
+        if broker.encrypted:  # reads certificates, some 25 ms of CPU: not where nothing listens
+            try:
+                context = await transport.in_thread(functools.partial(transport.tls_context, broker))
+            except BaseException:
+                sock.close()
+                raise
         self._opened = True
         name = broker.host if context is not None else None
         loop = asyncio.get_running_loop()

@@ -125,7 +125,8 @@ class Connection(Protocol):
 
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`
-for faults that a person has to mend, and `BrokerError`."""
+for faults that a person has to mend, `NotListening` where the host refused at once and an attempt costs next to
+nothing, and `BrokerError`."""
 
 
 def permitted(message: Message, connack: ConnAck) -> Message:

@@ -2,7 +2,14 @@
 
 import ssl
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.errors import (
+    BrokerError,
+    ConnackMissing,
+    ConnectionRefused,
+    NotListening,
+    SubscriptionRefused,
+    TlsRefused,
+)
 from leadsman.mqtt.broker import Broker
 
 PASSING = {
@@ -120,6 +127,10 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
             return _hinting(BrokerError, text, broker)
         case ssl.SSLError():
             return TlsRefused(text)
+        case ConnectionRefusedError():
+            return NotListening(text)
+        case FileNotFoundError() if broker.unix:
+            return NotListening(text)
     return BrokerError(text)
 
 

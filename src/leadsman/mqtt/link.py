@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
 from leadsman.event_bus import EventBus
 from leadsman.events import LinkDown, LinkSettled, LinkUp
 from leadsman.mqtt import broker_choice, connection_state
@@ -90,6 +90,8 @@ class Link:
         """The library of the latest connection; None before the first one."""
         self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
         self._error: str | None = None
+        self._refusals: set[str] = set()
+        """The reasons since other things happened for which a host refused at once; each is an event once."""
         self._identity = identity
         self._connector = access.connector
         self._clock = clock
@@ -177,7 +179,9 @@ class Link:
             draw = random.random()
             self.choice, wait = broker_choice.after(self.choice, self.session, end, self._clock.monotonic(), draw)
             self.session = self.choice.session
-            self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named()))
+            if end.reason not in self._refusals:
+                self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named()))
+            self._refusals = {*self._refusals, end.reason} if end.cheap else set()
             await asyncio.sleep(wait)
 
     async def flush(self, timeout: float) -> bool:
@@ -255,6 +259,9 @@ class Link:
             except TlsRefused as error:
                 self.session, wait = connection_state.misconfigured(self.session, draw())
                 return Ended(self._reason(error), wait)
+            except NotListening as error:
+                self.session, wait = connection_state.not_listening(self.session, now(), draw())
+                return Ended(self._reason(error), wait, cheap=True)
             except BrokerError as error:
                 no_connack = isinstance(error, ConnackMissing)
                 self.session, wait = connection_state.failed(self.session, now(), draw(), no_connack=no_connack)

@@ -5,6 +5,7 @@ thread. A connection attempt that is given up leaves that thread alone, and the 
 """
 
 import asyncio
+import math
 import os
 import socket
 import ssl
@@ -29,8 +30,14 @@ _SOCKET_OPTIONS = (
 """TCP keep-alive keeps a path through routers open where the broker asks for a long MQTT keep-alive. Seconds, and the
 number of probes. A system that lacks an option does without it."""
 
+ADDRESSES_KEPT = 5.0
+"""Seconds for which the addresses of a name are tried again after they refused, before the name server is asked anew.
+While nothing listens, attempts come several times a second, and some name servers limit the questions of a client."""
+
 T = TypeVar("T")
 _threads = DaemonExecutor()
+_refusing: dict[tuple[str, int], tuple[float, list["Address"]]] = {}
+"""The addresses of hosts that refused the last attempt, and the monotonic seconds when they were asked for."""
 
 
 class Address(NamedTuple):
@@ -118,6 +125,24 @@ def in_turns(addresses: Iterable[Address]) -> list[Address]:
     return [each for each in chain.from_iterable(zip_longest(*families.values())) if each is not None]
 
 
+async def open_host(host: str, port: int) -> socket.socket:
+    """Connect to a host, at the first of its addresses that answers.
+
+    Raises:
+        ConnectionRefusedError: nothing listens at one of them, and none can be reached.
+        OSError: the name is not known, or no address can be reached.
+    """
+    now = asyncio.get_running_loop().time()
+    asked, addresses = _refusing.pop((host, port), (-math.inf, []))
+    if not 0 <= now - asked < ADDRESSES_KEPT:
+        asked, addresses = now, await resolve(host, port)
+    try:
+        return await open_tcp(addresses)
+    except ConnectionRefusedError:
+        _refusing[host, port] = asked, addresses
+        raise
+
+
 async def open_tcp(addresses: list[Address], delay: float = NEXT_ADDRESS) -> socket.socket:
     """Connect to the first address that answers. Each one gets `delay` seconds before the next one is tried beside it
     (RFC 8305 §5).
@@ -202,10 +227,11 @@ def _fault(error: BaseException | None, address: Address) -> OSError:
 
 
 def _together(faults: list[OSError]) -> OSError:
-    """One error for all addresses; it has the type of the first one."""
+    """One error for all addresses. It has the type of one that refuses, if there is one, since its host is up; else of
+    the first one."""
     if not faults:
         return OSError("the name has no address")
-    first = faults[0]
+    first = next((each for each in faults if isinstance(each, ConnectionRefusedError)), faults[0])
     if len(faults) > 1:
         return type(first)(first.errno, ", ".join(f"{each.strerror} ({each.filename})" for each in faults))
     return type(first)(first.errno, first.strerror)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, SubscriptionRefused
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import ConnAck, Connect, Connection, ConnectionListener, Received
 from leadsman.mqtt.connection_state import V5
@@ -79,7 +79,7 @@ class MemoryBroker:
         loop = asyncio.get_running_loop()
         self.connects.append((loop.time(), packet))
         if not self._up:
-            raise BrokerError("cannot connect: connection refused")
+            raise NotListening("cannot connect: connection refused")
         if self._frozen:
             await asyncio.sleep(CONNECT_TIMEOUT)
             raise BrokerError(f"did not answer within {CONNECT_TIMEOUT:g} s")
