@@ -73,6 +73,8 @@ def entities(payload):
         entity = {KEYS[word]: value for word, value in component.items()}
         if "avty" in document:
             entity.setdefault("availability", document["avty"])
+        if isinstance(entity.get("availability"), dict):  # one topic needs no list
+            entity["availability"] = [entity["availability"]]
         platform = entity["platform"]
         if "stat_t" in document and platform != "button":  # a button leaves out what it does not take
             entity.setdefault("state_topic", document["stat_t"])

@@ -81,7 +81,7 @@ def test_a_device_has_one_configuration_with_its_entities():
         "platform": "sensor",
         "name": "Co2",
         "state_topic": "house/kitchen/state",
-        "value_template": "{{ value_json.get('co2') }}",
+        "value_template": "{{value_json.get('co2')}}",
         "unit_of_measurement": "ppm",
         "device_class": "carbon_dioxide",
         "state_class": "measurement",
@@ -89,7 +89,7 @@ def test_a_device_has_one_configuration_with_its_entities():
         "expire_after": 120,
         "unique_id": "house--kitchen--co2",
         "availability": [
-            {"t": "house/status", "val_tpl": "{{ value_json.state }}"},
+            {"t": "house/status", "val_tpl": "{{value_json.state}}"},
             {"t": "house/kitchen/availability"},
         ],
     }

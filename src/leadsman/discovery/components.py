@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
     topics: Topics
     device: str
-    app_availability: list[Component]
+    app_availability: Component
     """The availability of what says how the device is: only that of the app."""
 
 
@@ -49,18 +49,18 @@ def of_app(topics: Topics) -> dict[str, Component]:
             "name": "Problem",
             "dev_cla": "problem",
             "stat_t": topics.status,
-            "val_tpl": "{{ 'OFF' if value_json.health == 'ok' else 'ON' }}",
+            "val_tpl": "{{'OFF' if value_json.health == 'ok' else 'ON'}}",
         },
         "_connected": diagnostic
         | {"name": "Connected since", "dev_cla": "timestamp"}
-        | {"val_tpl": "{{ (value_json.session / 1000) | as_datetime }}"},
+        | {"val_tpl": "{{(value_json.session / 1000) | as_datetime}}"},
         "_outbox": diagnostic
         | {"name": "Messages that wait", "stat_cla": "measurement"}
-        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('outbox_messages') }}"},
+        | {"val_tpl": "{{value_json.get('mqtt', {}).get('outbox_messages')}}"},
         "_outbox_age": diagnostic
         | {"name": "Age of the oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
-        | {"val_tpl": "{{ value_json.get('mqtt', {}).get('oldest_s') }}"},
-        "_version": diagnostic | {"name": "Version", "val_tpl": "{{ value_json.version }}"},
+        | {"val_tpl": "{{value_json.get('mqtt', {}).get('oldest_s')}}"},
+        "_version": diagnostic | {"name": "Version", "val_tpl": "{{value_json.version}}"},
     }
 
 
@@ -78,7 +78,7 @@ def _quoted(text: str) -> str:
 
 
 def _template(expression: str) -> str:
-    return f"{{{{ {expression} }}}}"
+    return f"{{{{{expression}}}}}"
 
 
 def _reading(field: Field) -> Component:
@@ -182,13 +182,13 @@ def _diagnostics(device: Device, places: Places) -> dict[str, Component]:
         "stat_t": places.topics.of(places.device, "health"),
         "avty": places.app_availability,
     }
-    found = {"_status": common | {"name": "Status", "val_tpl": "{{ value_json.status }}"}}
+    found = {"_status": common | {"name": "Status", "val_tpl": "{{value_json.status}}"}}
     if device.circuit:
-        found["_circuit"] = common | {"name": "Circuit", "val_tpl": "{{ value_json.circuit }}"}
+        found["_circuit"] = common | {"name": "Circuit", "val_tpl": "{{value_json.circuit}}"}
     if not device.read:
         return found
-    failures = {"name": "Consecutive failures", "val_tpl": "{{ value_json.consecutive_failures }}"}
-    success = {"name": "Last success", "dev_cla": "timestamp", "val_tpl": "{{ value_json.last_success_at }}"}
+    failures = {"name": "Consecutive failures", "val_tpl": "{{value_json.consecutive_failures}}"}
+    success = {"name": "Last success", "dev_cla": "timestamp", "val_tpl": "{{value_json.last_success_at}}"}
     return found | {"_failures": common | failures, "_success": common | success}
 
 

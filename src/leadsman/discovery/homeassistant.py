@@ -67,7 +67,7 @@ class HomeAssistant:
             "dev": {"ids": [unique], "name": device.name, "mf": "leadsman", "mdl": self._app.name}
             | {"via_device": f"{self._node}--{APP}"},
             "o": self._origin,
-            "avty": [*places.app_availability, {"t": topics.availability(device.name)}],
+            "avty": [places.app_availability, {"t": topics.availability(device.name)}],
             "avty_mode": "all",
             "cmps": _with_ids(components.of_device(device, places), unique),
         }
@@ -106,8 +106,8 @@ class HomeAssistant:
         return f"{self._prefix}/device/{self._node}/{key}/config"
 
 
-def _app_availability(status: str) -> list[Document]:
-    return [{"t": status, "val_tpl": "{{ value_json.state }}"}]
+def _app_availability(status: str) -> Document:
+    return {"t": status, "val_tpl": "{{value_json.state}}"}
 
 
 def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
