@@ -73,6 +73,26 @@ def test_it_publishes_to_the_broker_that_it_is_told(mosquitto, listen):
     assert listener.on("leadsman-demo/meter/state")
 
 
+def test_with_discovery_it_describes_its_devices_and_says_where_they_appear_and_how_they_go(mosquitto, listen):
+    listener = listen(mosquitto.port)
+
+    result = run("demo", "--for", "4s", "--discovery", "--broker", mosquitto.url)
+
+    assert result.returncode == 0
+    assert "Home Assistant: if its MQTT integration has this broker, the devices are at Settings" in result.stdout
+    assert f"-p {mosquitto.port} -t 'homeassistant/device/leadsman-demo/#' -v" in result.stdout
+    assert f"leadsman clean --prefix leadsman-demo --all --mqtt {mosquitto.url}" in result.stdout.splitlines()[-1]
+    assert listener.on("homeassistant/device/leadsman-demo/meter/config")
+
+
+def test_with_discovery_and_a_broker_of_its_own_it_says_what_to_type_in_home_assistant():
+    result = run("demo", "--for", "4s", "--discovery", "homeassistant")
+
+    assert result.returncode == 0
+    assert "set up the MQTT integration of one on this machine with broker 127.0.0.1 and port " in result.stdout
+    assert "leadsman clean" not in result.stdout
+
+
 def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
@@ -105,6 +125,7 @@ def heard(leader, *words):
         (("demo", "--for", "30"), "such as '90s'"),
         (("demo", "--for", "-1s"), "--for"),
         (("demo", "--broker", "http://x"), "write mqtt://"),
+        (("demo", "--discovery", "homie"), "choose from"),
         (("fly",), "invalid choice"),
     ],
 )

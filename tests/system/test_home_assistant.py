@@ -1,5 +1,8 @@
 """What a real Home Assistant makes of a real app. It starts once for this file, which takes most of the time."""
 
+import signal
+import subprocess
+import sys
 from itertools import permutations
 
 import pytest
@@ -92,6 +95,34 @@ def test_the_devices_of_an_app_appear_with_their_states_and_units(home, broker, 
     devices = home.devices()
     assert devices["named--kitchen"]["name"] == "kitchen"
     assert devices["named--kitchen"]["via_device_id"] == devices["named--leadsman_app"]["id"]
+
+
+def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
+    command = [sys.executable, "-m", "leadsman", "demo", "--discovery", "--broker", broker.url]
+    demo = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        states = home.wait_for(
+            {"leadsman-demo--memory--_status": "ok", "leadsman-demo--memory--_poll": "unknown"}
+            | {"leadsman-demo--leadsman_app--_version": "demo"}
+        )
+        home.call("button.press", "leadsman-demo--memory--_poll")
+        pressed = home.states()["leadsman-demo--memory--_poll"]["state"]
+    finally:
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+
+    found = states["leadsman-demo--memory--available_mib"]
+    assert found["attributes"]["friendly_name"] == "memory Available"
+    assert found["attributes"]["unit_of_measurement"] == "MiB"
+    assert found["attributes"]["icon"] == "mdi:memory"
+    assert float(found["state"]) > 0
+    assert pressed.startswith("20")  # the time at which it was pressed
+    devices = home.devices()
+    assert [devices[f"leadsman-demo--{name}"]["name"] for name in ("meter", "load", "disk")] == [
+        "meter",
+        "load",
+        "disk",
+    ]
 
 
 def test_a_person_polls_a_device_and_what_is_none_becomes_unknown(home, broker, start_app):

@@ -309,16 +309,6 @@ def health(options: argparse.Namespace) -> int:
     return 0 if well else 1
 
 
-def demo(options: argparse.Namespace) -> int:
-    """Run the demo."""
-    try:
-        from leadsman.demo.demo import run_demo
-    except ModuleNotFoundError as error:
-        raise LeadsmanError(f'the demo needs {error.name}; type: pip install "leadsman[demo]"') from None
-    run_demo(options.broker, options.duration)
-    return 0
-
-
 def state_of(options: argparse.Namespace) -> Path:
     """The state directory of the app of the command line."""
     import os

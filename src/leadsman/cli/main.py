@@ -22,11 +22,11 @@ from leadsman.cli.arguments import (
     add,
     argument,
     duration,
-    ends_after,
     moment,
     prefix,
 )
 from leadsman.cli.completion import SHELLS, script
+from leadsman.cli.demo import DEMO
 from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.outbox import OUTBOX
 from leadsman.cli.target import UsageError
@@ -322,24 +322,7 @@ COMMANDS = (
         "           leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
         (argument("shell", "bash, zsh or fish", choices=SHELLS),),
     ),
-    Command(
-        "demo",
-        commands.demo,
-        "watch real readings arrive at a real broker, while things fail on purpose",
-        "Publishes the sensors of this machine and a simulated serial meter to a broker, "
-        "and shows what the broker has.\n"
-        "On purpose, the meter sends garbage and disappears, and the broker is killed: watch the circuit, the outbox\n"
-        "and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo.",
-        "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7",
-        (
-            argument(
-                "--broker",
-                "use this broker (default: mosquitto if it is installed, else an embedded one)",
-                metavar="URL",
-            ),
-            ends_after("30s or 5m"),
-        ),
-    ),
+    DEMO,
 )
 
 

@@ -1,4 +1,4 @@
-"""The demo itself: an app as a user would write it, a board that listens at the broker, and faults on a timetable."""
+"""The demo itself: the app, a board that listens at the broker, and faults on a timetable."""
 
 import asyncio
 import contextlib
@@ -7,71 +7,29 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterable
 
 from rich.console import Console
 from rich.live import Live
 
-from leadsman.adapters.serial.port import SerialPort
-from leadsman.app import App
+from leadsman.demo.app import PREFIX, demo_app
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.meter import Meter
 from leadsman.demo.viewer import Viewer
-from leadsman.errors import GarbledData, LeadsmanError
+from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
-from leadsman.publish import Every, OnChange
-from leadsman.resilience.backoff import ExponentialBackoff
-from leadsman.resilience.breaker import CircuitBreaker
+from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
 from leadsman.settings.endpoint import DEFAULT_PORT
 from leadsman.settings.sources import Where
 from leadsman.testing.mosquitto import Mosquitto, free_port
 from leadsman.text import counted
 
-PREFIX = "leadsman-demo"
+DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
+"""Below it Home Assistant reads what the devices are."""
 HOW_TO_SEE_AN_OUTAGE = "to see one, install mosquitto and leave out --broker"
-
-
-def demo_app(broker: str, meter_path: str) -> App:
-    """The app that is shown: four sensors of this machine, and a meter on a serial port."""
-    import psutil
-
-    app = App(PREFIX, version="demo", mqtt=broker, heartbeat="5s", adapters=(SerialPort(meter_path, timeout="500ms"),))
-
-    @app.telemetry(
-        "meter", interval="2s", retry=1, backoff=ExponentialBackoff("300ms"), circuit_breaker=CircuitBreaker(3)
-    )
-    async def meter(port: SerialPort) -> dict[str, float]:
-        reply = await port.request(b"?\n")
-        watts, _, unit = reply.decode("ascii", "replace").partition(" ")
-        if unit != "W":
-            raise GarbledData(f"{reply[:8].hex(' ')} … is not a reading in watts")
-        return {"watts": float(watts)}
-
-    @app.telemetry("load", interval="2s", publish=OnChange(0.02) | Every("10s"))
-    def load() -> dict[str, float]:
-        one, five, _ = psutil.getloadavg()
-        return {"cpu_percent": psutil.cpu_percent(), "load_1m": round(one, 2), "load_5m": round(five, 2)}
-
-    @app.telemetry("memory", interval="5s")
-    def memory() -> dict[str, float]:
-        state = psutil.virtual_memory()
-        return {"used_percent": state.percent, "available_mib": state.available // 2**20}
-
-    @app.telemetry("disk", interval="10s")
-    def disk() -> dict[str, float]:
-        state = psutil.disk_usage("/")
-        return {"used_percent": state.percent, "free_gib": round(state.free / 2**30, 1)}
-
-    temperatures = getattr(psutil, "sensors_temperatures", dict)
-    if temperatures():  # virtual machines have none
-
-        @app.telemetry("temperature", interval="5s", publish=OnChange(0.5) | Every("30s"))
-        def temperature() -> dict[str, float]:
-            return {chip: readings[0].current for chip, readings in temperatures().items() if readings}
-
-    return app
 
 
 def say(line: str) -> None:
@@ -150,8 +108,50 @@ async def reach(broker: Broker) -> None:
     writer.close()
 
 
-def run_demo(broker: str | None, duration: float | None) -> None:
+def in_home_assistant(broker: Broker, *, own: bool) -> tuple[str, str]:
+    """What to do to see the devices there, and how to see what describes them. `own`: the broker is that of the demo,
+    so that nobody else uses it yet."""
+    where = "the devices are at Settings > Devices & services > MQTT"
+    if own:
+        how = f"set up the MQTT integration of one on this machine with broker {broker.host} and port {broker.port}"
+        where = f"{how}; {where}"
+    else:
+        where = f"if its MQTT integration has this broker, {where}"
+    return f"Home Assistant: {where}", f"what describes them: {watching(broker, DESCRIBED)}"
+
+
+def introduce(broker: Broker, description: str, page: str, hints: Iterable[str]) -> None:
+    """Say where to look."""
+    say(f"leadsman demo at {broker} ({description})")
+    say(f"the page is at http://{page}/")
+    say(f"watch it with: {watching(broker, PREFIX)}")
+    say(f"or with: leadsman watch --mqtt {broker}; leadsman why meter --mqtt {broker} says why the meter is silent")
+    for hint in hints:
+        say(hint)
+
+
+def log_to(board: Board) -> None:
+    """Show the app's log there."""
+    logger = logging.getLogger("leadsman")
+    logger.addHandler(BoardLog(board))
+    logger.setLevel(logging.INFO)
+
+
+def take_leave(board: Board, broker: Broker | None) -> None:
+    """Say what came of it, and what stays. `broker` is the one that was named, which outlives the demo."""
+    readings = sum(board.counts.values())
+    print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")
+    if broker is not None:
+        print(f"It keeps what is retained, until you type: leadsman clean --prefix {PREFIX} --all --mqtt {broker}")
+
+
+def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:
     """Run the demo until Ctrl-C, or for `duration` seconds.
+
+    Args:
+        broker: the URL of a broker; None starts one.
+        duration: seconds, or None.
+        discovery: the convention by which the devices are described, or None.
 
     Raises:
         LeadsmanError: there is no broker to be had, or nobody answers at the one that was named.
@@ -163,23 +163,20 @@ def run_demo(broker: str | None, duration: float | None) -> None:
         if broker is None:
             url, description, mosquitto = stack.enter_context(demo_broker())
         meter = stack.enter_context(Meter())
-        app = demo_app(url, meter.device.path)
+        app = demo_app(url, meter.device.path, discovery)
         if broker is not None:
             asyncio.run(reach(app.brokers.primary))
         page = f"127.0.0.1:{page_port()}"
         watch = f"leadsman watch --mqtt {app.brokers.primary}"
         board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
+        hints = in_home_assistant(app.brokers.primary, own=broker is None) if discovery else ()
         if lines:
-            say(f"leadsman demo at {app.brokers.primary} ({description})")
-            say(f"the page is at http://{page}/")
-            say(f"watch it with: {watching(app.brokers.primary, PREFIX)}")
-            say(f"or with: {watch}; leadsman why meter --mqtt {app.brokers.primary} says why the meter is silent")
+            introduce(app.brokers.primary, description, page, hints)
             if mosquitto is None:
                 say(f"an outage of the broker is not shown; {HOW_TO_SEE_AN_OUTAGE}")
         else:
-            logger = logging.getLogger("leadsman")
-            logger.addHandler(BoardLog(board))
-            logger.setLevel(logging.INFO)
+            board.events.extend(hints)
+            log_to(board)
 
         async def serve() -> int:
             loop = asyncio.get_running_loop()
@@ -206,5 +203,4 @@ def run_demo(broker: str | None, duration: float | None) -> None:
 
         settings = Where.nowhere({"http.bind": page})  # none of another app
         run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
-        readings = sum(board.counts.values())
-        print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")
+        take_leave(board, None if broker is None else app.brokers.primary)

@@ -1,0 +1,46 @@
+"""``leadsman demo``."""
+
+import argparse
+
+from leadsman.cli.arguments import Command, argument, ends_after
+from leadsman.errors import LeadsmanError
+from leadsman.settings.discovery import CONVENTIONS
+
+
+def _demo(options: argparse.Namespace) -> int:
+    """Run the demo."""
+    try:
+        from leadsman.demo.demo import run_demo
+    except ModuleNotFoundError as error:
+        raise LeadsmanError(f'the demo needs {error.name}; type: pip install "leadsman[demo]"') from None
+    run_demo(options.broker, options.duration, options.discovery)
+    return 0
+
+
+DEMO = Command(
+    "demo",
+    _demo,
+    "watch real readings arrive at a real broker, while things fail on purpose",
+    "Publishes the sensors of this machine and a simulated serial meter to a broker, "
+    "and shows what the broker has.\n"
+    "On purpose, the meter sends garbage and disappears, and the broker is killed: watch the circuit, the outbox\n"
+    "and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo.",
+    "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7\n"
+    "           leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
+    (
+        argument(
+            "--broker",
+            "use this broker (default: mosquitto if it is installed, else an embedded one)",
+            metavar="URL",
+        ),
+        argument(
+            "--discovery",
+            "describe the devices at the broker, so that they appear in Home Assistant by themselves",
+            nargs="?",
+            const=CONVENTIONS[0],
+            choices=CONVENTIONS,
+            metavar="CONVENTION",
+        ),
+        ends_after("30s or 5m"),
+    ),
+)
