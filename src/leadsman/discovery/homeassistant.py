@@ -14,7 +14,7 @@ from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Device, Retained
 from leadsman.identifiers import identifier
 from leadsman.mqtt.topics import encode
-from leadsman.settings.discovery import APP, identifiers_of
+from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
 Document = dict[str, Any]
 
@@ -47,12 +47,12 @@ class HomeAssistant:
     @property
     def own(self) -> str:
         """See `Convention`."""
-        return f"{self._prefix}/device/{self._node}/+/config"
+        return own_filter(self._prefix, self._app.topics.prefix)
 
     @property
     def births(self) -> str:
         """See `Convention`."""
-        return f"{self._prefix}/status"
+        return birth_topic(self._prefix)
 
     def is_birth(self, payload: bytes) -> bool:
         """See `Convention`."""

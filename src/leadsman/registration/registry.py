@@ -167,6 +167,20 @@ class Registry:
                         "a filter that leaves them out, or give the app another prefix"
                     )
 
+    def check_apart(self, *filters: str) -> None:
+        """See that no subscription overlaps with the topic filters of discovery: a message goes to one of them.
+
+        Raises:
+            InvalidValue: one does.
+        """
+        for taken in filters:
+            for topic_filter in self.subscriptions:
+                if filters_overlap(topic_filter, taken):
+                    raise InvalidValue(
+                        f"subscription {topic_filter!r}: it overlaps with {taken!r}, to which discovery subscribes; "
+                        "write a filter that leaves that out, or switch discovery off"
+                    )
+
     def _add_source(
         self, name: object, handler: Handler, options: "SourceOptions", available: Sequence[Dependency]
     ) -> None:

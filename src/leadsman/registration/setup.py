@@ -150,9 +150,11 @@ class Setup:
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
         if self.discovery is not None:
-            from leadsman.settings.discovery import identifiers_of
+            from leadsman.settings.discovery import birth_topic, identifiers_of, own_filter
 
             identifiers_of(self.registry.devices, self.discovery.ids)  # raises what is wrong with them
+            prefix = self.discovery.prefix
+            self.registry.check_apart(own_filter(prefix, self.topics.prefix), birth_topic(prefix))
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""

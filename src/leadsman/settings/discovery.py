@@ -100,6 +100,16 @@ def identifiers_of(names: Sequence[str], ids: Mapping[str, str]) -> dict[str, st
     return found
 
 
+def own_filter(prefix: str, app: str) -> str:
+    """The topic filter of the configurations of an app, by the prefixes of discovery and of the app."""
+    return f"{prefix}/device/{identifier(app)}/+/config"
+
+
+def birth_topic(prefix: str) -> str:
+    """Where Home Assistant says that it has started, by its prefix of discovery."""
+    return f"{prefix}/status"
+
+
 def _convention(given: object) -> str:
     if not isinstance(given, str) or given not in CONVENTIONS:
         hint = suggestion(clean(str(given))[:100], (*CONVENTIONS, OFF))
