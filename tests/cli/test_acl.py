@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from leadsman import App, Context
+from leadsman import App, Context, Delivery, Discovery
 from leadsman.cli.acl import emqx, mosquitto
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches
-from leadsman.testing import Scripted
+from leadsman.testing import Harness, Scripted
 from leadsman.wiring.access import Access, access_of
 
 ACCESS = Access(("house/status", "house/+/state"), ("house/+/set", "house/status"))
@@ -59,6 +59,34 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
     assert any(topic_matches(each, "house/a/map/floor") for each in found)
     assert any(topic_matches(each, "house/a/state") for each in found)
     assert not any(topic_matches(each, "cellar/a/state") for each in found)
+
+
+def test_discovery_subscriptions_and_a_history_add_theirs():
+    app = App("house", discovery=Discovery(prefix="ha"))
+    app.add_telemetry("a", Scripted({}), interval=10, delivery=Delivery(history=100))
+    app.add_subscription("zigbee2mqtt/+/battery", adjust)
+    app.add_subscription("price", adjust, enabled=False)
+    found = access(app)
+
+    assert {"house/+/history", "house/+/health", "ha/device/house/+/config"} <= set(found.publish)
+    assert found.subscribe[-3:] == ("zigbee2mqtt/+/battery", "ha/device/house/+/config", "ha/status")
+    assert not any(topic_matches(each, "house/a/set") for each in found.publish)
+
+
+def test_an_app_may_do_under_its_list_all_that_it_does():
+    app = App("house", discovery="homeassistant")
+    app.add_telemetry("a", Scripted({"t": 1}), interval=10, delivery=Delivery(history=100))
+    app.add_command("lamp", adjust)
+    app.add_subscription("zigbee2mqtt/+/battery", adjust)
+    allowed = access(app)
+
+    with Harness(app) as harness:
+        harness.run("5s")
+        sent = {message.topic for message in harness.broker.log}
+        assert "homeassistant/device/house/a/config" in sent
+        assert {topic for topic in sent if not any(topic_matches(each, topic) for each in allowed.publish)} == set()
+        (connection,) = harness.broker._clients.values()
+        assert set(connection.filters) == set(allowed.subscribe)
 
 
 def test_the_lines_for_mosquitto_name_the_user_and_join_reading_and_writing():

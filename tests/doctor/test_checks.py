@@ -63,6 +63,12 @@ def broker(**facts):
     return Facts(SUBJECT, SOUND._replace(**facts), MACHINE)
 
 
+def elsewhere(answer):
+    """An app with a subscription of its own."""
+    facts = SOUND._replace(filters={**SOUND.filters, "zigbee2mqtt/#": answer})
+    return Facts(SUBJECT._replace(elsewhere=("zigbee2mqtt/#",)), facts, MACHINE)
+
+
 def lost(kind, code=0):
     return Facts(SUBJECT, BrokerFacts(failure=ConnectFailure(kind, "why", code)), MACHINE)
 
@@ -161,6 +167,8 @@ CASES = [
         "house/doctor/#",
     ),
     (broker(filters={}), "subscribe", "unknown", "not examined", "log"),
+    (elsewhere(Answered("no")), "subscribe", "fail", "no", "topic read zigbee2mqtt/#"),
+    (elsewhere(Answered()), "subscribe", "ok", "requests arrive at 2 filters, and the broker takes 1 further one", ""),
     (
         broker(filters={"house/+/set": Answered(fault="oh"), "house/+/get": Answered(None, 0, True)}),
         "subscribe",

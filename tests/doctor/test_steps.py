@@ -10,7 +10,7 @@ from leadsman.doctor import steps
 from leadsman.doctor.facts import Answered, BrokerFacts, Probe, Retained
 from leadsman.doctor.subject import Subject
 from leadsman.doctor.visit import MOST_BYTES, MOST_MESSAGES, NoAnswer, Visit, Visitor
-from leadsman.errors import BrokerError
+from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import V5
@@ -106,6 +106,22 @@ def test_a_filter_that_cannot_be_examined_leaves_the_answers_of_the_others(monke
     found = listening(monkeypatch, set=fault)
 
     assert found == {"set": Answered(fault=str(fault)), "get": Answered(None, 0, True)}
+
+
+def test_at_topics_of_others_the_doctor_subscribes_and_publishes_nothing(monkeypatch):
+    class Quiet:
+        async def subscribe(self, topic_filter):
+            if topic_filter == "price":
+                raise SubscriptionRefused("not authorized")
+
+    @contextlib.asynccontextmanager
+    async def visiting(visitor, step):
+        yield Quiet()
+
+    monkeypatch.setattr(steps, "visit_of", visiting)
+    found = run(steps.subscriptions, SUBJECT._replace(elsewhere=("zigbee2mqtt/#", "price")))["filters"]
+
+    assert found == {"zigbee2mqtt/#": Answered(), "price": Answered("not authorized")}
 
 
 def test_if_no_filter_can_be_examined_the_step_has_failed(monkeypatch):

@@ -56,6 +56,20 @@ def test_every_topic_of_an_app_is_examined():
     assert found.devices == {"a", "b", "off", "job"}
 
 
+def test_what_discovery_and_subscriptions_need_is_examined():
+    app = app_of(discovery="homeassistant")
+    app.add_telemetry("a", nothing, interval=1)
+    app.periodic("job", interval=1)(nothing)
+    app.add_subscription("zigbee2mqtt/#", nothing)
+
+    found = subject_of(app)
+
+    assert found.elsewhere == ("zigbee2mqtt/#", "homeassistant/device/house/+/config", "homeassistant/status")
+    config = "homeassistant/device/house/{}/config".format
+    assert {"house/a/health", config("a"), config("leadsman_app")} <= set(found.published)
+    assert not [topic for topic in found.published if "job" in topic]
+
+
 def test_what_an_app_with_the_topics_of_the_examination_publishes_is_examined():
     app = app_of()
     app.add_telemetry("a", nothing, interval=1)

@@ -1,6 +1,7 @@
 """Identities and retained topics of apps at a real broker: the printed access list, cleaning up, and two at one
 prefix."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -64,37 +65,83 @@ app.load(Where.here(None, {flags!r}))
     return start_app(load, url)
 
 
-def test_an_app_works_with_the_access_list_that_is_printed_and_may_publish_nowhere_else(house, start_app, tmp_path):
-    passwords, rules = tmp_path / "passwords", tmp_path / "acl"
+@contextlib.contextmanager
+def guarded_by(printed, directory):
+    """A broker with an access list for the user house, and a listener that may do everything."""
+    passwords, rules = directory / "passwords", directory / "acl"
     for number, user in enumerate(("house", "admin")):
         options = ["-b", "-c"] if number == 0 else ["-b"]
         subprocess.run(["mosquitto_passwd", *options, str(passwords), user, "secret"], check=True)
-    printed = house("mqtt://house:secret@localhost", "acl", "house:app")
-    assert printed.returncode == 0, printed.stderr
-    rules.write_text(f"{printed.stdout}\nuser admin\ntopic readwrite #\n")
-
+    rules.write_text(f"{printed}\nuser admin\ntopic readwrite #\n")
     with Mosquitto(f"password_file {passwords}\nacl_file {rules}\n", anonymous=False) as broker:
         listener = Listener(broker.port)
         listener.client.username_pw_set("admin", "secret")
         with listener:
-            app = started(start_app, f"mqtt://house:secret@127.0.0.1:{broker.port}", "a b")
-            for topic in ("a/state", "a/availability", "b/map", "registry", "status"):
-                listener.wait_for(f"house/{topic}")
-            listener.client.publish("house/lamp/set", b"true", 1)
-            listener.wait_for("house/lamp/set/result")
-            listener.client.publish("house/a/get", b'{"transaction": 1}', 1)
-            listener.wait_for("house/a/get/response")
-            listener.client.publish("house/a/hold/set", b"{}", 1)
-            listener.wait_for("house/a/hold/set/response")
-            listener.client.publish("house/introspect", b"{}", 1)
-            answer = json.loads(listener.wait_for("house/introspect/response")[0].payload)
-            assert answer["data"]["mqtt"]["last_error"] is None, app.log
-            assert "refused" not in app.log
-            assert listener.on("house/error") == []
+            yield broker, listener
 
-            other = started(start_app, f"mqtt://house:secret@127.0.0.1:{broker.port}", "a", prefix="cellar")
-            other.wait_for("The broker refuses messages to cellar/status")
-            assert [each.topic for _, each in listener.messages if each.topic.startswith("cellar")] == []
+
+def test_an_app_works_with_the_access_list_that_is_printed_and_may_publish_nowhere_else(house, start_app, tmp_path):
+    printed = house("mqtt://house:secret@localhost", "acl", "house:app")
+    assert printed.returncode == 0, printed.stderr
+
+    with guarded_by(printed.stdout, tmp_path) as (broker, listener):
+        app = started(start_app, f"mqtt://house:secret@127.0.0.1:{broker.port}", "a b")
+        for topic in ("a/state", "a/availability", "b/map", "registry", "status"):
+            listener.wait_for(f"house/{topic}")
+        listener.client.publish("house/lamp/set", b"true", 1)
+        listener.wait_for("house/lamp/set/result")
+        listener.client.publish("house/a/get", b'{"transaction": 1}', 1)
+        listener.wait_for("house/a/get/response")
+        listener.client.publish("house/a/hold/set", b"{}", 1)
+        listener.wait_for("house/a/hold/set/response")
+        listener.client.publish("house/introspect", b"{}", 1)
+        answer = json.loads(listener.wait_for("house/introspect/response")[0].payload)
+        assert answer["data"]["mqtt"]["last_error"] is None, app.log
+        assert "refused" not in app.log
+        assert listener.on("house/error") == []
+
+        other = started(start_app, f"mqtt://house:secret@127.0.0.1:{broker.port}", "a", prefix="cellar")
+        other.wait_for("The broker refuses messages to cellar/status")
+        assert [each.topic for _, each in listener.messages if each.topic.startswith("cellar")] == []
+
+
+BRIDGE = """
+from leadsman import Delivery
+app = App("house", mqtt=os.environ["URL"], discovery="homeassistant")
+
+heard = []
+
+@app.telemetry("a", interval=0.5, delivery=Delivery(history=100))
+async def read() -> dict:
+    return {"heard": heard[-1] if heard else None}
+
+@app.subscribe("zigbee2mqtt/+/battery")
+async def battery(level: int):
+    heard.append(level)
+"""
+
+
+def test_discovery_a_subscription_and_a_history_work_with_the_list_that_is_printed(start_app, tmp_path):
+    (tmp_path / "house.py").write_text("from leadsman import App\nimport os\n" + BRIDGE)
+    environment = {**os.environ, "URL": "mqtt://house:secret@localhost", "XDG_STATE_HOME": str(tmp_path)}
+    command = [*LEADSMAN, "acl", "house:app"]
+    printed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert printed.returncode == 0, printed.stderr
+    config = "homeassistant/device/house/{}/config".format
+
+    with guarded_by(printed.stdout, tmp_path) as (broker, listener):
+        app = start_app(BRIDGE, f"mqtt://house:secret@127.0.0.1:{broker.port}")
+        for topic in ("house/a/state", "house/a/history", "house/a/health", config("a"), config("leadsman_app")):
+            listener.wait_for(topic)
+        listener.client.publish("zigbee2mqtt/door/battery", b"77", 1)
+        listener.wait_for("house/a/history", where=lambda message: b'"heard":77' in message.payload)
+        listener.client.publish("homeassistant/status", b"online", 1)
+        listener.wait_for(config("a"), 2)
+        assert app.end()[0] == 0
+        removed = start_app(BRIDGE.replace('"a"', '"b"'), f"mqtt://house:secret@127.0.0.1:{broker.port}")
+        for topic in (config("a"), "house/a/state"):
+            listener.wait_for(topic, where=lambda message: not message.payload)
+        assert "refuse" not in app.log + removed.log
 
 
 def test_a_device_that_is_gone_leaves_nothing_behind(start_app, mosquitto, listen):

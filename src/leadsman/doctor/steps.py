@@ -86,11 +86,12 @@ async def subscriptions(visitor: Visitor, subject: Subject, facts: BrokerFacts) 
     Raises:
         BrokerError: no filter could be examined.
     """
-    visits = (_listened(visitor, subject, *each) for each in subject.filters.items())
+    visits = [_listened(visitor, subject, *each) for each in subject.filters.items()]
+    visits += [_taken(visitor, *each) for each in enumerate(subject.elsewhere, 1)]
     found = await asyncio.gather(*visits, return_exceptions=True)
     answers: dict[str, Answered] = {}
     live: Live | None = None
-    for topic_filter, each in zip(subject.filters, found, strict=True):
+    for topic_filter, each in zip((*subject.filters, *subject.elsewhere), found, strict=True):
         if not isinstance(each, BaseException):
             answers[topic_filter], live = each[0], live or each[1]
         elif isinstance(each, BrokerError) and not all(isinstance(other, BaseException) for other in found):
@@ -108,6 +109,16 @@ async def _listened(
         async with visit_of(visitor, f"listen-{topic or 'introspect'}".replace("/", "-")) as visit:
             await visit.subscribe(topic_filter)
             return await _asked(visit, subject) if topic is None else (Answered(None, *await visit.echo(topic)), None)
+    except SubscriptionRefused as error:
+        return Answered(describe(error)), None
+
+
+async def _taken(visitor: Visitor, number: int, topic_filter: str) -> tuple[Answered, Live | None]:
+    """Subscribe to a filter at whose topics others publish and read."""
+    try:
+        async with visit_of(visitor, f"listen-elsewhere-{number}") as visit:
+            await visit.subscribe(topic_filter)
+            return Answered(), None
     except SubscriptionRefused as error:
         return Answered(describe(error)), None
 

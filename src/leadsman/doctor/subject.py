@@ -11,6 +11,7 @@ from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.registration.injection import ContextDependency
+from leadsman.wiring.access import described_by, elsewhere
 from leadsman.wiring.plan import Plan
 
 _PROBES = {"set": "set", "get": "get", "operator": f"{DOCTOR}/set"}
@@ -29,7 +30,7 @@ class Subject(NamedTuple):
     published: tuple[str, ...]
     """Topics that the app publishes to."""
     filters: Mapping[str, str | None]
-    """The topic filters that the app subscribes to, each with the topic of a probe that matches it, or None."""
+    """The topic filters of the requests that the app takes, each with the topic of a probe that matches it, or None."""
     devices: frozenset[str] | None = None
     """The names of all devices, those that are not enabled included; None if they are not known."""
     readers: int = 0
@@ -39,6 +40,8 @@ class Subject(NamedTuple):
     """The state directory; None if nothing is kept there."""
     missing: tuple[str, ...] = ()
     """What is not installed, one line each."""
+    elsewhere: tuple[str, ...] = ()
+    """The topic filters that the app subscribes to outside its own topics. Others read there, so no probe is sent."""
     replacements: tuple[Broker, ...] = ()
     """The brokers that the app uses if this one fails."""
 
@@ -66,6 +69,7 @@ def of_plan(plan: Plan) -> Subject:
         tuple(resource for adapter in plan.adapters if (resource := adapter.resource) is not None),
         plan.state_directory if keeps else None,
         missing(plan),
+        elsewhere(plan),
         plan.brokers.all[1:],
     )
 
@@ -90,6 +94,10 @@ def published(plan: Plan) -> tuple[str, ...]:
         if command.enabled:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
             found[topics.set_result(command.name)] = None
+    if (convention := described_by(plan)) is not None:
+        devices = [name for name in convention.topics.values() if name is not None]
+        found |= dict.fromkeys(topics.of(name, "health") for name in devices)
+        found |= dict.fromkeys(convention.topics)
     return tuple(found)
 
 

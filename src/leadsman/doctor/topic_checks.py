@@ -80,13 +80,15 @@ def subscribing(facts: Facts) -> Iterator[Result]:
     if silent := [each for each, heard in found.items() if heard is False and broker.filters[each].refused is None]:
         text = f"requests at {_named(silent)} do not arrive: they may not be read"
         yield fail(text, f"add to the access list: topic read {silent[0]}{_bound(facts)}")
-    if unseen := [each for each, heard in found.items() if heard is None]:
+    elsewhere = facts.subject.elsewhere
+    if unseen := [each for each, heard in found.items() if heard is None and each not in elsewhere]:
         text = f"{_named(unseen)}: subscribed, but this user may not publish there, so nothing could come back"
         yield unknown(text, allow_probes(facts))
     if failed := [each for each in broker.filters if each not in found]:
         yield unknown(f"{_named(failed)}: {clean(broker.filters[failed[0]].fault or '')}", AGAIN)
-    elif all(found.values()):
-        yield ok(f"requests arrive at {counted(len(found), 'filter')}")
+    elif all(heard or (heard is None and each in elsewhere) for each, heard in found.items()):
+        text = f"requests arrive at {counted(len(found) - len(elsewhere), 'filter')}"
+        yield ok(text + (f", and the broker takes {counted(len(elsewhere), 'further one')}" if elsewhere else ""))
 
 
 def _heard(answer: Answered) -> bool | None:

@@ -1,9 +1,12 @@
 """What an app publishes and subscribes to, as topic filters, for the access list of a broker."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.registration.injection import ContextDependency
 from leadsman.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.discovery.description import Convention
 
 
 class Access(NamedTuple):
@@ -16,11 +19,20 @@ class Access(NamedTuple):
 
 
 def access_of(plan: Plan) -> Access:
-    """The topic filters that an app needs: readings, availability, errors, history and answers of its devices; its own
-    status, registry and errors; and the requests that make sense for it. Whatever it retains it may also remove."""
+    """The topic filters that an app needs: readings, availability, errors, ledgers and answers of its devices; its own
+    status, registry and errors; the requests that make sense for it; what it subscribes to elsewhere; and what it tells
+    by discovery. Whatever it retains it may also remove.
+
+    Raises:
+        InvalidValue: two devices have one identifier of discovery.
+    """
     topics, own, filters = plan.topics, plan.own_filters, plan.filters
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
     words = ["state", "availability", "error", "ledger"]
+    if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in plan.jobs):
+        words.append("history")
+    if plan.discovery is not None:
+        words.append("health")
     if "set" in filters:
         words += ["set/result", "set/response"]
     if "get" in filters:
@@ -30,4 +42,23 @@ def access_of(plan: Plan) -> Access:
     publish += [topics.of("+", word) for word in words]
     if any(isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs):
         publish = [*publish[:4], topics.of("+", "#")]  # a handler may publish to any topic of its device
-    return Access(tuple(publish), (*filters.values(), *own.values()))
+    if (convention := described_by(plan)) is not None:
+        publish.append(convention.own)
+    return Access(tuple(publish), (*filters.values(), *own.values(), *elsewhere(plan)))
+
+
+def elsewhere(plan: Plan) -> tuple[str, ...]:
+    """The topic filters that an app subscribes to outside its own topics: those of its handlers, and of discovery.
+    Raises as `access_of`."""
+    convention = described_by(plan)
+    subscriptions = [each.topic_filter for each in plan.subscriptions.values() if each.enabled]
+    return (*subscriptions, *(() if convention is None else (convention.own, convention.births)))
+
+
+def described_by(plan: Plan) -> "Convention | None":
+    """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
+    if plan.discovery is None:
+        return None
+    from leadsman.wiring.discovery import convention_of, registered_of
+
+    return convention_of(plan, plan.discovery, registered_of(plan))
