@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from leadsman import App, CircuitBreaker, Delivery, Device, Discovery, Sensor
+from leadsman.discovery import announcer
 from leadsman.discovery.announcer import BIRTH_DELAY, GRACE
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.testing import Harness, Outages, Scripted, fail
@@ -313,6 +314,23 @@ def test_what_is_no_birth_brings_nothing(harness, payload, retain):
     running.run("20s")
 
     assert len(sent(running)) == 1
+
+
+def test_a_birth_before_a_reconnect_leaves_the_configuration_of_another_program_alone(monkeypatch):
+    monkeypatch.setattr(announcer, "BIRTH_DELAY", (3.0, 3.0))
+    monkeypatch.setattr(announcer, "GRACE", 4.0)
+    with Harness(house("kitchen", "attic")) as before:
+        before.run("5s")
+    topic = f"{OWN}/kitchen/config"
+    foreign = json.dumps({"o": {"name": "somebody"}, "cmps": {}}).encode()
+    before.broker.retained[topic] = before.broker.retained[topic]._replace(payload=foreign)
+    with restarted(before, Harness, house("kitchen", "attic")) as after:
+        after.at("10s", lambda: after.broker.send("homeassistant/status", "online"))
+        after.at("11s", after.broker.cut)
+        after.run("30s")
+
+        assert sent(after) == []
+        assert sent(after, "attic") != []
 
 
 def test_a_flood_of_births_brings_the_configurations_at_most_twice(harness):

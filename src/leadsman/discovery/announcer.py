@@ -60,6 +60,8 @@ class Announcer:
         self._found: dict[str, bytes] = {}
         """What the broker had at the beginning of this connection, until it is compared."""
         self._settled = False
+        self._compared = False
+        """Whether it is known which topics of this connection are of other programs."""
         self._foreign: set[str] = set()
         """Topics at which another program published."""
         self._repeating = False
@@ -77,7 +79,7 @@ class Announcer:
         """Begin again with each connection."""
         if isinstance(event, LinkUp):
             self._found.clear()
-            self._settled = False
+            self._settled = self._compared = False
             self._foreign.clear()
             connects = self._places.link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
@@ -98,6 +100,7 @@ class Announcer:
         for topic, payload in found.items():
             self._remove(topic, payload)
             yield 0.0
+        self._compared = True
 
     def _on_own(self, received: Received) -> None:
         """Keep what the broker has. What is not retained was published just now, by us in most cases."""
@@ -167,6 +170,8 @@ class Announcer:
     def _repetition(self) -> Work:
         """Publish all descriptions again, then how the devices are; and once more if a reader started meanwhile."""
         try:
+            while not self._compared:
+                yield GRACE
             connects = self._places.link.connects
             for topic in self._topics:
                 if not (yield from self._room(connects)):
