@@ -25,6 +25,13 @@ def test_what_a_pattern_matches_is_hidden_as_long_as_its_app_lives():
     assert clean("SN-12345678") == "SN-12345678"
 
 
+def test_many_patterns_that_match_every_character_do_not_make_a_text_grow():
+    everything = Redaction([r"[\s\S]"] * 12)
+
+    assert set(clean("SN-12345678")) == {"*", "…"}
+    assert everything.patterns
+
+
 def test_patterns_of_an_app_hide_secrets_in_errors_logs_and_introspection_but_not_in_readings(harness, caplog):
     app = App("app", redact=[SERIAL])
     reads = iter([{"serial": "SN-12345678"}])

@@ -51,7 +51,7 @@ def redacted(text: str) -> str:
     """The text, with `HIDDEN` in place of each match of a pattern."""
     for redaction in tuple(_ACTIVE):
         for pattern in redaction.patterns:
-            text = pattern.sub(HIDDEN, text)
+            text = pattern.sub(HIDDEN, text[:LONGEST_TEXT])  # `HIDDEN` may be longer than what it hides
     return text
 
 
