@@ -12,6 +12,7 @@ from leadsman.mqtt import broker_choice
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.broker_choice import RETURN
 from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.link import BACK, Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
@@ -154,6 +155,23 @@ def test_a_break_is_counted_once(running):
     life.run(5)
 
     assert (life.link.connects, life.link.breaks) == (2, 1)
+
+
+def test_a_session_that_an_earlier_connection_left_at_another_broker_is_not_resumed(running):
+    life = running()
+    for broker in life.brokers.values():
+        broker.connack = ConnAck(session_present=True)
+    life.run(10)
+    life.brokers["a"].cut()
+    life.run(10)
+    assert (life.where, life.link.resumed) == ("a", True)
+    life.brokers["a"].stop()
+    life.run(5)
+    assert (life.where, life.link.resumed) == ("b", False)
+    life.brokers["a"].start()
+    life.run(LONG)
+
+    assert (life.where, life.link.resumed) == ("a", False)
 
 
 class TestReturn:

@@ -92,6 +92,8 @@ class Link:
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
+        self._last: Broker | None = None
+        self._moved = False
         self._identity = identity
         self._connector = access.connector
         self._clock = clock
@@ -109,9 +111,9 @@ class Link:
 
     @property
     def resumed(self) -> bool:
-        """Whether the broker of the connection still has the session of the last one."""
+        """Whether the broker of the connection still has the session of the last one, and that was made there, too."""
         connection = self._window.connection
-        return connection is not None and connection.connack.session_present
+        return connection is not None and connection.connack.session_present and not self._moved
 
     @property
     def breaks(self) -> int:
@@ -294,6 +296,7 @@ class Link:
         else:
             self._error = None
         self.choice = broker_choice.connected(self.choice)
+        self._moved, self._last = self._last not in (None, self.broker), self.broker
         self._window.connection = connection
         self._events.emit(LinkUp(self.number, self.session.protocol, connection.client, self._named()))
         self._window.start(connection, timed=self.session.protocol == V5)
