@@ -30,3 +30,12 @@ def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
             found = entities(convention.describe(device).payload)
             assert fields
             assert len([key for key in found if not key.startswith("_")]) == len(fields)
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_each_number_of_an_app_has_a_unit_or_an_icon(name):
+    found = [
+        field for each in registrations(name) if each.kind != "command" for field in fields_of(returned(each.handler))
+    ]
+
+    assert [field.name for field in found if field.kind == "number" and not (field.unit or field.icon)] == []

@@ -227,6 +227,27 @@ def test_a_value_that_can_be_set_shows_the_state_of_the_device():
     assert state(switch, {"boost": False}) == switch["state_off"]
 
 
+def test_a_value_with_statistics_stays_a_sensor_beside_what_sets_it():
+    class State(BaseModel):
+        volume: Annotated[float, Sensor("m³", device_class="gas", state_class="total_increasing")]
+
+    class Setting(BaseModel):
+        volume: Annotated[float, Field(ge=0, le=1_000_000), Sensor("m³", device_class="gas", precision=3)]
+
+    app = App("house")
+    app.add_telemetry("kitchen", annotated(nothing, State), interval=30)
+
+    @app.command("kitchen")
+    async def write(payload: Setting) -> None: ...
+
+    found = entities(configuration(app).payload)
+    sensor, number = found["volume"], found["_set_volume"]
+    assert (sensor["platform"], sensor["state_class"]) == ("sensor", "total_increasing")
+    assert (number["platform"], number["unit_of_measurement"], number["step"]) == ("number", "m³", 0.001)
+    assert state(number, {"volume": 1.5}) == "1.5"
+    assert json.loads(command(number, "2.5")) == {"volume": 2.5}
+
+
 def test_a_text_that_is_none_is_empty_where_it_can_be_set():
     class State(BaseModel):
         note: str | None

@@ -1,5 +1,6 @@
 """What a real Home Assistant makes of a real app. It starts once for this file, which takes most of the time."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -123,6 +124,34 @@ def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
         "load",
         "disk",
     ]
+
+
+def test_the_devices_of_each_app_of_this_repository_appear_even_while_their_hardware_is_away(home, broker, program):
+    wave = json.dumps({"cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}})
+    waste = json.dumps({"waste": {"calendar": "Waste", "schedule": "0 * * * *"}})
+    settings = {
+        "airthings2mqtt": {"waves": wave},
+        "caldates2mqtt": {"server__url": "https://calendar.invalid", "calendars": waste},
+        "gas2mqtt": {"bus": 99},
+        "p1meter2mqtt": {"port": "/dev/null/p1"},
+        "vito2mqtt": {"port": "/dev/null/vito"},
+    }
+
+    for name, words in settings.items():
+        program(name, "--discovery", "homeassistant", mqtt__url=broker.url, **words)
+
+    states = home.wait_for(
+        {
+            "airthings2mqtt--cellar--radon_24h_avg": "unavailable",
+            "caldates2mqtt--waste--days_left": "unavailable",
+            "gas2mqtt--gas_counter--consumption_m3": "unavailable",
+            "gas2mqtt--gas_counter--_set_consumption_m3": "unavailable",
+            "p1meter2mqtt--leadsman_app--_version": "0.1.0",
+            "vito2mqtt--diagnosis--_poll": "unknown",
+        }
+    )
+    gas = states["gas2mqtt--gas_counter--consumption_m3"]["attributes"]
+    assert (gas["device_class"], gas["state_class"], gas["unit_of_measurement"]) == ("gas", "total_increasing", "m³")
 
 
 def test_a_person_polls_a_device_and_what_is_none_becomes_unknown(home, broker, start_app):

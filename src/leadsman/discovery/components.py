@@ -108,7 +108,7 @@ def _expiry(device: Device) -> Component:
 
 def _settings(command: Command, device: Device, places: Places) -> dict[str, Component]:
     """The components for what a command sets. A field of the readings with the same name shows its state, and needs no
-    component of its own."""
+    component of its own, unless it has a state class: Home Assistant has statistics of sensors alone."""
     topic = places.topics.of(device.name, "set")
     if command.parameter is None:
         return {"_run": {"p": "button", "name": "Run", "cmd_t": topic, "pl_prs": "{}"}}
@@ -125,9 +125,8 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
             text = f"({_value(path)} or '')[:{LONGEST_STATE}]"  # an entity for text has no unknown
             value = text if component["p"] == "text" else _value(path)
             component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(value)}
-            found[joined(*path)] = component | (
-                {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
-            )
+            component |= {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
+            found[joined(*path) if state.state_class is None else f"_set_{joined(*path)}"] = component
     return found
 
 

@@ -23,7 +23,7 @@ class Meter(BaseModel):
     energy_delivered_tariff_2: Energy = None
     power_used: Power = None
     power_delivered: Power = None
-    tariff: int | None = None
+    tariff: Annotated[int | None, Sensor(icon="mdi:counter")] = None
     volts_l1: Volts = None
     volts_l2: Volts = None
     volts_l3: Volts = None

@@ -108,15 +108,23 @@ GROUPS: dict[str, dict[str, Signal]] = {
         **{f"history_{number}": Signal(0x7507 + 9 * (number - 1), 9, HISTORY) for number in range(1, 11)},
     },
 }
+CELSIUS = Sensor("°C", device_class="temperature", state_class="measurement")
 UNITS = {
-    "temperature": Sensor("°C", device_class="temperature", state_class="measurement"),
-    "setpoint": Sensor("°C", device_class="temperature"),
-    "modulation": Sensor("%", state_class="measurement"),
-    "power": Sensor("%", state_class="measurement"),
+    "temperature": CELSIUS,
+    "lowpass": CELSIUS,
+    "setpoint": CELSIUS,
+    "limit": Sensor("°C", device_class="temperature"),
+    "level": Sensor("K", icon="mdi:thermometer-plus"),
+    "gradient": Sensor(icon="mdi:slope-uphill"),
+    "overrun": Sensor("min", device_class="duration"),
+    "modulation": Sensor("%", state_class="measurement", icon="mdi:fire"),
+    "power": Sensor("%", state_class="measurement", icon="mdi:fire"),
+    "speed": Sensor("%", state_class="measurement", icon="mdi:pump"),
     "hours": Sensor("h", device_class="duration", state_class="total_increasing"),
-    "starts": Sensor(state_class="total_increasing"),
+    "pump": Sensor(icon="mdi:pump"),
+    "starts": Sensor(state_class="total_increasing", icon="mdi:counter"),
 }
-"""Of signals whose names hold these words."""
+"""Of signals whose names hold these words; the first one counts."""
 
 
 def field_of(name: str, signal: Signal) -> Any:
