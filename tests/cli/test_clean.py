@@ -60,6 +60,13 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_sho
     assert (list(page["devices"]), page["others"], page["page"]) == (["a"], ["ha/house/config"], 1)
 
 
+def test_what_a_device_took_over_from_one_that_is_gone_stays():
+    former = registry({"old": entry("old", ["ha/old/config"])})
+    found = left_behind(former, TOPICS, {"new": [*of("new"), "ha/old/config"]})
+
+    assert set(found.topics) == set(of("old"))
+
+
 def test_everything_goes_with_the_registry_last():
     found = everything(registry({name: entry(name) for name in "abc"}, ["ha/house/config"]), TOPICS)
 

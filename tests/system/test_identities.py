@@ -139,7 +139,7 @@ def test_discovery_a_subscription_and_a_history_work_with_the_list_that_is_print
         listener.wait_for(config("a"), 2)
         assert app.end()[0] == 0
         removed = start_app(BRIDGE.replace('"a"', '"b"'), f"mqtt://house:secret@127.0.0.1:{broker.port}")
-        for topic in (config("a"), "house/a/state"):
+        for topic in (config("a"), "house/a/health", "house/a/state"):
             listener.wait_for(topic, where=lambda message: not message.payload)
         assert "refuse" not in app.log + removed.log
 
@@ -185,6 +185,34 @@ def test_clean_removes_by_hand_what_is_left_and_refuses_while_the_app_is_online(
     late = listen(mosquitto.port)
     late.wait_for("marker")
     assert [message.topic for _, message in late.messages] == ["marker"]
+
+
+def test_with_discovery_too_nothing_of_a_device_or_of_an_app_is_left(house, start_app, mosquitto, listen):
+    def kept():
+        late = listen(mosquitto.port)
+        late.client.publish("marker", b"x", 1, retain=True).wait_for_publish(60)
+        late.wait_for("marker")  # it is subscribed
+        late.client.publish("end", b"x", 1).wait_for_publish(60)
+        late.wait_for("end")
+        return {message.topic for _, message in late.messages if message.retain} - {"marker"}
+
+    def life(names, *, until):
+        devices = f"for name in {names!r}:\n    app.add_telemetry(name, read, interval=0.5)\n"
+        code = BRIDGE.replace('@app.telemetry("a", interval=0.5, delivery=Delivery(history=100))\n', "") + devices
+        app, listener = start_app(code, mosquitto.url), listen(mosquitto.port)
+        listener.wait_for("house/a/health")
+        listener.wait_for("homeassistant/device/house/a/config")
+        listener.wait_for("house/registry", where=until)
+        assert app.end()[0] == 0
+
+    life(["a", "b"], until=lambda message: b"house/b/health" in message.payload)
+    assert {"homeassistant/device/house/b/config", "house/b/health"} <= kept()
+    life(["a"], until=lambda message: b'"b":' not in message.payload)
+    assert [topic for topic in kept() if "/b/" in topic] == []
+
+    everything = house(mosquitto.url, "clean", "--prefix", "house", "--all", "--mqtt", mosquitto.url)
+    assert everything.returncode == 0, everything.stderr
+    assert kept() == set()
 
 
 def test_clean_says_which_app_is_meant(house, mosquitto):

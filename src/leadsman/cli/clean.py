@@ -52,10 +52,11 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         listed: its registry.
         topics: its topics.
         now: the retained topics of the devices that are registered now. What such a device retains elsewhere than
-            below the prefix is left to the app.
+            below the prefix is left to the app. A topic that one of them has is not removed for another.
     """
     below = f"{topics.prefix}/"
     gone: dict[str, None] = {}
+    taken = {topic for each in now.values() for topic in each}
     devices: dict[str, None] = {}
     for name, before in listed.topics():
         elsewhere = [topic for topic in before if not topic.startswith(below)]
@@ -66,7 +67,7 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         else:
             found = no_longer(before, None, None)
             devices[name] = None
-        gone |= dict.fromkeys(found)
+        gone |= dict.fromkeys(topic for topic in found if topic not in taken)
     pages = {}
     for number, kept in listed.pages.items():
         page = json.loads(kept.payload)

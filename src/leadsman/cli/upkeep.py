@@ -15,6 +15,7 @@ def _clean(options: argparse.Namespace) -> int:
     from leadsman.cli.clean import clean as remove_topics
     from leadsman.introspection.registrations import Registrations, registry_entry
     from leadsman.introspection.retained import retained_of
+    from leadsman.wiring.access import described_by
 
     if options.target is None:
         if not (options.all and options.prefix):
@@ -25,7 +26,12 @@ def _clean(options: argparse.Namespace) -> int:
     options.topic_prefix = options.prefix
     app = load_app(options)
     known = Registrations(app.telemetries, app.sources, app.commands)
-    entries = {name: registry_entry(app.topics, name, known.of(name)) for name in known}
+    convention = described_by(app.plan(os.environ))
+    described = {} if convention is None else {name: (topic,) for topic, name in convention.topics.items()}
+    health = convention is not None
+    entries = {
+        name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known
+    }
     now = {name: retained_of(entry) for name, entry in entries.items() if entry is not None}
     remove_topics(app.brokers, app.topics, app.name, None if options.all else now, dry_run=options.dry_run)
     return 0

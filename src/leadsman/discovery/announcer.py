@@ -13,9 +13,11 @@ from typing import NamedTuple
 from leadsman.discovery.description import Convention
 from leadsman.discovery.registered import Registered
 from leadsman.events import Event, LinkUp
+from leadsman.introspection.retained import APP
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
+from leadsman.runtime.other_topics import OtherTopics
 from leadsman.slices import Slices, Work
 from leadsman.text import clean, log_fields
 
@@ -41,6 +43,8 @@ class Places(NamedTuple):
     """A random number from 0 to 1."""
     say_again: Callable[[], None]
     """Publishes the availability and the health of all devices again."""
+    others: OtherTopics
+    """The retained topics that the registry lists."""
 
 
 class Announcer:
@@ -117,6 +121,7 @@ class Announcer:
         """Make the description at a topic what it should be; `found` is what the broker has."""
         if found and not self._convention.is_ours(found):
             self._foreign.add(topic)
+            self._places.others.remove(self._topics[topic] or APP, topic)  # it is no longer ours to remove
             logger.warning(
                 "Another program published the configuration at %s, so its device is not described; remove that one, "
                 "and start the app again",
@@ -124,6 +129,7 @@ class Announcer:
                 extra=log_fields("foreign discovery", topic=topic),
             )
             return
+        self._places.others.add(self._topics[topic] or APP, topic)
         steps = self._convention.steps(found, self._description(topic))
         for payload in steps:
             self._put(topic, payload, latest=len(steps) == 1)

@@ -60,7 +60,7 @@ class Registrations(Collection[str]):
 
 
 def registry_entry(
-    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str] = ()
+    topics: Topics, name: str, found: Sequence[Telemetry | Source | Command], others: Collection[str], *, health: bool
 ) -> "RegistryDevice | None":
     """A device in the registry, with its topics; None for a side job.
 
@@ -69,6 +69,7 @@ def registry_entry(
         name: the name of the device.
         found: its registrations.
         others: further retained topics of it.
+        health: whether it has a topic for its health, as devices have while discovery is on.
     """
     enabled = [each for each in found if each.enabled]
     kinds = [kind_of(each) for each in enabled or found]
@@ -82,6 +83,9 @@ def registry_entry(
         retained.append("ledger")
         if reader.delivery.history is not None:
             paths["history"] = topics.history(name)
+    if health:
+        paths["health"] = topics.of(name, "health")
+        retained.append("health")
     if "telemetry" in kinds:
         paths["get"] = topics.of(name, "get")
     if "command" in kinds:

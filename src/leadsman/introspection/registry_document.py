@@ -13,7 +13,7 @@ class RegistryDevice(TypedDict):
 
     kinds: list[Literal["telemetry", "source", "command"]]
     topics: dict[str, str]
-    retained: list[Literal["state", "availability", "ledger"]]
+    retained: list[Literal["state", "availability", "ledger", "health"]]
     """Which of these topics the broker keeps."""
     others: NotRequired[list[str]]
     """Further retained topics of the device."""

@@ -7,6 +7,7 @@ At the first connection, the registry that the broker keeps is read before it is
 devices that are no longer registered are removed, and only then is the new registry published; so a start that is
 interrupted is made up for by the next one. Only what the same app with the same client id listed is removed. Topics
 whose removal the broker has not acknowledged in time stay in the registry, and are removed at the next start.
+Discovery alone removes its descriptions while it is on, so they are passed over here.
 """
 
 import logging
@@ -153,7 +154,8 @@ class RegistryPublication:
             logger.info(text, self._topics.registry, wrote, extra=log_fields("registry of another", wrote=wrote))
             return
         gone: list[str] = []
-        for number, (name, before) in enumerate(listed.topics(), 1):
+        for number, (name, found) in enumerate(listed.topics(), 1):
+            before = [topic for topic in found if not self._others.is_described(topic)]
             removed, now = self._removed(name, before)
             if now is None:
                 gone.append(name)

@@ -13,7 +13,7 @@ from leadsman.mqtt.topics import is_topic
 
 APP = ""
 """The key of retained topics that belong to the app, and to no device."""
-RETAINED = ("state", "availability", "ledger")
+RETAINED = ("state", "availability", "ledger", "health")
 """The keys of the topics of a device that may be retained."""
 MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""

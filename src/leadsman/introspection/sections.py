@@ -66,6 +66,8 @@ class Parts(NamedTuple):
     """Retained topics besides those of leadsman, by device; see `leadsman.runtime.other_topics`."""
     subscribers: "Mapping[str, Subscriber] | None" = None
     """What handles the messages of other programs, by topic filter."""
+    health: bool = False
+    """Whether each device has a topic for its health: while discovery is on."""
 
 
 class Sections:
@@ -156,7 +158,9 @@ class Sections:
 
     def registry_entry(self, name: str) -> "RegistryDevice | None":
         """A device in the registry, with its topics; None for a side job."""
-        return registry_entry(self._about.topics, name, self.registrations.of(name), self._parts.others.get(name, ()))
+        parts = self._parts
+        found, others = self.registrations.of(name), parts.others.get(name, ())
+        return registry_entry(self._about.topics, name, found, others, health=parts.health)
 
     @property
     def others(self) -> list[str]:

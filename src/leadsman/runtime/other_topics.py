@@ -6,6 +6,7 @@ their device is.
 import logging
 from collections.abc import Callable, Iterable
 
+from leadsman.mqtt.topics import topic_matches
 from leadsman.text import log_fields
 
 MOST = 256
@@ -22,7 +23,13 @@ class OtherTopics:
         """The topics of each device; those of the app itself by the empty text."""
         self.on_change: Callable[[], None] | None = None
         """Called when a topic was added or removed; None before the registry can be published."""
+        self.described: str | None = None
+        """The topic filter of the descriptions of discovery; None while it is off."""
         self._full: set[str] = set()
+
+    def is_described(self, topic: str) -> bool:
+        """Whether discovery publishes to a topic, so that it alone removes what is gone there."""
+        return self.described is not None and topic_matches(self.described, topic)
 
     def keep(self, device: str, topics: Iterable[str]) -> None:
         """List topics that an earlier run listed, before the registry is published."""

@@ -183,6 +183,7 @@ class Doors:
             watching=core.watching,
             others=core.others.topics,
             subscribers=optional.subscribers,
+            health=plan.discovery is not None,
         )
         registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

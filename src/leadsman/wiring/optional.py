@@ -274,6 +274,7 @@ class OptionalParts:
 
         from leadsman.discovery.announcer import Announcer, Places
         from leadsman.discovery.health import HealthTopics
+        from leadsman.introspection.retained import APP
         from leadsman.wiring.discovery import convention_of, registered_of
 
         registered = registered_of(plan)
@@ -284,7 +285,11 @@ class OptionalParts:
             announce()
             health.announce()
 
-        return Announcer(convention, registered, Places(core.link, core.slices, random.random, say_again)), health
+        core.others.described = convention.own
+        for topic, name in convention.topics.items():
+            core.others.keep(APP if name is None else name, (topic,))
+        places = Places(core.link, core.slices, random.random, say_again, core.others)
+        return Announcer(convention, registered, places), health
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""
