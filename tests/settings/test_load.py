@@ -403,6 +403,9 @@ def test_an_alias_of_yaml_may_stand_for_a_section_and_be_merged_into_another(her
         ("".join(f"{' ' * n}a:\n" for n in range(500)), "recursion"),
         ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 9)), "100,000 values"),
         ("\x1f", "special characters"),
+        ("level: !!bool x", "does not fit its tag, such as !!bool; leave tags out"),
+        ("level: !!int ''", "does not fit its tag"),
+        ("level: !!timestamp x", "does not fit its tag"),
     ],
 )
 def test_wrong_yaml_is_named(here, content, told):

@@ -96,6 +96,8 @@ def yaml_document(path: Path, text: str) -> dict[str, object]:
         document = None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path} is not YAML: {clean(' '.join(str(error).split()))}") from None
+    except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
+        raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
