@@ -63,6 +63,16 @@ def row(fleet, device="boiler", now=NOW):
     return next(each for each in fleet.rows(now) if each.device == device)
 
 
+def test_a_pattern_that_matches_no_app_is_told_apart_from_those_that_do():
+    fleet = Fleet(("h*", "nonsense", "+"))
+    assert fleet.unmatched == ["h*", "nonsense"]
+
+    heard(fleet, "house/status", status())
+
+    assert fleet.unmatched == ["nonsense"]
+    assert Fleet(()).unmatched == []
+
+
 def test_an_app_is_found_by_its_registry_or_its_status_and_reported_once():
     fleet = Fleet(())
 

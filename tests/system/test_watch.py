@@ -149,4 +149,13 @@ def test_it_is_printed_once_for_people_and_programs(house):
     assert [app["prefix"] for app in found["apps"]] == ["sys"]
     verdicts = {each["device"]: each["why"]["link"] for each in found["devices"]}
     assert verdicts == {"attic": "none", "boiler": "circuit"}
-    assert json.loads(once("--once", "--json", "nobody"))["apps"] == []
+
+
+@pytest.mark.parametrize("form", [("--once",), ("--once", "--json"), ()])
+def test_a_prefix_that_no_app_has_is_an_error(house, form):
+    command = [*WATCH, "sys", "nobody", *form, "--mqtt", house.url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 1
+    assert "no app with the prefix nobody at mqtt://" in done.stderr
+    assert "boiler" in done.stdout

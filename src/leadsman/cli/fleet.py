@@ -200,6 +200,12 @@ class Fleet:
         """The rows of the apps."""
         return [self._app_row(prefix, self._apps[prefix], now) for prefix in self.prefixes]
 
+    @property
+    def unmatched(self) -> list[str]:
+        """The patterns that match no app. The one for all apps of one level never counts as such."""
+        found, wanted = [prefix.split("/") for prefix in self._apps], (each for each in self._patterns if each != ["+"])
+        return ["/".join(each) for each in wanted if not any(_matches(each, prefix) for prefix in found)]
+
     def rows(self, now: float) -> list[Row]:
         """The rows of all devices, by app and name."""
         return [self._row(prefix, name, now) for prefix in self.prefixes for name in self._apps[prefix].devices]

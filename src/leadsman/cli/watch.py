@@ -16,7 +16,7 @@ from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
 from leadsman.cli.remote import connected
 from leadsman.cli.tables import json_text
-from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
 from leadsman.mqtt.broker import Broker
@@ -49,6 +49,7 @@ def watch(brokers: Brokers, patterns: Collection[str], timeout: float, *, once: 
 
     Raises:
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
+        LeadsmanError: the board was printed once, and no app has a prefix that was given.
     """
     watcher = Watcher(brokers, patterns)
     if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
@@ -95,7 +96,12 @@ class Watcher:
 
     async def print(self, timeout: float, *, as_json: bool, again: bool) -> None:
         """Print the board when its apps have answered, or after `timeout` seconds; then every `ASKING` seconds with
-        `again`."""
+        `again`.
+
+        Raises:
+            BrokerError: the broker cannot be reached.
+            LeadsmanError: without `again`, no app has a prefix that was given. The board was printed.
+        """
         async with _running(self._done, self._listen()):
             try:
                 async with asyncio.timeout(timeout):
@@ -104,6 +110,11 @@ class Watcher:
                 raise BrokerError(self._reason) from None
             await self._answers(timeout)
             self._print(as_json=as_json)
+            if not again and (unmatched := self._fleet.unmatched):
+                refused = f" ({self._refused})" if self._refused else ""
+                names = clean(" or ".join(unmatched))
+                advice = "leadsman watch --once shows all apps with a prefix of one level"
+                raise LeadsmanError(f"no app with the prefix {names} at {self._broker}{refused}; {advice}")
             while again:
                 await asyncio.sleep(ASKING)
                 await self._answers(ASKING)
