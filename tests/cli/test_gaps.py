@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from leadsman.cli.gaps import show
+from leadsman.cli.main import main
 
 GAP = {
     "since": "2026-04-08T10:00:05.000Z",
@@ -39,6 +42,31 @@ def test_it_shows_what_came_what_did_not_and_why(capsys):
         ["attic", "100 %", "1440", "1440", "–"],
         ["boiler", "2026-04-08 10:00:05Z", "20m", "20", "failed: DeviceTimeout: no answer"],
     ]
+
+
+def test_the_table_says_from_which_hour_on_it_counts(capsys):
+    hours = [{"start": f"2026-04-08T{hour}:00:00.000Z", "slots": 60, "counts": {"published": 60}} for hour in (10, 11)]
+    show({"attic": ATTIC | {"hours": hours[1:]}, "boiler": BOILER | {"hours": hours}, "new": ATTIC}, as_json=False)
+
+    assert capsys.readouterr().out.startswith(
+        "Slots are counted by the hour; these are all since 2026-04-08 10:00:00Z:\n\ndevice "
+    )
+
+
+def test_more_than_an_app_keeps_cannot_be_asked_for(capsys):
+    assert main(["gaps", "--prefix", "house", "--since", "3d", "--mqtt", "mqtt://127.0.0.1:1"]) == 2
+    assert "--since is 3d, and an app keeps two days; write --since 2d" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["gaps"], ["held"], ["inspect"], ["trace"]])
+def test_without_an_app_a_broker_that_is_away_is_named_first(capsys, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--mqtt", "mqtt://127.0.0.1:1"]) == 1
+
+    cause, advice = capsys.readouterr().err.split("; the app was looked for there; ")
+    assert "127.0.0.1:1" in cause
+    assert cause.startswith("leadsman: cannot connect")
+    assert "MODULE:APP" in advice
 
 
 def test_a_gap_that_has_not_ended_says_so_and_comes_first(capsys):

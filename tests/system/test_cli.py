@@ -335,7 +335,7 @@ def test_a_device_or_section_that_is_not_there_is_named(here):
             "only a running app has the section 'mqtt'; write --live as well",
         ),
         (("small", "--section", "device"), 2, "invalid choice: 'device'"),
-        ((), 2, "no app is given; write MODULE:APP, such as house:app, or --prefix; there is none to be found"),
+        ((), 1, "leadsman: cannot connect"),
     ):
         result = here("inspect", *arguments)
         assert (result.returncode, told in result.stderr) == (code, True), result.stderr

@@ -18,6 +18,7 @@ from leadsman.settings.load import load_broker
 from leadsman.settings.sources import Where
 from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
+from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection, TraceRow
@@ -166,9 +167,11 @@ def trace(options: argparse.Namespace) -> int:
 
 def gaps(options: argparse.Namespace) -> int:
     """Show the ledgers of a running app."""
-    from leadsman.cli.gaps import show
+    from leadsman.cli.gaps import KEPT, show
     from leadsman.cli.remote import any_version, ask
 
+    if options.since > KEPT:
+        raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
     brokers, prefix = running_app(options)
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
@@ -331,8 +334,8 @@ def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     try:
         return brokers, prefix_of(brokers, devices[0] if devices else None)
     except BrokerError as error:
-        found = f"there is none to be found: {error}"
-        raise UsageError(f"no app is given; write MODULE:APP, such as house:app, or --prefix; {found}") from None
+        advice = "the app was looked for there; write --mqtt for another broker, or MODULE:APP, such as house:app"
+        raise BrokerError(f"{error}; {advice}") from None
 
 
 def _sources(options: argparse.Namespace) -> Where:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from leadsman.cli.tables import json_text, table
 from leadsman.monitoring.ledger import DISABLED, READ
+from leadsman.monitoring.ledger_state import KEPT as KEPT
 from leadsman.text import clean
 from leadsman.timing.durations import human
 
@@ -20,6 +21,9 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
     if as_json:
         print(json_text(ledgers, indent=2))
         return
+    starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
+    if starts:
+        print(f"Slots are counted by the hour; these are all since {_time(min(starts))}:\n")
     rows = [_device(name, ledger) for name, ledger in ledgers.items()]
     print(table(("device", "available", "slots", "read", "without a reading"), rows))
     gaps = [(name, gap) for name, ledger in ledgers.items() for gap in ledger["gaps"]]
@@ -46,6 +50,9 @@ def _floored(share: float) -> str:
 
 
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
-    since = gap["since"].replace("T", " ")[:19] + "Z"
     length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
-    return clean(name), since, length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
+    return clean(name), _time(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
+
+
+def _time(text: str) -> str:
+    return clean(text.replace("T", " ")[:19] + "Z")
