@@ -96,6 +96,12 @@ def test_what_is_sound_needs_no_advice():
     assert not [each for each in found if each.advice]
 
 
+STATUSES = {"a": "held", "b": "error", "c": "ok", "d": "isolated"}
+TROUBLED = {
+    "house/status": json.dumps(
+        {"state": "online", "devices": {name: {"status": word} for name, word in STATUSES.items()}}
+    ).encode()
+}
 CASES = [
     (lost("address"), "address", "fail", "why", "start the broker"),
     (lost("name"), "address", "fail", "why", "getent hosts localhost"),
@@ -205,6 +211,8 @@ CASES = [
     ),
     (broker(live=Live("house", "oh", 1, 9.0)), "running app", "warn", "oh", "log"),
     (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "client id"),
+    (broker(kept=status(connects=7)), "running app", "fail", "7 times in 20 s", "a broker that was restarted"),
+    (broker(kept=TROUBLED), "running app", "warn", "a, b: in trouble", "leadsman why --prefix house"),
     (broker(kept=status(connects=1)), "running app", "warn", "does not answer", "log"),
     (broker(kept={"house/status": b'{"state":"offline"}'}), "running app", "ok", "its status is 'offline'", ""),
     (broker(kept={"house/status": b"\xff"}), "running app", "ok", "does not run", ""),

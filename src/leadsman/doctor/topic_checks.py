@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from leadsman.doctor.broker_checks import AGAIN, allow_probes, not_seen
 from leadsman.doctor.facts import Answered, Facts, Live
 from leadsman.doctor.findings import Result, fail, ok, unknown, warn
+from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.connection_state import V5
 from leadsman.text import clean, counted
@@ -19,6 +20,7 @@ SEVERAL, OFTEN = 3, 60.0
 NOT_ALLOWED = 0x87
 """Reason code: not authorized (MQTT 5 §3.4.2.1)."""
 _PAGE = re.compile(r"[0-9]{1,6}")
+BREAKS = "see its log: a broker that was restarted and a network that breaks end connections, too; if it names one"
 RIVAL = "stop the other client with the client id of the app, or run the app with another prefix: --prefix"
 
 
@@ -156,9 +158,7 @@ def running_app(facts: Facts) -> Iterator[Result]:
     if said is not None and said.last_error is not None and "uses the client id" in said.last_error:
         yield fail(f"it reports: {clean(said.last_error)}", RIVAL)
     elif said is not None and said.connects >= SEVERAL and said.uptime < said.connects * OFTEN:
-        yield fail(
-            f"it connected {said.connects} times in {said.uptime:.0f} s", f"see its log; if there is one, {RIVAL}"
-        )
+        yield fail(f"it connected {said.connects} times in {said.uptime:.0f} s", f"{BREAKS}, {RIVAL}")
     elif said is not None and said.last_error is not None:
         yield warn(f"it reports: {clean(said.last_error)}", "see its log")
     elif live is not None:
@@ -170,6 +170,19 @@ def running_app(facts: Facts) -> Iterator[Result]:
         yield unknown("it could not be asked, and its status may not be read", allow_reading(facts))
     else:
         yield ok("it does not run" if state is None else f"it does not run; its status is {clean(state)!r}")
+    yield from _troubled(facts, kept or {})
+
+
+def _troubled(facts: Facts, kept: Mapping[str, bytes]) -> Iterator[Result]:
+    """The devices that are in trouble, as the last heartbeat of an app that is online says."""
+    prefix, status = facts.subject.topics.prefix, object_in(kept.get(facts.subject.topics.status, b"")) or {}
+    devices = status.get("devices")
+    if status.get("state") != "online" or not isinstance(devices, dict):
+        return
+    words = {name: each.get("status") for name, each in devices.items() if isinstance(each, dict)}
+    names = [name for name, word in words.items() if isinstance(word, str) and word not in WELL]
+    if names:
+        yield warn(f"{_named(names)}: in trouble, as its heartbeat says", f"leadsman why --prefix {prefix} says why")
 
 
 def other_clock(facts: Facts) -> Iterator[Result]:
