@@ -1,6 +1,7 @@
 """What `leadsman why` asks, and what it prints."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -63,7 +64,29 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
     assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability")
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00Z'
-    assert last == "To do: mend it, then: leadsman release --prefix house --device boiler"
+    assert last == "To do: mend it, then: leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "left_out"),
+    [
+        ((None, None, (), None), "", False),
+        (("house:app", Path("a b.toml"), ("x.y=1",), None), " house:app --config 'a b.toml' --set x.y=1", False),
+        ((object(), None, (), "mqtt://a,mqtts://b?ca=/c.pem"), " --mqtt 'mqtt://a,mqtts://b?ca=/c.pem'", False),
+        ((None, None, (), "mqtt://me:s3cret@a, mqtt://me:s3/c@ret@b:1"), " --mqtt mqtt://a,mqtt://b:1", True),
+        ((None, None, ("mqtt.password=s3cret", "mqtt.url=mqtt://me:s3cret@a"), None), "", True),
+    ],
+)
+def test_what_was_given_is_given_again_without_credentials(arguments, options, left_out):
+    assert why.given(*arguments) == (options, left_out)
+
+
+def test_advice_says_that_credentials_are_left_out_of_the_command(ask):
+    found = Looked(document(boiler=HELD), None, False, {})
+    _, printed = ask("boiler", "--set", "mqtt.password=s3cret", finds=found)
+
+    assert "s3cret" not in printed
+    assert printed.splitlines()[-1].endswith("--device boiler" + why.LEFT_OUT)
 
 
 def test_a_device_that_works_is_no_failure(ask):

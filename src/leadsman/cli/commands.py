@@ -110,7 +110,7 @@ def inspect(options: argparse.Namespace) -> int:
 
 def why(options: argparse.Namespace) -> int:
     """Explain why a device is silent, or list the devices that are."""
-    from leadsman.cli.why import show, verdicts
+    from leadsman.cli.why import LEFT_OUT, given, show, verdicts
 
     brokers: Brokers
     prefix: str | None
@@ -118,7 +118,10 @@ def why(options: argparse.Namespace) -> int:
         brokers, prefix = brokers_of(load_broker(_sources(options))), None
     else:
         brokers, prefix = running_app(options)
-    found = verdicts(brokers, prefix, options.device, options.timeout)
+    more = given(options.target, options.config, options.set, options.mqtt)
+    found = verdicts(brokers, prefix, options.device, options.timeout, more.options)
+    for each in found if more.left_out else ():
+        each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
     show(found, options.device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
 

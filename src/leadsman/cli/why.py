@@ -1,8 +1,11 @@
 """``leadsman why``: asks a running app and its broker why a device is silent."""
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import json_text, table
@@ -13,14 +16,48 @@ from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import Topics
-from leadsman.text import clean, counted, escaped
+from leadsman.text import clean, counted, escaped, split_urls
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Introspection
     from leadsman.introspection.explanations import Verdict
 
 
-def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float) -> "list[Verdict]":
+LEFT_OUT = "; passwords and other secrets are left out of the command: add them as you gave them here"
+
+
+class Given(NamedTuple):
+    """What a person gave that another command needs, too, to reach the same app."""
+
+    options: str
+    """Text for a command line: empty, or with a space before it. Without credentials."""
+    left_out: bool
+    """Whether there were credentials."""
+
+
+def given(target: object, config: Path | None, settings: Sequence[str], mqtt: str | None) -> Given:
+    """What was given of the options that say where the app is.
+
+    Args:
+        target: the app, as text; an app that has a command line of its own is none.
+        config: the settings file.
+        settings: assignments such as ``boiler.port=/dev/ttyUSB0``.
+        mqtt: the URL of the broker, or of several.
+    """
+    words = [target] if isinstance(target, str) else []
+    words += [] if config is None else ["--config", str(config)]
+    public = [each for each in settings if clean(each) == each and "://" not in each]
+    words += [word for each in public for word in ("--set", each)]
+    urls = [] if mqtt is None else split_urls(mqtt)
+    bare = [re.sub(r"(?<=://).*@", "", each) for each in urls]
+    words += ["--mqtt", ",".join(bare)] if bare else []
+    text = "".join(f" {shlex.quote(word)}" for word in words)
+    return Given(text, len(public) < len(settings) or bare != urls)
+
+
+def verdicts(
+    brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = ""
+) -> "list[Verdict]":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
     broker cannot be reached, there is one verdict, from what the broker retains.
 
@@ -29,6 +66,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         prefix: its topic prefix; None finds it with `prefix_of`.
         device: the device; None for all.
         timeout: seconds to wait for an answer.
+        options: see `leadsman.introspection.why.why`.
 
     Raises:
         BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
@@ -52,12 +90,13 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         if found.refused:
             if device is None or not reason.startswith("there is no device"):
                 raise BrokerError(reason)
-            return [refused(name, prefix, reason)]
+            return [refused(name, prefix, reason, options)]
         return [unanswered(name, prefix, _retained(topics, name, found.seen), reason, datetime.now(UTC))]
     document = cast("Introspection", found.data)
     if device is not None:
-        return [why(device, document, _retained(topics, device, found.seen))]
-    return silent(document, {name: _retained(topics, name, found.seen) for name in document.get("devices", {})})
+        return [why(device, document, _retained(topics, device, found.seen), options)]
+    retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
+    return silent(document, retained, options)
 
 
 def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> None:

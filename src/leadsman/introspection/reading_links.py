@@ -39,7 +39,7 @@ def _unregistered(s: Situation) -> "Verdict | None":
     names = [*s.document.get("devices", {}), *s.document.get("jobs", {})][:MOST_NEAR]
     near = nearest(s.name, names)
     evidence = [f"it has {', '.join(clean(name) for name in names[:_SHOWN])}"] if names else []
-    advice = f"write {clean(near)}" if near else f"list the devices: leadsman inspect --prefix {s.prefix}"
+    advice = f"write {clean(near)}" if near else f"list the devices: leadsman inspect{s.options} --prefix {s.prefix}"
     return s.verdict("registration", "the app has no device of this name", evidence, advice)
 
 

@@ -44,12 +44,14 @@ class Situation:
         name: the device, which is in the document.
         document: the document. Sections may be missing.
         retained: what the broker retains; None if nobody looked.
+        options: what a command line needs, besides the prefix, to reach the app: empty, or with a space before it.
     """
 
-    def __init__(self, name: str, document: "Introspection", retained: Retained | None) -> None:
+    def __init__(self, name: str, document: "Introspection", retained: Retained | None, options: str = "") -> None:
         self.name = name
         self.document = document
         self.retained = retained
+        self.options = options
         self.job = name in document.get("jobs", {})
         sections = document.get("jobs", {}) if self.job else document.get("devices", {})
         section = cast("DeviceSection", sections.get(name, {}))
@@ -124,7 +126,7 @@ class Situation:
 
     def command(self, words: str) -> str:
         """A command line about this device."""
-        return f"leadsman {words} --prefix {self.prefix} --device {self.name}"
+        return f"leadsman {words}{self.options} --prefix {self.prefix} --device {self.name}"
 
     # Lines of evidence
 

@@ -21,7 +21,7 @@ OVERDUE = 120.0
 default intervals."""
 
 
-def why(device: str, document: "Introspection", retained: Retained | None = None) -> "Verdict":
+def why(device: str, document: "Introspection", retained: Retained | None = None, options: str = "") -> "Verdict":
     """Why a device is silent, or that it is not.
 
     Args:
@@ -29,30 +29,33 @@ def why(device: str, document: "Introspection", retained: Retained | None = None
         document: the answer of its app to an introspection request, with all sections but the trace. Of the devices,
             this one is enough.
         retained: what the broker retains; None if nobody looked.
+        options: what the command lines in the advice need besides the prefix; see `Situation`.
 
     Returns:
         One verdict, also for a name that the document does not contain, and for a document in which something is
         missing, since the app has another version.
     """
     try:
-        situation = Situation(device, document, retained)
+        situation = Situation(device, document, retained, options)
         return next(verdict for link in CHAIN if (verdict := link(situation)) is not None)
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         return _not_understood(device, document, error)
 
 
-def silent(document: "Introspection", retained: Mapping[str, Retained]) -> "list[Verdict]":
-    """The verdicts about the devices and side jobs that are silent; those of broken links come first."""
+def silent(document: "Introspection", retained: Mapping[str, Retained], options: str = "") -> "list[Verdict]":
+    """The verdicts about the devices and side jobs that are silent; those of broken links come first. For `options`,
+    see `why`."""
     sections = document.get("devices"), document.get("jobs")
     names = [name for section in sections if isinstance(section, dict) for name in section]
-    verdicts = [why(name, document, retained.get(name)) for name in names]
+    verdicts = [why(name, document, retained.get(name), options) for name in names]
     return sorted((each for each in verdicts if each["state"] != "ok"), key=lambda each: each["state"] != "broken")
 
 
-def refused(device: str, prefix: str, error: str) -> "Verdict":
-    """The verdict about a device that its app does not know; `error` is what the app answered."""
+def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict":
+    """The verdict about a device that its app does not know; `error` is what the app answered. For `options`, see
+    `why`."""
     asked = Situation(device, {}, None)
-    advice = f"list the devices: leadsman inspect --prefix {prefix}"
+    advice = f"list the devices: leadsman inspect{options} --prefix {prefix}"
     return asked.verdict("registration", "the app has no device of this name", [clean(error)], advice)
 
 
