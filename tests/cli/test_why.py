@@ -130,6 +130,49 @@ def test_one_silent_device_is_explained_at_once_and_none_is_said(ask):
     assert json.loads(ask("--json", finds=Looked(document(attic=WORKS), None, False, {}))[1]) == []
 
 
+def ledger(*gaps, at="2026-11-22T17:00:00.000Z"):
+    return {"at": at, "gaps": [dict(zip(("since", "until", "seconds", "cause"), gap, strict=True)) for gap in gaps]}
+
+
+GAP = ("2026-11-22T16:35:13.000Z", "2026-11-22T16:35:25.000Z", 12.0, "failed: DeviceUnavailable: gone\x1b[2J")
+
+
+def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask):
+    ledgers = {
+        "attic": ledger(("2026-11-22T15:00:00.000Z", "2026-11-22T15:59:00.000Z", 3540.0, "long ago")),
+        "meter": ledger(("2026-11-22T16:01:00.000Z", "2026-11-22T16:01:01.000Z", 1.0, "before"), GAP),
+        "boiler": ledger(GAP, ("2026-11-22T16:50:00.000Z", None, 600.0, "still")),
+        "new": ledger(),
+    }
+    looked = Looked(document(attic=WORKS) | {"ledger": ledgers}, None, False, {})
+
+    code, printed = ask(finds=looked)
+
+    assert code == 0
+    assert {"devices", "ledger"} <= set(ask.request["sections"])
+    first, _, over, end = printed.splitlines()
+    assert first == "No device is silent."
+    assert over.startswith("meter was silent 16:35:13Z to 16:35:25Z (12s): failed: DeviceUnavailable: gone")
+    assert "\x1b" not in over
+    assert end == "leadsman gaps has more."
+    assert ask("--json", finds=looked) == (0, "[]\n")
+
+
+def test_of_many_silences_that_are_over_the_latest_are_named(ask):
+    ledgers = {f"d{minute}": ledger((GAP[0], f"2026-11-22T16:{minute}:00.000Z", 1.0, "x")) for minute in range(36, 51)}
+
+    lines = ask(finds=Looked(document(attic=WORKS) | {"ledger": ledgers}, None, False, {}))[1].splitlines()
+
+    assert [line.split()[0] for line in lines[2:]] == [*(f"d{each}" for each in range(50, 40, -1)), "…", "leadsman"]
+    assert lines[-2] == "… and 5 further devices"
+
+
+@pytest.mark.parametrize("odd", [None, {"x": {}}, {"x": ledger((1, 2, 3, 4))}, {"x": ledger(GAP, at="soon")}])
+def test_a_ledger_of_another_version_is_passed_over(ask, odd):
+    looked = Looked(document(attic=WORKS) | {"ledger": odd}, None, False, {})
+    assert ask(finds=looked) == (0, "No device is silent.\n")
+
+
 def test_a_device_that_the_app_does_not_know_is_a_verdict(ask):
     code, printed = ask("boilr", finds=Looked(None, "there is no device 'boilr'; did you mean 'boiler'?", True, {}))
 

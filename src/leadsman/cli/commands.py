@@ -119,11 +119,11 @@ def why(options: argparse.Namespace) -> int:
     else:
         brokers, prefix = running_app(options)
     more = given(options.target, options.config, options.set, options.mqtt)
-    found = verdicts(brokers, prefix, options.device, options.timeout, more.options)
-    for each in found if more.left_out else ():
+    answers = verdicts(brokers, prefix, options.device, options.timeout, more.options)
+    for each in answers.verdicts if more.left_out else ():
         each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
-    show(found, options.device, as_json=options.json)
-    return SOME_FAIL if any(each["state"] == "broken" for each in found) else 0
+    show(answers, options.device, as_json=options.json)
+    return SOME_FAIL if any(each["state"] == "broken" for each in answers.verdicts) else 0
 
 
 def watch(options: argparse.Namespace) -> int:

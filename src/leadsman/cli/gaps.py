@@ -1,12 +1,13 @@
 """``leadsman gaps``: prints the ledgers of devices, for a person or for a program."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from leadsman.cli.tables import json_text, table
 from leadsman.monitoring.ledger import DISABLED, READ
 from leadsman.monitoring.ledger_state import KEPT as KEPT
-from leadsman.text import clean
+from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST = 100
 """Gaps that a person reads; a program gets all."""
+LATELY = 3600.0
+"""Seconds since the end of a gap that `ended_lately` names."""
+MOST_ENDED = 10
+"""Gaps that it names."""
 
 
 def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
@@ -34,6 +39,26 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
     print("\n" + table(("device", "since", "length", "slots", "cause"), [_gap(*found) for found in gaps[:MOST]]))
     if len(gaps) > MOST:
         print(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+
+
+def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
+    """A line for the last gap of each device whose last gap ended less than `LATELY` ago, the latest first.
+
+    Raises:
+        LookupError, TypeError, AttributeError, ValueError: the app has another version, and other ledgers.
+    """
+    found = []
+    for name, ledger in ledgers.items():
+        last = max(ledger["gaps"], key=lambda gap: gap["since"], default=None)
+        if last is None or last["until"] is None:
+            continue
+        until = datetime.fromisoformat(last["until"])
+        if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
+            times = f"{_time(last['since'])[11:]} to {_time(last['until'])[11:]} ({human(round(last['seconds']))})"
+            found.append((until, f"{clean(name)} was silent {times}: {clean(last['cause'])}"))
+    found.sort(key=lambda each: each[0], reverse=True)
+    more = [f"… and {counted(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
+    return [*(line for _, line in found[:MOST_ENDED]), *more]
 
 
 def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:

@@ -2,14 +2,17 @@
 
 import re
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from leadsman.cli.gaps import LATELY, ended_lately
 from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import json_text, table
 from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import Retained
 from leadsman.introspection.why import refused, silent, unanswered, why
 from leadsman.mqtt.answers import object_in
@@ -55,9 +58,15 @@ def given(target: object, config: Path | None, settings: Sequence[str], mqtt: st
     return Given(text, len(public) < len(settings) or bare != urls)
 
 
-def verdicts(
-    brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = ""
-) -> "list[Verdict]":
+class Answers(NamedTuple):
+    """What `verdicts` found."""
+
+    verdicts: "list[Verdict]"
+    ended: Sequence[str] = ()
+    """About all devices: lines about silences that are over."""
+
+
+def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = "") -> "Answers":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
     broker cannot be reached, there is one verdict, from what the broker retains.
 
@@ -73,7 +82,9 @@ def verdicts(
             subscription.
         UsageError: there is no such app, or there are several.
     """
-    request = {} if device is None else {"devices": [device]}
+    request: dict[str, object] = {} if device is None else {"devices": [device]}
+    if device is None:
+        request = {"sections": [*SECTIONS, "ledger"], "since": time.time() - LATELY}
     of = device or "+"
     try:
         prefix = prefix_of(brokers, device) if prefix is None else prefix
@@ -84,23 +95,33 @@ def verdicts(
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        return [unanswered(device or "", prefix or "", None, str(error), datetime.now(UTC))]
+        return Answers([unanswered(device or "", prefix or "", None, str(error), datetime.now(UTC))])
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:
             if device is None or not reason.startswith("there is no device"):
                 raise BrokerError(reason)
-            return [refused(name, prefix, reason, options)]
-        return [unanswered(name, prefix, _retained(topics, name, found.seen), reason, datetime.now(UTC))]
+            return Answers([refused(name, prefix, reason, options)])
+        kept = _retained(topics, name, found.seen)
+        return Answers([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
     document = cast("Introspection", found.data)
     if device is not None:
-        return [why(device, document, _retained(topics, device, found.seen), options)]
+        return Answers([why(device, document, _retained(topics, device, found.seen), options)])
     retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}
-    return silent(document, retained, options)
+    return Answers(silent(document, retained, options), _ended(document))
 
 
-def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> None:
-    """Print verdicts, for a program or for a person."""
+def _ended(document: "Introspection") -> list[str]:
+    """Lines about silences that are over; none if the app has another version, and other ledgers."""
+    try:
+        return ended_lately(document["ledger"])
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+        return []
+
+
+def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
+    """Print verdicts, for a program or for a person. A person also reads which silences are over."""
+    found = answers.verdicts
     if as_json:
         print(json_text(found[0] if device is not None else found, indent=2))
     elif device is None and len(found) > 1:
@@ -110,6 +131,8 @@ def show(found: "Sequence[Verdict]", device: str | None, *, as_json: bool) -> No
         print("No device is silent.")
     for each in found if not as_json and (device is not None or len(found) == 1) else ():
         print("\n".join(lines(each)))
+    if answers.ended and not as_json:
+        print("\n" + "\n".join(escaped(line) for line in answers.ended) + "\nleadsman gaps has more.")
 
 
 def lines(verdict: "Verdict") -> list[str]:
