@@ -29,7 +29,9 @@ ON_REQUEST_ALONE = {
         | {"error_message": "away", "reason": "retry", "delay": 2.0, "outage_id": None}
     ],
     "words": {"meter": ["It is polled every 10 s."]},
-    "ledger": {"meter": {"slots": 4, "availability": 75.0, "counts": {"published": 3, "failed": 1}, "gaps": []}},
+    "ledger": {
+        "meter": {"slots": 4, "availability": 75.0, "counts": {"published": 3, "failed": 1}, "hours": [], "gaps": []}
+    },
     "recent": {
         "meter": {"at": 1775642400.0, "fields": {"watts": 412.5}, "series": {}}
         | {"outcomes": {"at": [1.0, 2.0, 3.0], "words": ["ok", "failed", "ok"]}}
