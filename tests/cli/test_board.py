@@ -59,6 +59,32 @@ def test_without_a_connection_it_says_so_above_all():
     )
 
     assert lines[1].startswith("no connection to the broker for 12s")
+    assert "1 device " in lines[0]
+    assert "well" not in lines[0]
+    assert "1 device, all is well" in shown([ATTIC])[0]
+
+
+def test_a_cursor_that_nobody_moved_is_at_the_first_device_in_trouble():
+    view, well = View(), BOILER._replace(status="ok", error="")
+    shown([ATTIC, well], view)
+    assert view.chosen == ("house", "attic")
+
+    assert [line for line in shown([ATTIC, BOILER], view) if line.startswith("> boiler")]
+    view.press("enter", [ATTIC, BOILER])
+    shown([ATTIC, well], view)
+    assert view.chosen == ("house", "boiler")  # what a person reads stays on the screen
+
+
+def test_a_cursor_that_a_person_moved_stays_at_its_device():
+    view, well = View(), BOILER._replace(status="ok", error="")
+    shown([ATTIC, PUMP, well], view)
+    view.press("down", [ATTIC, PUMP, well])
+    assert view.chosen == ("house", "attic")
+
+    shown([ATTIC, PUMP, BOILER], view)
+    assert view.chosen == ("house", "attic")
+    shown([PUMP, BOILER], view)  # the device is gone: back to the first row
+    assert view.chosen == ("house", "boiler")
 
 
 def test_the_chosen_device_stays_on_a_small_screen():

@@ -71,13 +71,15 @@ class View:
         """Whether the chosen device fills the screen."""
         self.chosen: tuple[str, str] | None = None
         """Prefix and device."""
+        self.moved = False
+        """Whether a person has moved the cursor to the chosen device; else it stays at the first row."""
         self.top = 0
         """The first row on the screen."""
         self.visible: list[tuple[str, str]] = []
         """Prefix and device of the rows on the screen."""
 
     def of(self, rows: Sequence[Row]) -> list[Row]:
-        """The rows that are shown, in their order. Chooses one of them if none is chosen."""
+        """The rows that are shown, in their order. Chooses the first one, unless a person has moved to another."""
         text = self.filter.lower()
         found = [
             row
@@ -87,8 +89,8 @@ class View:
         ]
         found.sort(key=SORTS[self.sort])
         names = [(row.prefix, row.device) for row in found]
-        if self.chosen not in names and names and not self.detail:
-            self.chosen = names[0]
+        if names and not self.detail and not (self.moved and self.chosen in names):
+            self.chosen, self.moved = names[0], False
         return found
 
     def press(self, key: str, rows: Sequence[Row]) -> bool:
@@ -127,7 +129,7 @@ class View:
         names = [(row.prefix, row.device) for row in shown]
         if names:
             place = names.index(self.chosen) if self.chosen in names else 0
-            self.chosen = names[min(max(place + by, 0), len(names) - 1)]
+            self.chosen, self.moved = names[min(max(place + by, 0), len(names) - 1)], True
 
 
 def screen(
@@ -182,7 +184,8 @@ def clip(text: str, width: int) -> str:
 
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
-    state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
+    well = ", all is well" if rows and head.lost is None else ""
+    state = f", {trouble} in trouble" if trouble else well
     text = f"  {head.broker}  {counted(len(rows), 'device')}{state}"
     name, clock = "leadsman watch", f"  {head.clock}"
     yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
