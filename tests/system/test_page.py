@@ -15,7 +15,7 @@ from leadsman_rigs.browser import Complaints, chromium
 FILES = Path(__file__).parents[2] / "src/leadsman/http/page"
 MOST = 100_000
 """Bytes of all files of the page."""
-HTML = "<img src=x onerror=alert(1)>"
+HTML = "<img src=x_y onerror=alert(1)>"
 APP = f"""
 os.environ["HTTP__BIND"] = "127.0.0.1:{{port}}"
 polls = iter(range(10**9))
@@ -124,18 +124,26 @@ def test_a_device_has_a_view_with_its_timeline_and_its_policy_in_plain_english(p
 
 def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
     page.get_by_role("link", name="boiler", exact=True).click()
-    why = page.get_by_role("region", name="Why it is silent")
+    why = page.get_by_role("region", name="Why nothing arrives")
 
     why.get_by_text("First broken link: circuit, since").wait_for()
     assert f"last error: OSError: {HTML}" in why.inner_text()
     assert re.search(r"What to do: \w+", why.inner_text())
 
 
+def test_the_ledger_of_a_device_has_words_for_its_slots_and_leaves_an_error_as_it_is(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+    ledger = page.get_by_role("region", name="Ledger")
+
+    ledger.get_by_text(re.compile(r"\d circuit open")).wait_for()
+    ledger.get_by_text(f"failed: OSError: {HTML}").first.wait_for()
+
+
 def test_its_reasons_have_times_of_this_time_zone_as_all_else(browser, app):
     context = browser.new_context(timezone_id="Pacific/Kiritimati")  # 14 hours before UTC
     page = context.new_page()
     page.goto(f"{app.address}/#/device/boiler")
-    why = page.get_by_role("region", name="Why it is silent")
+    why = page.get_by_role("region", name="Why nothing arrives")
     evidence = why.get_by_text("failing since")
     evidence.wait_for()
 
@@ -181,12 +189,12 @@ def test_an_action_is_done_after_a_person_confirmed_it(page):
     page.locator("#view-device[data-status=held]").wait_for()
     page.locator(".story").get_by_text("put on hold by ann").wait_for()
     page.locator("#said", has_text="meter: held").wait_for(state="attached")
-    page.get_by_role("region", name="Why it is silent").get_by_text("Silent on purpose: hold").wait_for()
+    page.get_by_role("region", name="Why nothing arrives").get_by_text("Silent on purpose: hold").wait_for()
 
     page.get_by_role("button", name="Release").click()
     page.get_by_role("dialog").get_by_role("button", name="Release").click()
     page.locator("#view-device[data-status=ok]").wait_for()
-    page.get_by_role("region", name="Why it is silent").wait_for(state="hidden")
+    page.get_by_role("region", name="Why nothing arrives").wait_for(state="hidden")
 
 
 def test_it_can_be_used_with_the_keyboard_alone(page):

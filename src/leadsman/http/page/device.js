@@ -63,7 +63,7 @@ export class DeviceView {
 		this.link = h("p", { class: "dim" });
 		this.evidence = h("ul", { class: "policy" });
 		this.advice = h("span");
-		this.why = part("Why it is silent", this.reason, this.link, this.evidence, h("p", {}, h("b", {}, "What to do: "), this.advice));
+		this.why = part("Why nothing arrives", this.reason, this.link, this.evidence, h("p", {}, h("b", {}, "What to do: "), this.advice));
 		this.why.classList.add("why");
 		this.body = h(
 			"div", { class: "device" },
@@ -169,10 +169,9 @@ export class DeviceView {
 		this.ledger.hidden = !ledger;
 		if (!ledger || this.drawn === ledger.at) return;
 		this.drawn = ledger.at;
-		const word = (name) => name.replaceAll("_", " ");
-		say(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${word(name)}`).join(", "));
+		say(this.counts, Object.entries(ledger.counts).map(([name, count]) => `${count.toLocaleString()} ${name.replaceAll("_", " ")}`).join(", "));
 		this.gaps.replaceChildren(...ledger.gaps.slice(-10).reverse().map(({ since, until, seconds, cause }) =>
-			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${word(cause)}`)));
+			happened(now, Date.parse(since), `${span(seconds)}${until ? "" : " so far"}: ${cause}`)));
 		if (!ledger.gaps.length) this.gaps.append(h("li", {}, "none"));
 	}
 
