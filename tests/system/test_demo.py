@@ -1,5 +1,7 @@
 """The demo, as a person would run it."""
 
+import asyncio
+import contextlib
 import os
 import pty
 import select
@@ -10,9 +12,16 @@ import time
 
 import pytest
 
-from leadsman.testing.mosquitto import free_port
+from leadsman.demo.viewer import Viewer
+from leadsman.errors import NotListening
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.message import Message
+from leadsman.testing.mosquitto import Mosquitto, free_port
+from leadsman_rigs.one_connection import Hooks
 
 LEADSMAN = [sys.executable, "-m", "leadsman"]
+APP = Connect("app", "5.0", None, b"")
 WITHOUT_MOSQUITTO = """\
 import leadsman.demo.broker
 leadsman.demo.broker.executable = lambda: None
@@ -33,6 +42,8 @@ def test_without_a_terminal_it_prints_lines_and_ends_by_itself():
     assert "heartbeat  online, ok" in result.stdout
     assert "heartbeat  offline" in result.stdout
     assert "the page is at http://127.0.0.1:" in result.stdout
+    assert "leadsman gaps --mqtt mqtt://127.0.0.1:" in result.stdout
+    assert "leadsman doctor --prefix leadsman-demo --mqtt mqtt://127.0.0.1:" in result.stdout
     assert "\x1b" not in result.stdout
     assert "Traceback" not in result.stderr
     assert result.stdout.splitlines()[-1].startswith("The broker received ")
@@ -106,6 +117,37 @@ def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
     assert process.wait(60) == 0
     assert "Traceback" not in drawn + drawn_last
     os.close(leader)
+
+
+def test_what_the_outbox_delivers_after_an_outage_is_seen_from_the_first_message_on():
+    async def outages(mosquitto):
+        seen, broker = asyncio.Queue(), Broker.from_url(mosquitto.url)
+        viewer = Viewer(broker, "viewer", "demo/#", lambda message: seen.put_nowait(message.payload))
+        listening = asyncio.create_task(viewer.listen())
+        for outage in range(3):
+            connection = await next_connection(viewer)
+            connection.publish(Message("demo/meter/state", b"%d" % outage))
+            async with asyncio.timeout(60):
+                assert await seen.get() == b"%d" % outage
+                mosquitto.kill()
+                while viewer.failure is None:
+                    await asyncio.sleep(0.01)
+            with pytest.raises(NotListening):
+                await viewer.connect_next(APP, Hooks())
+            mosquitto.start()
+        listening.cancel()
+
+    with Mosquitto() as mosquitto:
+        asyncio.run(outages(mosquitto))
+
+
+async def next_connection(viewer):
+    """As soon as there is one."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(NotListening):
+                return await viewer.connect_next(APP, Hooks())
+            await asyncio.sleep(0.001)
 
 
 def heard(leader, *words):

@@ -126,6 +126,8 @@ def introduce(broker: Broker, description: str, page: str, hints: Iterable[str])
     say(f"the page is at http://{page}/")
     say(f"watch it with: {watching(broker, PREFIX)}")
     say(f"or with: leadsman watch --mqtt {broker}; leadsman why meter --mqtt {broker} says why the meter is silent")
+    say(f"the gaps of each device: leadsman gaps --mqtt {broker}")
+    say(f"whether the broker suits it: leadsman doctor --prefix {PREFIX} --mqtt {broker}")
     for hint in hints:
         say(hint)
 
@@ -195,7 +197,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
             if duration is not None:
                 loop.call_later(duration, app.stop)
             try:
-                return await app.serve()
+                return await app.serve(None if mosquitto is None else viewer.connect_next)
             finally:
                 for task in tasks:
                     task.cancel()

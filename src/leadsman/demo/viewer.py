@@ -1,13 +1,12 @@
 """A subscriber that shows what the broker has, as anybody would see it."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.client import connect
-from leadsman.mqtt.connection import Connect, Received
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Received
 from leadsman.timing.clock import system_clock
 
 RECONNECT = 0.2
@@ -30,6 +29,10 @@ class Viewer:
         self._filter = topic_filter
         self._show = show
         self._lost = asyncio.Event()
+        self._tried = asyncio.Event()
+        """Whether the last attempt to subscribe has ended, and its connection, if it made one, still lives."""
+        self.failure: BrokerError | None = None
+        """Why the last attempt to subscribe failed; None if it did not."""
 
     async def listen(self) -> None:
         """Listen until cancelled; come back when the broker does."""
@@ -37,14 +40,28 @@ class Viewer:
         packet = Connect(self._client_id, self._broker.protocol, None, b"")
         while True:
             self._lost.clear()
-            with contextlib.suppress(BrokerError):
+            try:
                 connection = await connect(self._broker, clock, packet, self)
                 try:
                     await connection.subscribe(self._filter)
+                    self.failure = None
+                    self._tried.set()
                     await self._lost.wait()
                 finally:
                     connection.abort()
+            except BrokerError as error:
+                self.failure = error
+                self._tried.set()
             await asyncio.sleep(RECONNECT)
+
+    async def connect_next(self, packet: Connect, listener: ConnectionListener) -> Connection:
+        """Make the connection of the app; see `leadsman.mqtt.connection.Connector`. It is made after this subscriber
+        has subscribed, which therefore misses nothing of what the outbox delivers after an outage. Where this
+        subscriber found no broker, neither does the app."""
+        await self._tried.wait()
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+        return await connect(self._broker, system_clock(asyncio.get_running_loop()), packet, listener)
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
@@ -55,4 +72,5 @@ class Viewer:
 
     def lost(self, reason: str, code: int = 0, reference: str | None = None) -> None:
         """See `ConnectionListener`."""
+        self._tried.clear()
         self._lost.set()
