@@ -258,22 +258,31 @@ def test_a_client_certificate_opens_a_broker_that_asks_for_one(certificates):
         )
 
 
+@pytest.fixture
+def listening():
+    """A port that takes connections, and never answers."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        yield silent.getsockname()[1]
+
+
 @pytest.mark.parametrize("name", ["ca", "cert", "key"])
-def test_a_missing_certificate_file_is_named(certificates, name):
+def test_a_missing_certificate_file_is_named(certificates, name, listening):
     given = {"ca": f"{certificates}/ca.pem", "cert": f"{certificates}/client.pem", "key": f"{certificates}/client.key"}
     query = "&".join(f"{key}={path}" for key, path in (given | {name: "/nowhere/file.pem"}).items())
 
     with pytest.raises(
-        TlsRefused, match=f"cannot connect to mqtts://127.0.0.1:1: the file of {name}=, '/nowhere/file.pem'"
+        TlsRefused, match=f"cannot connect to mqtts://127.0.0.1:{listening}: the file of {name}=, '/nowhere/file.pem'"
     ):
-        connected(f"mqtts://127.0.0.1:1?{query}", publish_one)
+        connected(f"mqtts://127.0.0.1:{listening}?{query}", publish_one)
 
 
-def test_a_file_that_holds_no_certificate_is_named(tmp_path):
+def test_a_file_that_holds_no_certificate_is_named(tmp_path, listening):
     (tmp_path / "ca.pem").write_text("nonsense")
 
     with pytest.raises(TlsRefused, match="ca.pem"):
-        connected(f"mqtts://127.0.0.1:1?ca={tmp_path}/ca.pem", publish_one)
+        connected(f"mqtts://127.0.0.1:{listening}?ca={tmp_path}/ca.pem", publish_one)
 
 
 @pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])

@@ -35,6 +35,9 @@ SETTLED = 0.5
 """Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
 READING, REMOVING = 10.0, 10.0
 """Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
+FORGETTING = 3.0
+"""Seconds from the removal of what describes a device to that of its other topics. Home Assistant reads these for a
+moment longer, and an empty message is an error in its log."""
 SHOWN = 5
 """Devices that one log line names."""
 
@@ -178,7 +181,12 @@ class RegistryPublication:
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them."""
-        link, deadline = self._link, self._clock.monotonic() + REMOVING
+        link, begin = self._link, self._clock.monotonic()
+        while self._others.described is not None and self._clock.monotonic() < begin + FORGETTING:
+            yield PAUSE
+            if link.connects != connects:
+                return
+        deadline = self._clock.monotonic() + REMOVING
         for number, (topic, removal) in enumerate(self._removals.items(), 1):
             while topic in link.outbox and self._clock.monotonic() < deadline:
                 yield PAUSE  # readings of an earlier run go first
