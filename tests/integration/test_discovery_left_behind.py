@@ -75,6 +75,17 @@ def test_a_device_that_is_gone_leaves_nothing_and_each_topic_is_removed_once(lif
     assert life.not_listed == {"house/status", "house/registry"}
 
 
+def test_the_description_of_a_device_that_is_gone_is_removed_seconds_before_its_other_topics(life):
+    life.run(house("a", "b"))  # Home Assistant would take an empty state for a broken one
+
+    with Harness(house("a")) as harness:
+        harness.broker.retained.update(life.retained)
+        harness.run("3s")
+        assert [message.topic for message in harness.broker.log if not message.payload] == [config("b")]
+        harness.run("5s")
+        assert [topic for topic in harness.broker.retained if "/b/" in topic] == []
+
+
 def test_a_device_with_another_name_keeps_the_configuration_that_it_took_over(life):
     life.run(house("old"))
 

@@ -3,7 +3,7 @@
 Each app hears what is published at ``{prefix}/status``, its own documents included. One with another client id that
 says ``online``, and that the broker passes on just now, proves that the other app is alive. A retained document proves
 nothing: it may be what an app left behind. The other app hears us in the same way, and answers with a heartbeat within
-a second; so both know soon after the start of the second one.
+a second; if that comes before the broker has our subscription, the next heartbeat proves it.
 """
 
 import asyncio

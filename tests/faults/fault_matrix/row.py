@@ -125,6 +125,7 @@ def covered(number: str, priority: int, fault: str, expected: str, *tests: str) 
 
 def all_rows() -> list[Row]:
     """All rows in their order."""
+    # Each of them puts its rows into the table.
     from fault_matrix import answers, broker, chaos, covered, disk, network, power_cuts, process, security  # noqa: F401
 
     return sorted(ROWS, key=lambda each: each.order)
