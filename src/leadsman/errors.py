@@ -13,6 +13,7 @@ sense.
 | `BrokerError`        | the broker or its settings | the link reconnects  |
 | `EndpointError`      | the settings               | it is tried again    |
 | `SpoolError`         | the disk, or another app   | see its classes      |
+| `LeaseError`         | the engine or its settings | see its classes      |
 """
 
 from collections.abc import Sequence
@@ -180,3 +181,21 @@ class SpoolUnavailable(SpoolError):
 
 class SpoolReplaced(SpoolError):
     """The file was deleted or replaced while it was open. Open it again, and write again what it should contain."""
+
+
+class LeaseError(LeadsmanError):
+    """The engine that keeps the leases of a cluster cannot be used. The message ends with what to do."""
+
+
+class LeaseStoreUnreachable(LeaseError):
+    """The engine did not answer in time, or the connection to it is lost. It may have done what it was asked. Another
+    attempt may succeed; until then the node must act as if its leases were not renewed."""
+
+
+class LeaseStoreRefused(LeaseError):
+    """The engine does not accept the credentials, or does not permit what was asked. A person must fix it."""
+
+
+class TermsDiffer(LeaseError):
+    """The engine has other terms for the cluster, such as another number of shards, or holds something else under its
+    name. A person must fix it."""

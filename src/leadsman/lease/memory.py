@@ -1,0 +1,195 @@
+"""Leases in memory, for tests and simulations in virtual time: an engine, and for each node a store whose network,
+process and clock fail by a script."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Self, TypeVar
+
+from leadsman.errors import LeaseStoreUnreachable
+from leadsman.lease.faults import Fault, Script
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.lease.store import Acquired, Snapshot
+from leadsman.lease.table import LeaseTable
+from leadsman.timing.clock import Clock, system_clock
+
+T = TypeVar("T")
+
+DELAY = 0.001
+"""Seconds that a request takes to the engine, and an answer back: that of a local network."""
+_SHORTEST_SLEEP = 0.001
+"""Seconds; a shorter one may not let virtual time pass at all."""
+
+
+class MemoryEngine:
+    """The engine of one cluster.
+
+    Args:
+        terms: the terms of the cluster.
+        faults: what goes wrong, and when.
+        delay: seconds that a request takes to the engine, and an answer back.
+    """
+
+    def __init__(self, terms: Terms, faults: Iterable[Fault] = (), delay: float = DELAY) -> None:
+        self.terms = terms
+        self.delay = delay
+        self.table = LeaseTable(terms.ttl)
+        self.script = Script(faults)
+        self._changed = asyncio.Event()
+        self._watchers = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def store(self, member: Member, terms: Terms | None = None) -> "MemoryStore":
+        """The store of one node. `terms`: those of the node, if they differ from the engine's."""
+        return MemoryStore(self, member, terms or self.terms)
+
+    def now(self) -> float:
+        """The engine's clock, in seconds."""
+        at = asyncio.get_running_loop().time()
+        return at + self.script.clock_offset("", at)
+
+    def clock(self, node: str) -> Clock:
+        """The clocks of a node. Its wall clock is set as the script says."""
+        real = system_clock(asyncio.get_running_loop())
+        return Clock(
+            real.monotonic, lambda: real.wall() + self.script.clock_offset(node, real.monotonic()), real.uptime
+        )
+
+    async def awake(self, node: str) -> None:
+        """Wait while the process of a node is stopped. The code of a simulated node calls it before whatever a stopped
+        process cannot do; its store does so by itself."""
+        now = asyncio.get_running_loop().time()
+        resumes = self.script.resumes_at(node, now)
+        if resumes > now:
+            await asyncio.sleep(resumes - now)
+
+    def delete(self, key: str) -> None:
+        """Delete a lease, as a person does by hand."""
+        self.table.delete(key)
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake whoever watches."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def change(self) -> None:
+        """Wait until a lease or a member has come or gone."""
+        self._watchers += 1
+        if self._timer is None:
+            self._sweep()
+        try:
+            await self._changed.wait()
+        finally:
+            self._watchers -= 1
+
+    def _sweep(self) -> None:
+        """Find what is over. While somebody watches, this is done when the next lease ends, and at least four times in
+        a TTL since the clock may be set."""
+        self._timer = None
+        if not self._watchers:
+            return
+        now = self.now()
+        if self.table.sweep(now):
+            self.changed()
+        end = self.table.next_end()
+        until_end = self.terms.ttl if end is None else max(end - now, _SHORTEST_SLEEP)
+        self._timer = asyncio.get_running_loop().call_later(min(until_end, self.terms.ttl / 4), self._sweep)
+
+
+class MemoryStore:
+    """One node's access to a `MemoryEngine`: a `LeaseStore`."""
+
+    def __init__(self, engine: MemoryEngine, member: Member, terms: Terms) -> None:
+        self._engine = engine
+        self._member = member
+        self._terms = terms
+
+    async def __aenter__(self) -> Self:
+        where = f"the engine of cluster {self._engine.terms.cluster!r}"
+        await self._call(lambda _: self._terms.compare(self._engine.terms.document(), where))
+        await self.renew(())
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            await self._call(lambda _: self._engine.table.leave(self._member))
+        except LeaseStoreUnreachable:
+            return  # the membership ends by itself
+        self._engine.changed()
+
+    async def acquire(self, keys: Iterable[str]) -> Acquired:
+        """See `LeaseStore.acquire`."""
+        chosen = checked_keys(keys)
+        return await self._call(lambda now: self._acquire(chosen, now))
+
+    async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
+        """See `LeaseStore.renew`."""
+        chosen = list(leases)
+        return await self._call(lambda now: self._renew(chosen, now))
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """See `LeaseStore.release`."""
+        chosen = list(leases)
+        await self._call(lambda now: self._release(chosen, now))
+
+    async def members(self) -> tuple[Member, ...]:
+        """See `LeaseStore.members`."""
+        return (await self._call(self._engine.table.snapshot)).members
+
+    async def watch(self) -> AsyncIterator[Snapshot]:
+        """See `LeaseStore.watch`."""
+        before = None
+        while True:
+            change = asyncio.ensure_future(self._engine.change())
+            try:
+                snapshot = await self._call(self._engine.table.snapshot)
+                if snapshot != before:
+                    before = snapshot
+                    yield snapshot
+                await change
+            finally:
+                change.cancel()
+
+    def _acquire(self, keys: list[str], now: float) -> Acquired:
+        answer = self._engine.table.acquire(keys, self._member.owner, now)
+        if answer.granted:
+            self._engine.changed()
+        return answer
+
+    def _renew(self, leases: list[Lease], now: float) -> dict[str, Lease]:
+        before = self._engine.table.is_member(self._member, now)
+        renewed = self._engine.table.renew(leases, self._member, now)
+        if not before:
+            self._engine.changed()
+        return renewed
+
+    def _release(self, leases: list[Lease], now: float) -> None:
+        self._engine.table.release(leases, self._member.owner, now)
+        self._engine.changed()
+
+    async def _call(self, apply: Callable[[float], T]) -> T:
+        """Send a request, and wait for its answer.
+
+        A node that is stopped gets the answer when it goes on, however late: the worst case for its owner.
+        """
+        node, engine = self._member.node, self._engine
+        loop = asyncio.get_running_loop()
+        await engine.awake(node)
+        sent = loop.time()
+        await asyncio.sleep(engine.delay)
+        if engine.script.request_lost(node, loop.time()):
+            raise await self._timed_out(sent)
+        answer = apply(engine.now())
+        await asyncio.sleep(engine.delay)
+        if engine.script.answer_lost(node, loop.time()):
+            raise await self._timed_out(sent)
+        await engine.awake(node)
+        return answer
+
+    async def _timed_out(self, sent: float) -> LeaseStoreUnreachable:
+        await asyncio.sleep(sent + self._terms.timeout - asyncio.get_running_loop().time())
+        await self._engine.awake(self._member.node)
+        return LeaseStoreUnreachable(
+            f"the engine of cluster {self._terms.cluster!r} did not answer within {self._terms.timeout:g} s; check"
+            " that it runs, and that this machine reaches it"
+        )
