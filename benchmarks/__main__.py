@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from benchmarks import (
     calls,
+    cluster,
     footprint,
     frames,
     ledger,
@@ -181,6 +182,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "devices": with_devices,
     "day": virtual_days,
     "simulated": simulated.days,
+    "cluster": cluster.clusters,
     "history": ledger.history,
 }
 ALONE = ("recovery", "soak", "footprint", "ledger")

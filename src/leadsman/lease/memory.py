@@ -2,7 +2,7 @@
 process and clock fail by a script."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Self, TypeVar
 
 from leadsman.errors import LeaseStoreUnreachable
@@ -136,7 +136,7 @@ class MemoryStore:
         """See `LeaseStore.members`."""
         return (await self._call(self._engine.table.snapshot)).members
 
-    async def watch(self) -> AsyncIterator[Snapshot]:
+    async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore.watch`."""
         before = None
         while True:

@@ -13,8 +13,8 @@ until then two nodes may work. Set back, the leases of a node that died last lon
 was granted without the node's knowledge is granted again by the next `acquire`, or ends by itself.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import NamedTuple, Protocol, Self
 
 from leadsman.lease.lease import Lease, Member
 
@@ -51,6 +51,10 @@ class LeaseStore(Protocol):
             fix it.
     """
 
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *exc_info: object) -> None: ...
+
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """Take those of these keys that are free: those never leased, released, deleted or over.
 
@@ -81,7 +85,7 @@ class LeaseStore(Protocol):
         """The nodes that renewed within the last TTL, sorted by node, then by run."""
         ...
 
-    def watch(self) -> AsyncIterator[Snapshot]:
+    def watch(self) -> AsyncGenerator[Snapshot, None]:
         """Yield the cluster as it is, then again whenever a lease or a member came or went. Renewals are no change.
         Changes that come close together are yielded as one. A release is yielded as soon as the engine tells, the end
         of a lease or of a membership within a quarter of the TTL.

@@ -1,0 +1,217 @@
+"""A cluster in virtual time: the real nodes on leases in memory, whose network, processes and clocks fail by a script.
+
+Devices are not polled one by one. What counts for a device is when some node works for its shard, so the gaps between
+its readings follow from those times.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Self
+
+from leadsman.cluster.node import ClusterNode
+from leadsman.cluster.shards import devices_of, pools_of
+from leadsman.lease.faults import Fault, Pause
+from leadsman.lease.lease import Lease, Member, Terms
+from leadsman.lease.memory import MemoryEngine, MemoryStore
+from leadsman.lease.store import Acquired, Snapshot
+from leadsman.testing.loop import VirtualLoop
+from leadsman.timing.clock import Clock
+
+
+class Life(NamedTuple):
+    """One run of a node."""
+
+    node: str
+    start: float
+    """Seconds after which it starts."""
+    end: float = math.inf
+    """Seconds after which it ends."""
+    killed: bool = True
+    """Whether it ends as by ``kill -9`` or a power loss, and not as by SIGTERM."""
+    labels: frozenset[str] = frozenset()
+
+
+class Work(NamedTuple):
+    """A time during which a node polled the devices of a shard."""
+
+    key: str
+    node: str
+    token: int
+    start: float
+    end: float
+
+
+class Story(NamedTuple):
+    """What happened in a simulated cluster."""
+
+    works: tuple[Work, ...]
+    """In the order of shards, then of time."""
+    seconds: float
+    """How long it was simulated."""
+
+    def overlaps(self) -> list[tuple[Work, Work]]:
+        """Works of one shard that two nodes did at a time."""
+        return [(one, two) for one, two in _pairs(self.works) if two.start < one.end - _RESOLUTION]
+
+    def token_falls(self) -> list[tuple[Work, Work]]:
+        """Works that follow one with a greater token."""
+        return [(one, two) for one, two in _pairs(self.works) if two.token <= one.token]
+
+    def at_work(self, at: float) -> dict[str, list[str]]:
+        """The shards of each node at a time."""
+        shards: dict[str, list[str]] = {}
+        for work in self.works:
+            if work.start <= at < work.end:
+                shards.setdefault(work.node, []).append(work.key)
+        return shards
+
+    def gaps(self, start: float = 0.0) -> dict[str, float]:
+        """The longest time, in seconds, that nobody worked for each shard, from `start` to the end."""
+        free_since: dict[str, float] = {}
+        longest: dict[str, float] = {}
+        for work in self.works:
+            since = free_since.get(work.key, start)
+            longest[work.key] = max(longest.get(work.key, 0.0), work.start - since)
+            free_since[work.key] = max(since, work.end)
+        return {key: max(gap, self.seconds - free_since[key]) for key, gap in longest.items()}
+
+
+_RESOLUTION = 1e-6
+"""Seconds. The virtual loop rounds to it."""
+
+
+def simulate(
+    devices: Mapping[str, Collection[str]],
+    lives: Iterable[Life],
+    terms: Terms,
+    seconds: float,
+    faults: Sequence[Fault] = (),
+) -> Story:
+    """Run a cluster in virtual time.
+
+    Args:
+        devices: what each device needs of its node, by its name.
+        lives: when which node runs.
+        terms: the terms of the cluster.
+        seconds: how long.
+        faults: what goes wrong besides, and when.
+    """
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(_Cluster(devices, terms, faults).run(lives, seconds))
+    finally:
+        loop.close()
+
+
+class _Cluster:
+    def __init__(self, devices: Mapping[str, Collection[str]], terms: Terms, faults: Sequence[Fault]) -> None:
+        self._terms = terms
+        self._faults = faults
+        self._pools = pools_of(devices_of(devices, terms.shards))
+        self.works: list[Work] = []
+
+    async def run(self, lives: Iterable[Life], seconds: float) -> Story:
+        engine = MemoryEngine(self._terms, self._faults)
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._live(engine, life, number)) for number, life in enumerate(lives)]
+            await asyncio.sleep(seconds)
+            for task in running:
+                task.cancel()
+        works = (part for work in self.works for part in self._awake(work))
+        return Story(tuple(sorted(works, key=lambda work: (work.key, work.start))), seconds)
+
+    async def _live(self, engine: MemoryEngine, life: Life, number: int) -> None:
+        await asyncio.sleep(life.start)
+        duties = _Recorded(life.node, engine.clock(life.node), self.works)
+        member = Member(life.node, str(number), life.labels)
+        store = _Process(engine.store(member))
+        node = ClusterNode(store, member, self._terms, self._pools, engine.clock(life.node), duties)
+        task = asyncio.ensure_future(node.run())
+        try:
+            async with asyncio.timeout(life.end - life.start if math.isfinite(life.end) else None):
+                await asyncio.shield(task)
+        except TimeoutError:
+            store.killed = life.killed
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _awake(self, work: Work) -> Iterable[Work]:
+        """The parts of a work in which the process of its node was not stopped."""
+        start = work.start
+        for fault in sorted(fault for fault in self._faults if isinstance(fault, Pause) and fault.node == work.node):
+            if fault.start < work.end and fault.end > start:
+                if fault.start > start:
+                    yield work._replace(start=start, end=fault.start)
+                start = max(start, fault.end)
+        if start < work.end:
+            yield work._replace(start=start)
+
+
+class _Recorded:
+    """The duties of a node: to note from when until when it worked."""
+
+    def __init__(self, node: str, clock: Clock, works: list[Work]) -> None:
+        self._node = node
+        self._clock = clock
+        self._works = works
+        self._begun: dict[str, tuple[int, float]] = {}
+
+    async def begin(self, tokens: Mapping[str, int]) -> None:
+        """See `Duties`."""
+        now = self._clock.uptime()
+        self._begun |= {key: (token, now) for key, token in tokens.items()}
+
+    async def end(self, keys: Collection[str]) -> None:
+        """See `Duties`."""
+        now = self._clock.uptime()
+        for key in keys:
+            token, start = self._begun.pop(key)
+            self._works.append(Work(key, self._node, token, start, now))
+
+
+class _Process:
+    """The store of a process that may be killed: from then on it says nothing to the engine, and not that it leaves."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.killed = False
+        self._store = store
+
+    async def __aenter__(self) -> Self:
+        await self._store.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        if not self.killed:
+            await self._store.__aexit__(*exc_info)
+
+    async def acquire(self, keys: Iterable[str]) -> Acquired:
+        """See `LeaseStore`."""
+        return await self._store.acquire(keys)
+
+    async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
+        """See `LeaseStore`."""
+        return await self._store.renew(leases)
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """See `LeaseStore`."""
+        if not self.killed:
+            await self._store.release(leases)
+
+    async def members(self) -> tuple[Member, ...]:
+        """See `LeaseStore`."""
+        return await self._store.members()
+
+    def watch(self) -> AsyncGenerator[Snapshot, None]:
+        """See `LeaseStore`."""
+        return self._store.watch()
+
+
+def _pairs(works: Sequence[Work]) -> Iterable[tuple[Work, Work]]:
+    """Each work of another node than the one before it, with that one. Works of one shard lie together, in order of
+    time."""
+    for one, two in itertools.pairwise(works):
+        if one.key == two.key and one.node != two.node:
+            yield one, two
