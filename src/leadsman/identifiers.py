@@ -1,5 +1,6 @@
 """Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery."""
 
+import base64
 import hashlib
 import re
 import unicodedata
@@ -10,6 +11,8 @@ LONGEST = 64
 """Characters of a name that is its own identifier."""
 _DIGITS = 6
 """Of the hash that tells two names apart which look the same without their other characters."""
+_BYTES = 6
+"""Of the hash that is a short identifier: 48 bits. Of 10,000 entities, two have one with a probability of 2e-7."""
 
 
 def identifier(name: str) -> str:
@@ -27,3 +30,9 @@ def identifier(name: str) -> str:
 def joined(*names: str) -> str:
     """One identifier for several names, with ``--`` between theirs: other names make another one."""
     return "--".join(map(identifier, names))
+
+
+def shortened(text: str) -> str:
+    """A short identifier for a long one: 8 characters, which nobody can read, and others for another text."""
+    digest = hashlib.sha256(text.encode()).digest()[:_BYTES]
+    return base64.urlsafe_b64encode(digest).decode()

@@ -7,12 +7,26 @@ import pytest
 from leadsman.discovery.description import AppDescription, Device
 from leadsman.discovery.fields import fields_of
 from leadsman.discovery.homeassistant import HomeAssistant
+from leadsman.discovery.registered import Registered
 from leadsman.introspection.schema import returned
 from leadsman.mqtt.topics import Topics
+from leadsman.settings.sources import Where
 
 from .entities import entities
 
 APPS = ("airthings2mqtt", "caldates2mqtt", "gas2mqtt", "p1meter2mqtt", "vito2mqtt")
+
+SETTINGS = {
+    "airthings2mqtt": {"waves": {"cellar": {"address": "F0:11:22:33:44:66", "model": "plus"}}},
+    "caldates2mqtt": {
+        "server.url": "https://calendar.invalid",
+        "calendars": {"waste": {"calendar": "Waste", "schedule": "0 * * * *"}},
+    },
+    "gas2mqtt": {},
+    "p1meter2mqtt": {"port": "/dev/null/p1"},
+    "vito2mqtt": {"port": "/dev/null/vito"},
+}
+"""What each app needs to know its devices."""
 
 
 def registrations(name):
@@ -30,6 +44,21 @@ def test_each_value_of_an_app_is_an_entity_that_home_assistant_takes(name):
             found = entities(convention.describe(device).payload)
             assert fields
             assert len([key for key in found if not key.startswith("_")]) == len(fields)
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_a_configuration_of_an_app_has_less_than_four_kilobytes_unless_it_has_31_fields(name):
+    app = import_module(f"{name}.app").app.setup.unloaded()
+    app.load(Where.nowhere(SETTINGS[name]))
+    registered = Registered({**app.registry.telemetries, **app.registry.sources}, app.registry.commands)
+    description = AppDescription(name, "0.1.0", "0.1.0", Topics(name), {})
+    convention = HomeAssistant(description, registered.names, "homeassistant")
+
+    devices = map(registered.device, registered.names)
+    sizes = {each.name: len(convention.describe(each).payload) for each in devices if len(each.fields) < 31}
+
+    assert sizes
+    assert max(sizes.values()) <= 4000
 
 
 @pytest.mark.parametrize("name", APPS)

@@ -12,6 +12,7 @@ from leadsman.discovery.description import AppDescription
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue
+from leadsman.identifiers import shortened
 from leadsman.mqtt.topics import Topics, topic_matches
 
 from .entities import command, entities, state
@@ -87,7 +88,7 @@ def test_a_device_has_one_configuration_with_its_entities():
         "state_class": "measurement",
         "suggested_display_precision": 0,
         "expire_after": 120,
-        "unique_id": "house--kitchen--co2",
+        "unique_id": shortened("house--kitchen--co2"),
         "availability": [
             {"t": "house/status", "val_tpl": "{{value_json.state}}"},
             {"t": "house/kitchen/availability"},
@@ -417,7 +418,7 @@ def test_a_configuration_that_is_there_already_is_not_sent():
     assert described.steps(b"", wanted) == (wanted,)
 
 
-def test_a_configuration_of_a_device_with_six_fields_has_less_than_four_kilobytes():
+def test_a_configuration_of_a_device_with_eight_fields_has_less_than_four_kilobytes():
     fields = tuple(
         description.Field(
             (f"temperature_{number}",),
@@ -428,7 +429,7 @@ def test_a_configuration_of_a_device_with_six_fields_has_less_than_four_kilobyte
             state_class="measurement",
             precision=1,
         )
-        for number in range(6)
+        for number in range(8)
     )
     device = description.Device("living_room", fields, None, 95.0, read=True, polled=True, circuit=True)
 

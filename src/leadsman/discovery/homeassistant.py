@@ -12,7 +12,7 @@ from typing import Any
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Device, Retained
-from leadsman.identifiers import identifier
+from leadsman.identifiers import identifier, shortened
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
@@ -111,7 +111,8 @@ def _app_availability(status: str) -> Document:
 
 
 def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
-    return {key: {**component, "uniq_id": f"{unique}--{key}"} for key, component in found.items()}
+    """The components with identities that last. Nobody sees these, so they are short."""
+    return {key: {**component, "uniq_id": shortened(f"{unique}--{key}")} for key, component in found.items()}
 
 
 def _shortened(document: Document, state: str) -> Document:

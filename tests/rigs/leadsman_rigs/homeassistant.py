@@ -18,6 +18,7 @@ from pathlib import Path
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from leadsman.identifiers import shortened
 from leadsman.testing.mosquitto import free_port
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venv-homeassistant"
@@ -44,6 +45,16 @@ COMPLAINTS = re.compile(rf".*\[homeassistant\.(?:components\.(?:{PLATFORMS}|mqtt
 FIRST_DAY = "2026-01-01T00:00:00+00:00"
 USER, TOKEN, KEY = "1" * 32, "2" * 32, "3" * 128
 """The owner, the name of a token that does not expire, and what the token is signed with."""
+
+
+class ByName(dict):
+    """By unique_id. One asks for the words that leadsman shortens to it: ``house--kitchen--temperature``."""
+
+    def __getitem__(self, name):
+        return super().__getitem__(shortened(name))
+
+    def __contains__(self, name):
+        return super().__contains__(shortened(name))
 
 
 class HomeAssistant:
@@ -100,13 +111,13 @@ class HomeAssistant:
         return answer["result"]
 
     def states(self):
-        """The state of every entity that MQTT brought, by its unique_id: `state`, `attributes` and more."""
-        names = {each["entity_id"]: unique_id for unique_id, each in self.entities().items()}
-        return {names[each["entity_id"]]: each for each in self.ask("get_states") if each["entity_id"] in names}
+        """The state of every entity that MQTT brought: `state`, `attributes` and more."""
+        ids = {each["entity_id"]: each["unique_id"] for each in self.entities().values()}
+        return ByName({ids[each["entity_id"]]: each for each in self.ask("get_states") if each["entity_id"] in ids})
 
     def wait_for(self, expected, timeout=TIMEOUT):
-        """Wait until entities have these states (unique_id to state; None if there must be no such entity); all
-        states."""
+        """Wait until entities have these states (name to state, as `ByName` has it; None if there must be no such
+        entity); all states."""
         deadline = time.monotonic() + timeout
         while True:
             states = self.states()
@@ -116,10 +127,10 @@ class HomeAssistant:
             assert time.monotonic() < deadline, f"expected {expected}, and found {found}; the log is:\n{self.log}"
             time.sleep(0.05)
 
-    def call(self, service, unique_id, **data):
+    def call(self, service, entity, **data):
         """Call a service for an entity, ``button.press`` for example, and wait until it has been called."""
         domain, name = service.split(".")
-        target = {"entity_id": self.entities()[unique_id]["entity_id"]}
+        target = {"entity_id": self.entities()[entity]["entity_id"]}
         self.ask("call_service", domain=domain, service=name, service_data=data, target=target)
 
     def devices(self):
@@ -128,9 +139,9 @@ class HomeAssistant:
         return {each["identifiers"][0][1]: each for each in found if each["identifiers"][0][0] == "mqtt"}
 
     def entities(self):
-        """Every entity that MQTT brought, by its unique_id: `entity_id`, `device_id`, `entity_category`, and more."""
+        """Every entity that MQTT brought: `entity_id`, `device_id`, `entity_category`, and more."""
         found = self.ask("config/entity_registry/list")
-        return {each["unique_id"]: each for each in found if each["platform"] == "mqtt"}
+        return ByName({each["unique_id"]: each for each in found if each["platform"] == "mqtt"})
 
     @property
     def log(self):
