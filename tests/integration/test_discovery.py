@@ -113,9 +113,31 @@ def test_the_prefix_of_home_assistant_is_a_setting():
         assert "ha/lab/device/house/kitchen/config" in running.broker.retained
 
 
+def test_the_settings_give_a_renamed_device_the_identity_of_its_former_name():
+    app = house("lounge", discovery=Discovery(ids={"lounge": "replaced"}))
+    with Harness(app, settings={"discovery.ids.lounge": "salon"}) as running:
+        running.run("2s")
+
+        assert described(running.broker) == {"salon", "leadsman_app"}
+        assert configured(running, "salon")["dev"]["name"] == "lounge"
+        assert ("discovery.ids.lounge", "'salon'", "flag discovery.ids.lounge") in app.setup.rows
+
+
+def test_a_variable_names_several_former_names():
+    variables = {"DISCOVERY__IDS": '{"a": "b", "c": "d"}'}
+    with Harness(house("a", "c"), environment=variables) as running:
+        running.run("2s")
+
+        assert described(running.broker) == {"b", "d", "leadsman_app"}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"discovery.ids": "salon"}, "discovery.ids: ids is 'salon'; write the former names by the present ones"),
+        ({"discovery.ids.kitchen": 3}, "(from flag discovery.ids.kitchen)"),
+        ({"discovery.ids.kitchn": "old"}, "did you mean 'kitchen'? (from flag discovery.ids.kitchn)"),
+        ({"discovery.prefix.a": "b"}, "discovery.prefix: it is a section; write a value, prefix = …"),
         ({"discovery.convention": "homeasistant"}, "did you mean 'homeassistant'?"),
         ({"discovery.prefix": "a/+/b"}, "discovery.prefix: prefix is 'a/+/b'"),
         ({"discovery.convetion": "off"}, "did you mean 'convention'?"),

@@ -143,13 +143,14 @@ HTTP = argument(
     "another machine can reach it only with a token",
     metavar="ADDRESS",
 )
+DISCOVERY = argument(
+    "--discovery",
+    "describe the devices at the broker by this convention: homeassistant, or off",
+    metavar="CONVENTION",
+)
 RUNNING = (
     HTTP,
-    argument(
-        "--discovery",
-        "describe the devices at the broker by this convention: homeassistant, or off",
-        metavar="CONVENTION",
-    ),
+    DISCOVERY,
     argument(
         "--dry-run",
         "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",

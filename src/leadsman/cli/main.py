@@ -10,6 +10,7 @@ from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
+    DISCOVERY,
     IDENTITY,
     LIVE,
     MAYBE_TARGET,
@@ -84,7 +85,7 @@ COMMANDS = (
         "Secrets are masked. The command opens no device and connects to no broker.",
         "example:  leadsman check house:app\n\n"
         "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
-        (*TARGET, *IDENTITY),
+        (*TARGET, *IDENTITY, DISCOVERY),
     ),
     Command(
         "doctor",

@@ -4,7 +4,7 @@ import argparse
 import os
 
 from leadsman.cli.acl import FORMATS, emqx, mosquitto
-from leadsman.cli.arguments import IDENTITY, MAYBE_TARGET, TARGET, Command, argument, prefix
+from leadsman.cli.arguments import DISCOVERY, IDENTITY, MAYBE_TARGET, TARGET, Command, argument, prefix
 from leadsman.cli.commands import load_app, running_app
 from leadsman.cli.target import UsageError
 from leadsman.mqtt.topics import DOCTOR, Topics
@@ -68,6 +68,7 @@ CLEAN = Command(
             metavar="PREFIX",
             type=prefix,
         ),
+        DISCOVERY,
         argument("--all", "remove everything that the app retains", action="store_true"),
         argument("--dry-run", "only print what would be removed", action="store_true"),
     ),
@@ -82,6 +83,7 @@ ACL = Command(
     (
         *TARGET,
         *IDENTITY,
+        DISCOVERY,
         argument("--format", "mosquitto or emqx (default: mosquitto)", choices=FORMATS, default=FORMATS[0]),
     ),
 )

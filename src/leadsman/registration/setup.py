@@ -152,7 +152,9 @@ class Setup:
         if self.discovery is not None:
             from leadsman.settings.discovery import birth_topic, identifiers_of, own_filter
 
-            identifiers_of(self.registry.devices, self.discovery.ids)  # raises what is wrong with them
+            given = loaded.discovery.get("ids")
+            origin = "" if given is None else f" (from {given.origin})"
+            identifiers_of(self.registry.devices, self.discovery.ids, origin)  # raises what is wrong with them
             prefix = self.discovery.prefix
             self.registry.check_apart(own_filter(prefix, self.topics.prefix), birth_topic(prefix))
 

@@ -39,10 +39,7 @@ class Discovery(Value):
     def __init__(
         self, convention: str = "homeassistant", *, prefix: str = PREFIX, ids: Mapping[str, str] | None = None
     ) -> None:
-        given: Any = {} if ids is None else ids
-        if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
-            raise InvalidType(f"ids is {ids!r}; write the former names by the present ones, such as {{'new': 'old'}}")
-        self._hold(convention=_convention(convention), prefix=_prefix(prefix), ids=dict(given))
+        self._hold(convention=_convention(convention), prefix=_prefix(prefix), ids={} if ids is None else _ids(ids))
 
 
 def as_discovery(given: object) -> Discovery | None:
@@ -64,10 +61,13 @@ def discovery_of(entries: Mapping[str, Entry], declared: Discovery | None) -> Di
     faults: list[ConfigurationError] = []
     convention = None if declared is None else declared.convention
     prefix = PREFIX if declared is None else declared.prefix
+    ids = None if declared is None else declared.ids
     for key, entry in entries.items():
         try:
             if key == "prefix":
                 prefix = _prefix(entry.value)
+            elif key == "ids":
+                ids = _ids(entry.value)
             else:
                 convention = None if entry.value in ("", OFF) else _convention(entry.value)
         except ConfigurationError as error:
@@ -75,18 +75,23 @@ def discovery_of(entries: Mapping[str, Entry], declared: Discovery | None) -> Di
     raise_together(faults)
     if convention is None:
         return None
-    return Discovery(convention, prefix=prefix, ids=None if declared is None else declared.ids)
+    return Discovery(convention, prefix=prefix, ids=ids)
 
 
-def identifiers_of(names: Sequence[str], ids: Mapping[str, str]) -> dict[str, str]:
-    """The identifiers of devices, by their names; `ids` has the former names of some.
+def identifiers_of(names: Sequence[str], ids: Mapping[str, str], origin: str = "") -> dict[str, str]:
+    """The identifiers of devices, by their names.
+
+    Args:
+        names: the names.
+        ids: the former names of some, by their names.
+        origin: where `ids` comes from, as the end of a message.
 
     Raises:
         InvalidValue: two devices have one identifier, or `ids` names no device.
     """
     for name in ids:
         if name not in names:
-            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}")
+            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}{origin}")
     found: dict[str, str] = {}
     owners: dict[str, str] = {APP: "the app itself"}
     for name in names:
@@ -115,6 +120,12 @@ def _convention(given: object) -> str:
         hint = suggestion(clean(str(given))[:100], (*CONVENTIONS, OFF))
         raise InvalidValue(f"the convention {given!r} is unknown; {hint}")
     return given
+
+
+def _ids(given: Any) -> dict[str, str]:
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
+        raise InvalidType(f"ids is {given!r}; write the former names by the present ones, such as {{'new': 'old'}}")
+    return dict(given)
 
 
 def _prefix(given: object) -> str:

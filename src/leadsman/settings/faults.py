@@ -29,9 +29,11 @@ BROKER_KEYS = (
 )
 HTTP_KEYS = ("bind", "token", "token_file", "hosts")
 OUTBOX_KEYS = ("durability", "max_bytes", "max_age")
-DISCOVERY_KEYS = ("convention", "prefix")
+DISCOVERY_KEYS = ("convention", "prefix", "ids")
 KEYS = {BROKER: BROKER_KEYS, HTTP: HTTP_KEYS, OUTBOX: OUTBOX_KEYS, DISCOVERY: DISCOVERY_KEYS}
 """The keys of the sections that every app has."""
+TABLES = ((DISCOVERY, "ids"),)
+"""Those of them that have keys of their own."""
 _SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, Entry]
 """The origin of each value, by its path."""

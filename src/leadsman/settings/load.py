@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
 from leadsman.settings.documents import read_text
-from leadsman.settings.faults import KEYS, Origins, Place, origin, unknown_key, unknown_keys, validated
+from leadsman.settings.faults import KEYS, TABLES, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
-from leadsman.settings.rows import SettingRow, retry_rows, rows_of, shown
+from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.sources import (
     BROKER,
     DISCOVERY,
@@ -95,9 +95,10 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         faults += wrong
     retry_origins = {path: entry.origin for path, entry in origins.items() if path[0] == RETRY and retry}
     rows = [
-        SettingRow(f"{section}.{key}", shown(f"{section}.{key}", each.value), each.origin)
+        row
         for section, entries in {BROKER: broker_entries, **sections}.items()
         for key, each in entries.items()
+        for row in rows_of(each.value, origins, (section, key))
     ]
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
@@ -222,4 +223,9 @@ def _entries(name: str, section: object, origins: Origins, faults: list[str]) ->
             faults.append(unknown_key(name, str(key), origin(path, origins)))
         elif path in origins:
             entries[str(key)] = origins[path]._replace(path=path, value=value)
+        elif path in TABLES:
+            inner = next(each for known, each in origins.items() if known[: len(path)] == path)
+            entries[str(key)] = inner._replace(path=path, value=value)
+        else:
+            faults.append(f"{'.'.join(path)}: it is a section; write a value, {key} = …{origin(path, origins)}")
     return entries
