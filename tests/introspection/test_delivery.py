@@ -9,6 +9,7 @@ from leadsman.mqtt.topic_queue import Standing
 from leadsman.runtime.publisher import Publication
 from leadsman.timing.clock import Clock
 
+TOPICS = ("house/boiler/state", "house/boiler/history")
 CLOCK = Clock(lambda: 100.0, lambda: 1_767_225_700.0, lambda: 50.0)
 
 
@@ -30,13 +31,14 @@ def link(standing=Standing(0, 0, None, None, None), fault=None, **more):
 
 
 def test_nothing_is_said_of_a_device_of_which_nothing_waits():
-    assert in_outbox(link(), "house/boiler/state", CLOCK) is None
+    assert in_outbox(link(), TOPICS, CLOCK) is None
 
 
 def test_the_place_and_the_age_in_the_outbox_are_said():
-    waiting = in_outbox(link(Standing(3, 1, 4, 20.0, 131.5)), "house/boiler/state", CLOCK)
+    waiting = in_outbox(link(Standing(3, 1, 4, 20.0, 131.5)), TOPICS, CLOCK)
 
     assert waiting == {
+        "topic": "house/boiler/state",
         "messages": 3,
         "in_flight": 1,
         "topics_before": 4,
@@ -47,9 +49,19 @@ def test_the_place_and_the_age_in_the_outbox_are_said():
 
 
 def test_a_refusal_is_said_also_when_nothing_waits_any_more():
-    waiting = in_outbox(link(fault="refused (0x95)"), "house/boiler/state", CLOCK)
+    waiting = in_outbox(link(fault="refused (0x95)"), TOPICS, CLOCK)
 
     assert (waiting["messages"], waiting["refused"]) == (0, "refused (0x95)")
+
+
+def test_a_refusal_of_the_history_is_said_though_the_state_waits_too():
+    waiting = in_outbox(
+        SimpleNamespace(outbox=Waiting(Standing(3, 1, 4, 20.0, None)), fault_of={TOPICS[1]: "refused"}.get),
+        TOPICS,
+        CLOCK,
+    )
+
+    assert (waiting["topic"], waiting["refused"]) == (TOPICS[1], "refused")
 
 
 def test_a_rule_that_published_the_last_reading_compared_nothing():

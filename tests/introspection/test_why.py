@@ -100,7 +100,9 @@ NEVER = {
     "counters": dict.fromkeys(COUNTERS, 0),
     "published": {"published_at": None, "suppressed": 0},
 }
-WAITING = {"messages": 12, "in_flight": 0, "topics_before": 3, "oldest": 720.0, "paused_for": None, "refused": None}
+HISTORY = {"qos": 1, "retain": True, "expiry": None, "keep": "all", "history": 3600.0}
+WAITING = {"topic": "house/boiler/state", "messages": 12, "in_flight": 0, "topics_before": 3, "oldest": 720.0}
+WAITING |= {"paused_for": None, "refused": None}
 SOURCE = {
     "kind": "source",
     "handler": "meter",
@@ -358,6 +360,18 @@ SITUATIONS = {
         "broken",
         "since 2026-11-22 08:30:00Z (30m ago)",
     ),
+    "the broker refuses its history": (
+        of(outbox=WAITING | {"topic": "house/boiler/history", "refused": DENIED}),
+        "broker's answer",
+        "broken",
+        "the connection",
+    ),
+    "its rule keeps back what goes to its history": (
+        suppressed(registered={"delivery": HISTORY}),
+        "publish rule",
+        "intended",
+        "every reading goes to house/boiler/history too",
+    ),
     "the broker is slow": (of(mqtt=FULL, outbox=WAITING), "outbox", "broken", "3 topics before it"),
     "its reading is on its way": (of(outbox=WAITING | {"messages": 1, "oldest": 0.02}), "none", "ok", ""),
     "its publish rule keeps it back": (
@@ -430,6 +444,7 @@ ADVICE = {
     "its last poll failed": "check the power, the cable",
     "the broker is slow": "raise Receive Maximum",
     "the broker hangs up on its topic": "allow house/boiler/state",
+    "the broker refuses its history": "allow house/boiler/history",
     "its reading expired while its rule kept others back": "add | Every('5m') to its publish rule OnChange(0.5)",
     "the name is wrong": "write boilers",
     "its handler hangs": "find out where the handler blocks",

@@ -1,6 +1,6 @@
 """What happened to the readings of one device after they were taken: published or not, in the outbox, refused."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.mqtt.answers import Json
@@ -17,10 +17,10 @@ LONGEST_VALUE = 100
 """Characters of a text in a comparison."""
 
 
-def after_reading(publisher: StatePublisher, link: Link, topic: str, clock: Clock) -> dict[str, object]:
-    """The fields of `Runtime` about readings that were taken; `topic` is the state topic of the device."""
+def after_reading(publisher: StatePublisher, link: Link, clock: Clock) -> dict[str, object]:
+    """The fields of `Runtime` about readings that were taken."""
     found: dict[str, object] = {"published": published(publisher.publication)}
-    if (waiting := in_outbox(link, topic, clock)) is not None:
+    if (waiting := in_outbox(link, publisher.topics, clock)) is not None:
         found["outbox"] = waiting
     return found
 
@@ -52,21 +52,23 @@ def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str
     return {name: {"published": _short(old.get(name)), "read": _short(new.get(name))} for name in names[:MOST_COMPARED]}
 
 
-def in_outbox(link: Link, topic: str, clock: Clock) -> "DeviceOutbox | None":
+def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
     """Where the readings of a device are in the outbox, and what the broker said of them; None if there is nothing to
-    say."""
-    refused = link.fault_of(topic)
-    if refused is None and topic not in link.outbox:
+    say. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""
+    faults = {topic: fault for topic in topics if (fault := link.fault_of(topic)) is not None}
+    topic = next(iter((*faults, *(each for each in topics if each in link.outbox))), None)
+    if topic is None:
         return None
     standing = link.outbox.standing(topic)
     until, since = standing.paused_until, standing.since
     return {
+        "topic": topic,
         "messages": standing.messages,
         "in_flight": standing.in_flight,
         "topics_before": standing.before,
         "oldest": None if since is None else round(clock.uptime() - since, 3),
         "paused_for": None if until is None else round(max(0.0, until - clock.monotonic()), 3),
-        "refused": refused,
+        "refused": faults.get(topic),
     }
 
 

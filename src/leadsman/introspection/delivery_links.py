@@ -26,8 +26,9 @@ def _refused(s: Situation) -> "Verdict | None":
         evidence.append(f"{counted(waiting['messages'], 'message')} of it in the outbox{_oldest(waiting['oldest'])}")
     if waiting["paused_for"] is not None:
         evidence.append(f"the topic is tried again in {span(waiting['paused_for'])}")
-    topic = f"{s.prefix}/{s.name}/state"
-    advice = f"allow {topic} in the broker's access list, and check its limit on the size of a message"
+    advice = (
+        f"allow {clean(waiting['topic'])} in the broker's access list, and check its limit on the size of a message"
+    )
     summary = "the broker does not take its messages"
     return s.verdict("broker's answer", summary, [*evidence, *s.last_reading()], advice)
 
@@ -115,7 +116,7 @@ def _suppressed(s: Situation) -> "Verdict | None":
         return None
     summary = "its publish rule keeps its readings back"
     sent = s.published["published_at"]
-    evidence = [*lines, f"the last reading was published {s.at(sent)}", *s.last_reading()]
+    evidence = [*lines, f"the last reading was published {s.at(sent)}", *_history(s), *s.last_reading()]
     advice = "add | Every('10m') to the rule, if a reading should come at least so often"
     rule = "" if s.reader is None else s.reader.get("publish") or ""
     if "Every(" in rule and "&" not in rule:
@@ -129,6 +130,7 @@ def _well(s: Situation) -> "Verdict":
     evidence += [f"the next poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
     if s.published is not None and s.published["published_at"]:
         evidence.append(f"the last reading was published {s.at(s.published['published_at'])}")
+    evidence += _history(s)
     if mqtt is not None:
         waiting = counted(mqtt["outbox"]["messages"], "message")
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
@@ -156,6 +158,14 @@ def _suppressed_lines(s: Situation) -> list[str]:
         f"{clean(rule or 'its publish rule')} kept back {count}",
         *(_comparison(*each) for each in compared.items()),
     ]
+
+
+def _history(s: Situation) -> list[str]:
+    """Where every reading goes, whatever the publish rule decides; empty if the device has no such topic."""
+    delivery = None if s.reader is None else s.reader.get("delivery")
+    if delivery is None or delivery["history"] is None:
+        return []
+    return [f"every reading goes to {s.prefix}/{s.name}/history too, which retains nothing"]
 
 
 def _comparison(name: str, both: "Compared") -> str:

@@ -97,8 +97,10 @@ class StoredReadings(TypedDict):
 
 
 class DeviceOutbox(TypedDict):
-    """The readings of a device that wait for the broker."""
+    """The readings of a device that wait for the broker, at one of its topics."""
 
+    topic: str
+    """The state topic, or the history topic."""
     messages: int
     in_flight: int
     topics_before: int | None

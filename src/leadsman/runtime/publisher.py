@@ -77,6 +77,11 @@ class StatePublisher:
         self.published = 0
         """Readings that were handed to the outbox."""
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Where its readings go: the state topic, and the history topic if it has one."""
+        return (self._topic,) if self._history is None else (self._topic, self._history)
+
     def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
         """Publish a reading if the publish rule asks for it, or unconditionally with `always`. It is counted in
         `period`, unless that is None, because it belongs to no slot of the schedule."""
