@@ -70,7 +70,8 @@ def test_what_a_device_took_over_from_one_that_is_gone_stays():
 def test_everything_goes_with_the_registry_last():
     found = everything(registry({name: entry(name) for name in "abc"}, ["ha/house/config"]), TOPICS)
 
-    assert set(found.topics) == {*of("a"), *of("b"), *of("c"), "ha/house/config", "house/status"}
+    assert set(found.topics) == {*of("a"), *of("b"), *of("c"), "house/status"}
+    assert found.elsewhere == ("ha/house/config",)
     assert list(found.pages.items()) == [("house/registry/2", b""), ("house/registry", b"")]
 
 
@@ -85,9 +86,12 @@ def test_only_what_the_registry_lists_is_removed_and_nothing_of_a_device_that_is
     found = left_behind(registry(devices, apps), TOPICS, {name: of(name) for name in now})
 
     all_listed = {topic for each in devices.values() for topic in retained_of(each)} | set(apps)
-    assert set(found.topics) <= all_listed
-    assert len(set(found.topics)) == len(found.topics)
-    assert not set(found.topics) & {topic for name in now for topic in of(name)}
+    gone = [*found.elsewhere, *found.topics]
+    assert set(gone) <= all_listed
+    assert len(set(gone)) == len(gone)
+    assert all(topic.startswith("house/") for topic in found.topics)
+    assert not any(topic.startswith("house/") for topic in found.elsewhere)
+    assert not set(gone) & {topic for name in now for topic in of(name)}
     assert {topic for name in before if name not in now for topic in of(name)} <= set(found.topics)
     assert set(found.devices) == set(before) - set(now)
     left = {name for payload in found.pages.values() for name in json.loads(payload)["devices"]}
@@ -99,4 +103,4 @@ def test_nothing_changes_if_every_device_is_there(names, others):
     devices = {name: entry(name, others) for name in names}
     found = left_behind(registry(devices), TOPICS, {name: of(name) for name in names})
 
-    assert (found.topics, found.devices, dict(found.pages)) == ((), (), {})
+    assert (found.topics, found.elsewhere, found.devices, dict(found.pages)) == ((), (), (), {})

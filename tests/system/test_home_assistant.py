@@ -222,3 +222,16 @@ def test_a_device_and_a_field_that_an_app_no_longer_has_are_gone(home, broker, s
     home.wait_for(kitchen("smaller", **FIRST | {"note": None}) | {"smaller--attic--_status": None})
     assert "smaller--attic" not in home.devices()
     assert "smaller--attic--_status" not in home.entities()
+
+
+def test_nothing_is_left_of_an_app_and_nothing_is_complained_of_after_leadsman_clean(home, broker, start_app):
+    running = start_app(ROOM + APP.format(name="retired"), broker.url)
+    home.wait_for(kitchen("retired", **FIRST))
+    running.end()
+
+    arguments = ["clean", "--prefix", "retired", "--all", "--mqtt", broker.url]
+    subprocess.run([sys.executable, "-m", "leadsman", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    home.wait_for(kitchen("retired", **dict.fromkeys(FIRST)) | {"retired--leadsman_app--_version": None})
+    assert not {"retired--kitchen", "retired--leadsman_app"} & home.devices().keys()
+    assert home.complaints == []

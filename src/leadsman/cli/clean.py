@@ -4,13 +4,13 @@ removed, and nothing while the app is online."""
 import asyncio
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leadsman.cli.remote import connected, retained
 from leadsman.doctor.visit import Visit
 from leadsman.errors import BrokerError, LeadsmanError
-from leadsman.introspection.retained import APP, Listed, no_longer
+from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
@@ -29,7 +29,9 @@ class Removal(NamedTuple):
     """What is removed."""
 
     topics: tuple[str, ...]
-    """Retained topics, in the order in which they are removed."""
+    """Retained topics below the prefix of the app, in the order in which they are removed."""
+    elsewhere: tuple[str, ...]
+    """Other retained topics, such as what describes the devices to Home Assistant. They are removed first."""
     devices: tuple[str, ...]
     """The devices that are gone."""
     pages: Mapping[str, bytes]
@@ -42,7 +44,8 @@ def everything(listed: Listed, topics: Topics) -> Removal:
     found = dict(listed.topics())
     kept = dict.fromkeys(topic for each in listed.topics() for topic in each[1])
     pages = {_page(topics, number): b"" for number in sorted(listed.pages, reverse=True)}
-    return Removal((*kept, topics.status), tuple(name for name in found if name != APP), pages)
+    devices = tuple(name for name in found if name != APP)
+    return _removal((*kept, topics.status), topics, devices, pages)
 
 
 def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) -> Removal:
@@ -76,7 +79,15 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
             changed["others"] = [topic for topic in page["others"] if topic not in gone]
         if changed != page:
             pages[_page(topics, number)] = encode(changed)
-    return Removal(tuple(gone), tuple(devices), pages)
+    return _removal(gone, topics, devices, pages)
+
+
+def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages: Mapping[str, bytes]) -> Removal:
+    below: list[str] = []
+    elsewhere: list[str] = []
+    for topic in gone:
+        (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
+    return Removal(tuple(below), tuple(elsewhere), tuple(devices), pages)
 
 
 def _page(topics: Topics, number: int) -> str:
@@ -133,20 +144,24 @@ def _clean_at(
             "it no longer has"
         )
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
-    if removal.topics and not dry_run:
+    gone = (*removal.elsewhere, *removal.topics)
+    if gone and not dry_run:
         asyncio.run(_remove(broker, removal))
-    for topic in removal.topics:
+    for topic in gone:
         print(cleaned(topic))
     verb = "would be removed" if dry_run else "removed"
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
-    print(f"{counted(len(removal.topics), 'retained topic')}{of} {verb}" if removal.topics else "Nothing to remove.")
-    return len(removal.topics)
+    print(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
+    return len(gone)
 
 
 async def _remove(broker: Broker, removal: Removal) -> None:
     visit = Visit()
     visit.connection = await connected(broker, f"leadsman-{uuid.uuid4().hex[:12]}", visit)
     try:
+        await _publish(visit, [Message(topic, b"", retain=True) for topic in removal.elsewhere])
+        if removal.elsewhere and removal.topics:
+            await asyncio.sleep(FORGETTING)
         await _publish(visit, [Message(topic, b"", retain=True) for topic in removal.topics])
         await _publish(visit, [Message(topic, page, retain=True) for topic, page in removal.pages.items()])
     finally:

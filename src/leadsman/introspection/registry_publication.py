@@ -15,7 +15,7 @@ from collections.abc import Collection, Generator, Mapping
 from typing import NamedTuple
 
 from leadsman.introspection.pages import Pages, around, page_size
-from leadsman.introspection.retained import APP, Listed, no_longer, retained_of
+from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.introspection.service import LIST_SLICE, Service
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -35,9 +35,6 @@ SETTLED = 0.5
 """Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
 READING, REMOVING = 10.0, 10.0
 """Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
-FORGETTING = 3.0
-"""Seconds from the removal of what describes a device to that of its other topics. Home Assistant reads these for a
-moment longer, and an empty message is an error in its log."""
 SHOWN = 5
 """Devices that one log line names."""
 

@@ -15,6 +15,9 @@ APP = ""
 """The key of retained topics that belong to the app, and to no device."""
 RETAINED = ("state", "availability", "ledger", "health")
 """The keys of the topics of a device that may be retained."""
+FORGETTING = 3.0
+"""Seconds from the removal of what describes a device to that of its other topics. Home Assistant reads these for a
+moment longer, and an empty message is an error in its log."""
 MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
 
