@@ -52,6 +52,12 @@ def compared(before: Mapping[str, Json], after: Mapping[str, Json]) -> "dict[str
     return {name: {"published": _short(old.get(name)), "read": _short(new.get(name))} for name in names[:MOST_COMPARED]}
 
 
+def says_nothing(link: Link, topics: Sequence[str]) -> bool:
+    """Whether there is nothing to say of the topics of a device: no message of them waits, and the broker refused
+    none."""
+    return not any(topic in link.outbox or link.fault_of(topic) is not None for topic in topics)
+
+
 def in_outbox(link: Link, topics: Sequence[str], clock: Clock) -> "DeviceOutbox | None":
     """Where the readings of a device are in the outbox, and what the broker said of them; None if there is nothing to
     say. It is about one of their topics: one that the broker refuses, or else the first that has readings there."""

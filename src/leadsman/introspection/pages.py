@@ -15,7 +15,7 @@ LARGEST = 120_000
 """Bytes of the document on a page. AWS IoT Core takes messages of 128 KiB, and other brokers take more."""
 ENVELOPE = 4096
 """Bytes of a message that are left for its topic, its properties and what it contains besides the document."""
-PIECE = 32 * 1024
+PIECE = 64 * 1024
 """Bytes after which a piece of a `Whole` is complete."""
 SMALLEST = 1024
 """Bytes of the document on a page for a broker that takes hardly anything."""

@@ -10,16 +10,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from leadsman.adapters.managed import ManagedAdapter
-from leadsman.introspection.delivery import after_reading, away
+from leadsman.introspection.delivery import after_reading, away, says_nothing
 from leadsman.introspection.registrations import Registrations, registered, registry_entry
 from leadsman.introspection.retained import APP
-from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale
+from leadsman.introspection.usual_state import State
+from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale, status
 from leadsman.monitoring.heartbeat import dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics, encode
-from leadsman.runtime.runner import Answer, Runners
+from leadsman.runtime.runner import Answer, Runner, Runners
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
 
@@ -181,10 +182,10 @@ class Sections:
 
     def device(self, name: str) -> bytes:
         """One device, or one side job, as the JSON of a `DeviceSection`."""
-        text = b'{"registrations":' + self._registrations(name)
-        if name in self._parts.records.entities:
-            text += b',"runtime":' + encode(self._runtime(name, self._clock.monotonic(), self._clock.wall()))
-        return text + b"}"
+        registrations = self._registrations(name)
+        if name not in self._parts.records.entities:
+            return b'{"registrations":%b}' % registrations
+        return b'{"registrations":%b,"runtime":%b}' % (registrations, self._state(name))
 
     def _registrations(self, name: str) -> bytes:
         """The registrations of a device as JSON. They never change, and those of similar devices are the same: so they
@@ -195,14 +196,24 @@ class Sections:
             text = self._written[name] = self._texts.setdefault(text, text)
         return text
 
-    def _runtime(self, name: str, now: float, wall: float) -> "Runtime":
-        parts, health = self._parts, self._parts.records.entities[name]
+    def _state(self, name: str) -> bytes:
+        """The state of a device, or of a side job, as the JSON of a `Runtime`."""
+        parts, clock, health = self._parts, self._clock, self._parts.records.entities[name]
         runners = parts.runners.of(name)
         snapshot, next_poll = runners[0].look()
+        known = State(status(health, clock.monotonic()), health, snapshot, next_poll, runners[0].publisher)
+        lone = len(runners) == 1 and name not in self.registrations.jobs and not runners[0].counters()
+        if lone and known.is_usual and says_nothing(parts.link, known.publisher.topics):
+            return known.text(clock.monotonic())
+        return encode(self._runtime(name, known, runners))
+
+    def _runtime(self, name: str, known: State, runners: Sequence[Runner]) -> "Runtime":
+        parts, health, snapshot = self._parts, known.health, known.snapshot
+        now, wall, next_poll = self._clock.monotonic(), self._clock.wall(), known.next_poll
         deferred = snapshot.deferred_until
         totals = health.totals(runners[0].publisher.published)
         found: dict[str, object] = {
-            "status": parts.records.status(name, now),
+            "status": known.status,
             "stale": is_stale(health, now),
             "circuit": snapshot.circuit,
             **failure_of(health, snapshot, wall - now),

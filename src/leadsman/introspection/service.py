@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.monitoring.trace import TraceRow
 
-SLICE = 10
+SLICE = 20
 """Devices that are described in one turn of the loop."""
 LIST_SLICE = 250
 """Devices of the registry, or rows of the trace, that are described in one turn of the loop."""

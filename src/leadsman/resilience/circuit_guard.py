@@ -30,6 +30,8 @@ PASS = Permit(0, 0, probe=False)
 
 _COUNTING = CircuitBreaker(2**31)
 """The breaker of a handler without one, while a person has isolated or disabled its circuit. It never opens."""
+_UNOPENED = (Closed, Disabled)
+"""In these states a circuit has no opening to report."""
 
 
 class CircuitGuard:
@@ -86,7 +88,7 @@ class CircuitGuard:
     def snapshot(self, attempts: int, waits: int) -> Snapshot:
         """The state of the handler, which made `attempts` calls in this cycle and `waits` retries since a success."""
         circuit, opened_at, until, opens = self.state, None, None, 0
-        if not isinstance(circuit, Closed | Disabled):
+        if not isinstance(circuit, _UNOPENED):
             opened_at, opens = circuit.since, circuit.opens
         if isinstance(circuit, Open) and math.isfinite(circuit.until):
             until = circuit.until
