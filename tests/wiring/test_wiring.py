@@ -24,7 +24,6 @@ OPTIONAL = (
     "leadsman.settings.discovery",
     "leadsman.http",
     "leadsman.introspection.watching",
-    "starlette",
     "uvicorn",
     "leadsman.introspection.mqtt_door",
     "leadsman.introspection.service",

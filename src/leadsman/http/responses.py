@@ -1,7 +1,7 @@
-"""Responses that are longer than one message: documents that are made in slices, and streams of happenings."""
+"""Responses: short ones, documents that are made in slices, and streams of happenings."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from leadsman.introspection.happenings import Watcher
@@ -15,6 +15,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 """As ASGI defines them."""
 
+NOT_MODIFIED = 304
+"""The status of a response without a body: what the client has is current (RFC 9110 §15.4.5)."""
 SENDING = 60.0
 """Seconds in which a client must take an answer that is made in slices. A few clients that read slowly would otherwise
 keep all others from large answers for minutes."""
@@ -24,6 +26,33 @@ GATHERING = 0.05
 """Seconds between two messages of a stream: what happens meanwhile is sent together."""
 RETRY = 2000
 """Milliseconds after which a browser connects again, when a stream has ended."""
+
+
+class Reply:
+    """A response in one piece.
+
+    Args:
+        body: its body.
+        status: its status.
+        headers: its headers, in lower case, besides those that follow from the body.
+        media_type: the type of the body; empty if there is none.
+    """
+
+    def __init__(
+        self, body: bytes = b"", status: int = 200, headers: Mapping[str, str] | None = None, media_type: str = ""
+    ) -> None:
+        self._body = body
+        self._status = status
+        self._headers = dict(headers or {})
+        if status != NOT_MODIFIED:
+            self._headers["content-length"] = str(len(body))
+        if media_type:
+            self._headers["content-type"] = f"{media_type}; charset=utf-8" if media_type[:5] == "text/" else media_type
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers.items()]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body})
 
 
 class Text(Protocol):

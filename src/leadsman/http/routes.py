@@ -1,22 +1,16 @@
-"""The routes of the HTTP endpoint, as an ASGI application. This file knows Starlette."""
+"""The routes of the HTTP endpoint, as an ASGI application."""
 
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.routing import Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from leadsman.errors import Busy, PayloadError, RequestRefused, UnknownDevice
 from leadsman.events import AppFault
-from leadsman.http.responses import Exposition, Made, Stream, Text
+from leadsman.http.requests import Answer, DisconnectedError, Handler, HttpError, Request, Routes, header_of
+from leadsman.http.responses import NOT_MODIFIED, Exposition, Made, Message, Receive, Reply, Scope, Send, Stream, Text
 from leadsman.http.rules import PROTECTION, Head, Rules
 from leadsman.introspection.exchange import Problem
 from leadsman.introspection.happenings import Happenings
@@ -88,7 +82,7 @@ class Application:
         self._emit = emit
         self._load_metrics = load_metrics
         self._expose: Callable[[Measures], Exposition] | None = None
-        gets: dict[str, Callable[[Request], Awaitable[ASGIApp]]] = {
+        gets: dict[str, Handler] = {
             "/introspect": self._introspect,
             "/introspect/{device}": self._introspect_device,
             "/trace": self._trace,
@@ -102,13 +96,10 @@ class Application:
             "/metrics": self._metrics,
             **dict.fromkeys(files, self._file),
         }
-        routes = [Route(path, handle, methods=["GET"]) for path, handle in gets.items()]
-        for action in ("poll", "hold", "release", "isolate", "close", "disable"):
-            path = f"/devices/{{device}}/{action}"
-            routes.append(Route(path, self._device, methods=["POST"], name=action))
-        self.paths = {route.path: route.methods or set() for route in routes}
+        actions = ("poll", "hold", "release", "isolate", "close", "disable")
+        self._routes = Routes(gets, {f"/devices/{{device}}/{action}": self._device for action in actions})
+        self.paths = self._routes.paths
         """The methods of each path, for the OpenAPI document."""
-        self._router = Router(routes, redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI says."""
@@ -123,7 +114,7 @@ class Application:
 
         try:
             await self._answer(scope, receive, protected)
-        except ClientDisconnect:
+        except DisconnectedError:
             return
         except Exception as error:
             self._emit(AppFault("the HTTP endpoint", error))
@@ -132,18 +123,18 @@ class Application:
             await _problem(500, "a fault of the app; its log says more")(scope, receive, protected)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
         names = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "authorization")
-        refused = self._rules.refusal(Head(scope["method"], scope["path"], *map(headers.get, names)))
-        scope["app"] = self  # Starlette then raises its errors, instead of answering with plain text
+        refused = self._rules.refusal(Head(scope["method"], scope["path"], *(header_of(scope, name) for name in names)))
         try:
             if _head_size(scope) > LARGEST_HEAD:
-                raise HTTPException(431, f"path and headers may have {LARGEST_HEAD} bytes")
+                raise HttpError(431, f"path and headers may have {LARGEST_HEAD} bytes")
             if refused is not None:
-                raise HTTPException(refused.status, refused.detail)
-            await self._router(scope, receive, send)
-        except HTTPException as error:
-            await _problem(error.status_code, error.detail, error.headers)(scope, receive, send)
+                raise HttpError(refused.status, refused.detail)
+            handler, device = self._routes.find(scope["method"], scope["path"])
+            answer = await handler(Request(scope, receive, device))
+            await answer(scope, receive, send)
+        except HttpError as error:
+            await _problem(error.status, str(error), error.headers)(scope, receive, send)
         except UnknownDevice as error:
             await _problem(404, describe(error))(scope, receive, send)
         except PayloadError as error:
@@ -155,92 +146,91 @@ class Application:
 
     # Documents
 
-    async def _introspect(self, request: Request) -> ASGIApp:
+    async def _introspect(self, request: Request) -> Answer:
         return self._described(_query(request))
 
-    async def _introspect_device(self, request: Request) -> ASGIApp:
+    async def _introspect_device(self, request: Request) -> Answer:
         sections = ["devices", "jobs", "recent"]
-        return self._described({"sections": sections, **_query(request), "devices": [request.path_params["device"]]})
+        return self._described({"sections": sections, **_query(request), "devices": [request.device]})
 
-    async def _trace(self, request: Request) -> ASGIApp:
+    async def _trace(self, request: Request) -> Answer:
         return self._described({**_query(request), "sections": ["trace"]})
 
-    async def _ledger(self, request: Request) -> ASGIApp:
+    async def _ledger(self, request: Request) -> Answer:
         return self._described({**_query(request), "sections": ["ledger"]})
 
-    async def _why(self, request: Request) -> ASGIApp:
-        device, whole = request.path_params["device"], Whole()
+    async def _why(self, request: Request) -> Answer:
+        device, whole = request.device, Whole()
         for _ in self._service.describe(self._service.understood({"devices": [device]}), whole):
             pass  # one device is one slice
         return _json(why(device, json.loads(b"".join(whole.end()))))
 
-    def _described(self, wanted: dict[str, Json]) -> ASGIApp:
+    def _described(self, wanted: dict[str, Json]) -> Answer:
         understood = self._service.understood(wanted)
         whole = Whole()
         return self._made(whole, self._service.describe(understood, whole))
 
-    async def _registry(self, request: Request) -> ASGIApp:
+    async def _registry(self, request: Request) -> Answer:
         self._service.admit(large=self._service.is_large)
         whole = Whole()
         for section, value in self._service.registry_head().items():
             whole.value(section, value)
         return self._made(whole, self._service.registry(whole))
 
-    async def _metrics(self, request: Request) -> ASGIApp:
+    async def _metrics(self, request: Request) -> Answer:
         if self._expose is None:  # few apps are scraped, and the import takes memory and time
             try:
                 self._expose = await asyncio.get_running_loop().run_in_executor(None, self._load_metrics)
             except ImportError:
                 detail = 'install the client of Prometheus: pip install "leadsman[metrics]"'
-                raise HTTPException(404, detail) from None
+                raise HttpError(404, detail) from None
         self._service.admit(large=self._service.is_large)
         exposition = self._expose(self._service.measures())
         return self._made(exposition, exposition.write(), METRICS)
 
-    def _made(self, text: Text, work: Work, media_type: str = JSON) -> ASGIApp:
+    def _made(self, text: Text, work: Work, media_type: str = JSON) -> Answer:
         return Made(self._service, self._slices, text, work, media_type)
 
-    async def _alive(self, request: Request) -> ASGIApp:
+    async def _alive(self, request: Request) -> Answer:
         return _json({"status": "pass"})
 
-    async def _ready(self, request: Request) -> ASGIApp:
+    async def _ready(self, request: Request) -> Answer:
         ready = self._service.ready
         return _json({"status": "pass" if ready else "fail"}, 200 if ready else 503)
 
-    async def _health(self, request: Request) -> ASGIApp:
+    async def _health(self, request: Request) -> Answer:
         health = self._service.health()
         return _json(health, 503 if health["status"] == "fail" else 200, HEALTH)
 
-    async def _file(self, request: Request) -> ASGIApp:
-        file = self._files[request.scope["path"]]
+    async def _file(self, request: Request) -> Answer:
+        file = self._files[request.path]
         headers = {"cache-control": "no-cache", "etag": file.tag}
-        if file.tag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(file.content, media_type=file.media_type, headers=headers)
+        if file.tag in (request.header("if-none-match") or ""):
+            return Reply(status=NOT_MODIFIED, headers=headers)
+        return Reply(file.content, media_type=file.media_type, headers=headers)
 
-    async def _events(self, request: Request) -> ASGIApp:
+    async def _events(self, request: Request) -> Answer:
         if request.method == "HEAD":  # a stream would keep the connection, with nothing to send
-            return Response(media_type="text/event-stream", headers={"cache-control": "no-store"})
+            return Reply(media_type="text/event-stream", headers={"cache-control": "no-store"})
         if self._happenings.watchers >= MOST_WATCHERS:
             raise Busy(f"{MOST_WATCHERS} streams are open already")
-        last = request.headers.get("last-event-id")
+        last = request.header("last-event-id")
         after = None if last is None else int(last) if last.isdecimal() and len(last) < 20 else -1
         return Stream(self._happenings.watch(after), lambda: encode(self._service.beat()))
 
     # Requests about a device
 
-    async def _device(self, request: Request) -> ASGIApp:
+    async def _device(self, request: Request) -> Answer:
         body = await _body(request)
-        device, action = request.path_params["device"], request.scope["path"].rsplit("/", 1)[-1]
-        client = "HTTP" if request.client is None else request.client.host
-        by = sender_of(body, f"somebody at {client}")
+        device, action = request.device, request.path.rsplit("/", 1)[-1]
+        by = sender_of(body, f"somebody at {request.client}")
         if action == "poll":
             return await self._poll(device)
         if action in ("hold", "release"):
             return _json(self._service.hold(device, by) if action == "hold" else self._service.release(device, by))
         return _json(self._service.circuit(device, action, by))
 
-    async def _poll(self, device: str) -> ASGIApp:
+    async def _poll(self, device: str) -> Answer:
         answer: asyncio.Future[Polled] = asyncio.get_running_loop().create_future()
 
         def polled(result: Polled) -> None:
@@ -252,9 +242,9 @@ class Application:
             async with asyncio.timeout(POLL_TIMEOUT):
                 result = await answer
         except TimeoutError:
-            raise HTTPException(504, f"the poll takes longer than {POLL_TIMEOUT:g} s") from None
+            raise HttpError(504, f"the poll takes longer than {POLL_TIMEOUT:g} s") from None
         if result.error is not None:
-            raise HTTPException(502, result.error)
+            raise HttpError(502, result.error)
         return _json({"device": device, "reading": result.fields})
 
 
@@ -266,7 +256,7 @@ def _head_size(scope: Scope) -> int:
 def _query(request: Request) -> dict[str, Json]:
     """The request for a document in the query of a URL: ``sections=app,mqtt&devices=boiler&after=7``."""
     wanted: dict[str, Json] = {}
-    for key, value in request.query_params.multi_items():
+    for key, value in request.query:
         if key in ("after", "since"):
             try:
                 wanted[key] = float(value)
@@ -281,36 +271,29 @@ def _query(request: Request) -> dict[str, Json]:
 
 async def _body(request: Request) -> Json:
     """The decoded body of a request; empty text if it has none."""
-    body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > LARGEST_BODY:
-                    raise HTTPException(413, f"a body may have {LARGEST_BODY} bytes")
+            body = await request.body(LARGEST_BODY)
     except TimeoutError:
-        raise HTTPException(408, "the body did not arrive in time") from None
+        raise HttpError(408, "the body did not arrive in time") from None
     if not body:
         return ""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-        raise HTTPException(415, f"send {JSON}")
-    value, _ = decode(bytes(body))
+    if (request.header("content-type") or "").partition(";")[0].strip().lower() != JSON:
+        raise HttpError(415, f"send {JSON}")
+    value, _ = decode(body)
     if not isinstance(value, dict):
         raise PayloadError('send nothing, or an object such as {"by": "ann"}')
     return value
 
 
-def _json(value: object, status: int = 200, media_type: str = JSON) -> Response:
-    return Response(encode(value), status, {"cache-control": "no-store"}, media_type)
+def _json(value: object, status: int = 200, media_type: str = JSON, headers: Mapping[str, str] | None = None) -> Reply:
+    return Reply(encode(value), status, {"cache-control": "no-store", **(headers or {})}, media_type)
 
 
-def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+def _problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Reply:
     problem: Problem = {"title": _TITLES.get(status, "The request was refused"), "status": status, "detail": detail}
-    response = _json(problem, status, PROBLEM)
-    if status == 401:
-        response.headers["www-authenticate"] = "Bearer"
-    response.headers.update(dict(headers or {}))
-    return response
+    wanted = {"www-authenticate": "Bearer"} if status == 401 else {}
+    return _json(problem, status, PROBLEM, {**wanted, **(headers or {})})
 
 
 _TITLES = {404: "Not found", 405: "Method not allowed", 500: "A fault", 502: "The device failed", 503: "Busy"}

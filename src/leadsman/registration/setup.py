@@ -335,8 +335,7 @@ class Setup:
         with a line for each that is missing."""
         check_installed(self.adapters)
         if self.endpoint is not None:
-            for library in ("starlette", "uvicorn"):
-                check_found("HTTP endpoints", library, "http", library)
+            check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
 
     @property
     def idle_reason(self) -> str | None:
