@@ -147,6 +147,16 @@ def test_rows_are_chosen_by_device_time_and_number(trace):
     assert [row.number for row in trace.rows(after=2)] == [3]
 
 
+def test_rows_of_a_device_with_the_same_traceback_share_its_text(trace):
+    """A row is 150 bytes, its traceback up to `LONGEST_TRACEBACK` characters, and there are 4,096 rows."""
+    first, well, second = seen(trace, failed_call(1), taken(2), failed_call(3))
+    other = seen(trace, failed_call(4, error=OSError("full")))[-1]
+
+    assert (first.traceback, well.traceback) == ("OSError: away", None)
+    assert second.traceback is first.traceback
+    assert other.traceback == "OSError: full"
+
+
 def test_a_traceback_is_bounded_and_keeps_its_end_and_no_control_character(trace):
     def fall(depth):
         if depth:

@@ -1,5 +1,6 @@
 """The file of the spool: what is written is read again, by this process and by the next one."""
 
+import gc
 import os
 import sqlite3
 import subprocess
@@ -53,6 +54,27 @@ def test_settled_rows_are_gone_and_unknown_ids_do_no_harm(spool, row, everything
 
     assert [each.id for each in everything(spool)] == [2, 4]
     assert spool.topics() == {"house/boiler/state": 1, "b": 1}
+
+
+def test_batches_of_many_sizes_keep_few_statements_in_memory(spool, row, everything):
+    """`sqlite3` keeps up to 128 compiled statements for each connection; one with 500 ids takes 100 kB."""
+    for rows in range(1, 61):
+        spool.write([row(rows * 1000 + number) for number in range(rows)], ())
+    for rows in range(1, 61):
+        spool.write((), [rows * 1000 + number for number in range(rows)])
+
+    assert everything(spool) == []
+    gc.collect()
+    assert sum(type(each).__name__ == "Statement" for each in gc.get_objects()) < 40  # else more than 80
+
+
+def test_more_rows_are_settled_than_one_question_asks_for(spool, row, everything):
+    spool.write([row(number) for number in range(1, 252)], ())
+
+    spool.write((), [*range(1, 251), 251, 251, 999])
+
+    assert everything(spool) == []
+    assert spool.topics() == {}
 
 
 def test_a_write_may_be_repeated(open_spool, spool, row, everything):

@@ -81,6 +81,7 @@ class Trace:
         self._rows: dict[str, deque[TraceRow]] = {}
         self._count = 0
         self._outages: dict[str, str] = {}
+        self._tracebacks: dict[str, str] = {}  # the last one of each device: mostly, the next is the same
         self._number = 0
 
     def resume(self, outages: Mapping[str, float]) -> None:
@@ -174,12 +175,18 @@ class Trace:
             event.delay if asked is None else asked,
             type(event.error).__name__,
             describe(event.error),
-            _traceback(event.error),
+            self._shared(name, _traceback(event.error)),
             self._policy(name),
             event.circuit,
             outage_id,
         )
         self._keep(row)
+
+    def _shared(self, name: str, text: str) -> str:
+        """A traceback, which is one object in the rows of a device that have the same: most of a row is its text."""
+        if self._tracebacks.get(name) != text:
+            self._tracebacks[name] = text
+        return self._tracebacks[name]
 
     def _add(
         self,
