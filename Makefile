@@ -15,7 +15,8 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 	@$(BIN)/leadsman demo $(ARGS)
 
 deps: ## install the Debian packages that the tests need, as root or with passwordless sudo
-	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus chromium
+	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus chromium \
+		nats-server postgres=postgresql
 
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test

@@ -1,0 +1,46 @@
+"""The engines that can keep leases, by the scheme of their URL. The library of one is loaded when it is chosen."""
+
+from contextlib import AbstractAsyncContextManager
+
+from leadsman.errors import InvalidValue, NotInstalled
+from leadsman.lease.lease import Member, Terms
+from leadsman.lease.store import LeaseStore
+
+_NATS, _POSTGRES = ("nats", "tls"), ("postgresql", "postgres")
+
+
+def store_at(url: str, terms: Terms, member: Member) -> AbstractAsyncContextManager[LeaseStore]:
+    """The store of one node, to be entered by ``async with``; see `LeaseStore` for what entering raises.
+
+    Args:
+        url: the engine: ``nats://user:password@one:4222,nats://two:4222`` (``tls://`` with TLS) for NATS JetStream, or
+            ``postgresql://user:password@host/database`` for PostgreSQL.
+        terms: the terms of the cluster.
+        member: this run of the node.
+
+    Raises:
+        InvalidValue: the URL has another scheme, or cannot be read.
+        NotInstalled: the library of the engine is missing.
+    """
+    scheme = url.partition("://")[0]
+    if scheme in _NATS:
+        try:
+            from leadsman.lease.jetstream import JetStreamStore
+        except ModuleNotFoundError as error:
+            raise _missing("NATS", "nats-py", "nats", error) from None
+        return JetStreamStore(url, terms, member)
+    if scheme in _POSTGRES:
+        try:
+            from leadsman.lease.postgres import PostgresStore
+        except ImportError as error:  # psycopg raises one if it finds no libpq
+            raise _missing("PostgreSQL", "psycopg and libpq5", "postgres", error) from None
+        return PostgresStore(url, terms, member)
+    raise InvalidValue(
+        f"engine {scheme!r} is unknown; write nats://host:4222 or postgresql://user:password@host/database"
+    )
+
+
+def _missing(engine: str, library: str, extra: str, error: ImportError) -> NotInstalled:
+    return NotInstalled(
+        f'leases in {engine} need {library}, which cannot be loaded ({error}); type: pip install "leadsman[{extra}]"'
+    )

@@ -1,0 +1,193 @@
+"""Leases in NATS JetStream: a key of a bucket for each lease and each member.
+
+A key lives for the TTL of the bucket, counted by the servers from its last write. Every write names the revision that
+it replaces, so of two nodes one gets the lease. The token is the revision of the write that granted it; each later
+write carries it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
+from typing import Self
+
+from leadsman.errors import LeaseError
+from leadsman.lease.jetstream_bucket import Bucket, Entry, in_batches
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.lease.store import Acquired, Snapshot
+
+GATHER = 0.05
+"""Seconds for which changes are gathered."""
+_LEASE, _MEMBER = "lease.", "member."
+
+
+class JetStreamStore:
+    """One node's access to the leases in a NATS cluster: a `LeaseStore`.
+
+    Args:
+        url: of the servers, with commas in between.
+        terms: the terms of the cluster.
+        member: this run of the node.
+    """
+
+    def __init__(self, url: str, terms: Terms, member: Member) -> None:
+        self._bucket = Bucket(url, terms)
+        self._terms = terms
+        self._member = member
+        self._revisions: dict[str, tuple[int, int]] = {}
+        """Of this node's leases: the token, and the revision of the last write."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._bucket.call(self._bucket.open())
+            await self.renew(())
+        except BaseException:
+            await self._bucket.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        with suppress(LeaseError):  # the membership ends by itself
+            await self._bucket.call(self._bucket.put(self._member_key, None))
+        await self._bucket.close()
+
+    async def acquire(self, keys: Iterable[str]) -> Acquired:
+        """See `LeaseStore.acquire`."""
+        chosen = checked_keys(keys)
+        answer = Acquired({}, {})
+        for lease in await self._bucket.call(in_batches([self._acquire(key) for key in chosen])):
+            if lease is not None:
+                (answer.granted if self._is_mine(lease) else answer.held)[lease.key] = lease
+        return answer
+
+    async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
+        """See `LeaseStore.renew`."""
+        chosen = list(leases)
+
+        async def renew() -> list[Lease | None]:
+            await self._bucket.put(self._member_key, _written(self._member))
+            return await in_batches([self._renew(lease) for lease in chosen])
+
+        renewed = await self._bucket.call(renew())
+        return {lease.key: lease for lease in renewed if lease is not None}
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """See `LeaseStore.release`."""
+        await self._bucket.call(in_batches([self._write(lease, None) for lease in leases]))
+
+    async def members(self) -> tuple[Member, ...]:
+        """See `LeaseStore.members`."""
+        return _snapshot(await self._bucket.call(self._refreshed({}, only=_MEMBER))).members
+
+    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+        """See `LeaseStore.watch`."""
+        known: dict[str, Lease | Member | None] = {}
+        wake = asyncio.Event()
+        outdated: set[str] = set()
+
+        def heard(key: str, value: bytes | None) -> None:
+            if key not in known or _read(key, Entry(value, 0), self._terms.ttl) != known[key]:
+                outdated.add(key)
+                wake.set()
+
+        before = None
+        async with self._bucket.listening(heard):
+            while True:
+                wake.clear()
+                kept = {key: value for key, value in known.items() if key not in outdated}
+                outdated.clear()
+                known = await self._bucket.call(self._refreshed(kept))
+                snapshot = _snapshot(known)
+                if snapshot != before:
+                    before = snapshot
+                    yield snapshot
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(wake.wait(), self._terms.ttl / 4)
+                    await asyncio.sleep(GATHER)
+
+    async def _refreshed(
+        self, known: Mapping[str, Lease | Member | None], only: str = ""
+    ) -> dict[str, Lease | Member | None]:
+        """What the keys of the bucket have: of those that are known nothing is asked but whether they still exist."""
+        keys = {key for key in await self._bucket.keys() if key.startswith(only)}
+        found = await self._bucket.get_all(keys - known.keys())
+        read = {key: _read(key, entry, self._terms.ttl) for key, entry in found.items() if entry is not None}
+        return {key: value for key, value in known.items() if key in keys} | read
+
+    async def _acquire(self, key: str) -> Lease | None:
+        name = _LEASE + key
+        token = await self._bucket.put(name, self._value(), expected=0)
+        if token is None:
+            entry = await self._bucket.get(name)
+            found = entry and _read(name, entry, self._terms.ttl)
+            if isinstance(found, Lease) and not self._is_mine(found):
+                return found
+            token = await self._bucket.put(name, self._value(), expected=entry.revision if entry else 0)
+        if token is None:  # it has changed hands meanwhile
+            return None
+        self._revisions[key] = (token, token)
+        return Lease(key, self._member.owner, token, self._terms.ttl)
+
+    async def _renew(self, lease: Lease) -> Lease | None:
+        revision = await self._write(lease, self._value(lease.token))
+        if revision is None:
+            return None
+        self._revisions[lease.key] = (lease.token, revision)
+        return lease
+
+    async def _write(self, lease: Lease, value: bytes | None) -> int | None:
+        """Write the key of a lease if this node still has it. Returns the new revision.
+
+        If the revision is not the last one that was answered, the answer of a later write may have been lost; then the
+        key still names this lease.
+        """
+        if not self._is_mine(lease):
+            return None
+        name = _LEASE + lease.key
+        token, revision = self._revisions.get(lease.key, (0, 0))
+        if token == lease.token:
+            written = await self._bucket.put(name, value, revision)
+            if written is not None:
+                return written
+        entry = await self._bucket.get(name)
+        if entry is None or _read(name, entry, self._terms.ttl) != lease:
+            return None
+        return await self._bucket.put(name, value, entry.revision)
+
+    def _is_mine(self, lease: Lease) -> bool:
+        return lease.owner == self._member.owner
+
+    def _value(self, token: int | None = None) -> bytes:
+        """What is written for a lease. The write that grants it does not know its own revision yet."""
+        document: dict[str, object] = {"owner": self._member.owner}
+        if token is not None:
+            document["token"] = token
+        return json.dumps(document).encode()
+
+    @property
+    def _member_key(self) -> str:
+        return f"{_MEMBER}{self._member.node}.{self._member.run}"
+
+
+def _written(member: Member) -> bytes:
+    document = {"node": member.node, "run": member.run, "labels": sorted(member.labels), "version": member.version}
+    return json.dumps(document).encode()
+
+
+def _read(name: str, entry: Entry, ttl: float) -> Lease | Member | None:
+    """What a key says. What a person has written there by hand counts as a lease of nobody, and as no member."""
+    if entry.value is None:
+        return None
+    try:
+        document = json.loads(entry.value)
+        if name.startswith(_MEMBER):
+            return Member(document["node"], document["run"], document["labels"], str(document["version"]))
+        return Lease(name.removeprefix(_LEASE), str(document["owner"]), int(document.get("token", entry.revision)), ttl)
+    except (ValueError, LookupError, TypeError):
+        return Lease(name.removeprefix(_LEASE), "", entry.revision, ttl) if name.startswith(_LEASE) else None
+
+
+def _snapshot(known: Mapping[str, Lease | Member | None]) -> Snapshot:
+    leases = {each.key: each for each in known.values() if isinstance(each, Lease)}
+    members = [each for each in known.values() if isinstance(each, Member)]
+    return Snapshot(leases, tuple(sorted(members, key=lambda member: (member.node, member.run))))

@@ -1,0 +1,209 @@
+"""Leases in PostgreSQL: a row for each lease and each member, and one sequence for the tokens of all clusters.
+
+Time is ``now()`` of the server, which is when the transaction began; a transaction that waits for a row thus grants a
+shorter lease, never a longer one. Rows of released leases stay, without an owner.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import suppress
+from typing import Self
+
+from leadsman.errors import LeaseError
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.lease.postgres_connection import Connection, PostgresConnection, rows
+from leadsman.lease.store import Acquired, Snapshot
+
+_LOCK = 0x6C656173
+"""The advisory lock under which the schema is made: the letters ``leas``."""
+_EXISTS = "select to_regclass('leadsman.terms') is not null"
+_SCHEMA = f"""
+select pg_advisory_xact_lock({_LOCK});
+create schema if not exists leadsman;
+create sequence if not exists leadsman.token;
+create table if not exists leadsman.terms (
+    cluster text primary key, shards bigint not null, ttl double precision not null);
+create table if not exists leadsman.lease (
+    cluster text, key text, owner text, token bigint not null default 0,
+    until timestamptz not null default '-infinity', primary key (cluster, key)) with (fillfactor = 50);
+create table if not exists leadsman.member (
+    cluster text, owner text, node text not null, run text not null, labels text[] not null, version text not null,
+    until timestamptz not null, primary key (cluster, owner)) with (fillfactor = 50);
+"""
+"""Half of each page is left free, so that a renewal writes the page of its row and no index."""
+_JOIN_TERMS = "insert into leadsman.terms values (%(cluster)s, %(shards)s, %(ttl)s) on conflict do nothing"
+_READ_TERMS = "select shards, ttl from leadsman.terms where cluster = %(cluster)s"
+_FORGET = "delete from leadsman.member where cluster = %(cluster)s and until < now() - interval '1 day'"
+
+_ADD = """
+insert into leadsman.lease (cluster, key)
+select %(cluster)s, key from unnest(%(keys)s::text[]) as key order by key on conflict do nothing
+"""
+"""In order: two nodes that add the same keys in different orders would wait for each other."""
+_ACQUIRE = """
+update leadsman.lease set owner = %(owner)s, token = nextval('leadsman.token'),
+    until = now() + %(ttl)s * interval '1 second'
+where (cluster, key) in (
+    select cluster, key from leadsman.lease where cluster = %(cluster)s and key = any(%(keys)s::text[])
+    and (owner is null or owner = %(owner)s or until <= now()) for update skip locked)
+returning key, owner, token
+"""
+"""The token is taken when the row is locked, so it is greater than that of any earlier lease of the key."""
+_HELD = """
+select key, owner, token from leadsman.lease
+where cluster = %(cluster)s and key = any(%(keys)s::text[]) and owner <> %(owner)s and until > now()
+"""
+_RENEW = """
+with alive as (
+    insert into leadsman.member values (%(cluster)s, %(owner)s, %(node)s, %(run)s, %(labels)s::text[], %(version)s,
+        now() + %(ttl)s * interval '1 second')
+    on conflict (cluster, owner) do update set until = excluded.until)
+update leadsman.lease set until = now() + %(ttl)s * interval '1 second'
+from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
+where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
+    and until > now()
+returning lease.key
+"""
+_RELEASE = """
+update leadsman.lease set owner = null, until = '-infinity'
+from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
+where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
+returning lease.key
+"""
+_LEAVE = "delete from leadsman.member where cluster = %(cluster)s and owner = %(owner)s"
+_LEASES = "select key, owner, token from leadsman.lease where cluster = %(cluster)s and owner <> '' and until > now()"
+_MEMBERS = "select node, run, labels, version from leadsman.member where cluster = %(cluster)s and until > now()"
+_NOTIFY = "select pg_notify('leadsman', %(cluster)s)"
+_LISTEN = "listen leadsman"
+
+
+class PostgresStore:
+    """One node's access to the leases in a PostgreSQL database: a `LeaseStore`.
+
+    Args:
+        url: ``postgresql://user:password@host/database``.
+        terms: the terms of the cluster.
+        member: this run of the node.
+
+    Raises:
+        InvalidValue: the URL cannot be read.
+    """
+
+    def __init__(self, url: str, terms: Terms, member: Member) -> None:
+        self._url = url
+        self._terms = terms
+        self._member = member
+        self._connection = PostgresConnection(url, terms.timeout)
+        self._values: dict[str, object] = {
+            "cluster": terms.cluster,
+            **terms.document(),
+            "owner": member.owner,
+            "node": member.node,
+            "run": member.run,
+            "labels": sorted(member.labels),
+            "version": member.version,
+        }
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._compare(await self._connection.call(self._join))
+            await self.renew(())
+            await self._connection.call(self._notify)
+        except BaseException:
+            await self._connection.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        async def leave(connection: Connection) -> None:
+            await rows(connection, _LEAVE, self._values)
+            await self._notify(connection)
+
+        with suppress(LeaseError):  # the membership ends by itself
+            await self._connection.call(leave)
+        await self._connection.close()
+
+    async def acquire(self, keys: Iterable[str]) -> Acquired:
+        """See `LeaseStore.acquire`."""
+        values = {**self._values, "keys": checked_keys(keys)}
+
+        async def acquire(connection: Connection) -> Acquired:
+            await rows(connection, _ADD, values)
+            granted = self._leases(await rows(connection, _ACQUIRE, values))
+            if granted:
+                await self._notify(connection)
+            return Acquired(granted, self._leases(await rows(connection, _HELD, values)))
+
+        return await self._connection.call(acquire)
+
+    async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
+        """See `LeaseStore.renew`."""
+        mine = self._mine(leases)
+        values = {**self._values, **_columns(mine)}
+        renewed = await self._connection.call(lambda connection: rows(connection, _RENEW, values))
+        by_key = {lease.key: lease for lease in mine}
+        return {key: by_key[key] for (key,) in renewed}
+
+    async def release(self, leases: Iterable[Lease]) -> None:
+        """See `LeaseStore.release`."""
+        values = {**self._values, **_columns(self._mine(leases))}
+
+        async def release(connection: Connection) -> None:
+            if await rows(connection, _RELEASE, values):
+                await self._notify(connection)
+
+        await self._connection.call(release)
+
+    async def members(self) -> tuple[Member, ...]:
+        """See `LeaseStore.members`."""
+        return _members(await self._connection.call(lambda connection: rows(connection, _MEMBERS, self._values)))
+
+    async def watch(self) -> AsyncGenerator[Snapshot, None]:
+        """See `LeaseStore.watch`. It has a connection of its own."""
+        connection = PostgresConnection(self._url, self._terms.timeout)
+        try:
+            before = None
+            await connection.call(lambda opened: rows(opened, _LISTEN, {}))
+            while True:
+                snapshot = await connection.call(self._look)
+                if snapshot != before:
+                    before = snapshot
+                    yield snapshot
+                await connection.notice(self._terms.ttl / 4)
+        finally:
+            await connection.close()
+
+    async def _join(self, connection: Connection) -> Mapping[str, object]:
+        """Make the schema if there is none, and write the terms if there are none. Returns those that are there."""
+        if (await rows(connection, _EXISTS, {}))[0] == (False,):
+            await connection.execute(_SCHEMA.encode())
+        await rows(connection, _JOIN_TERMS, self._values)
+        await rows(connection, _FORGET, self._values)
+        shards, ttl = (await rows(connection, _READ_TERMS, self._values))[0]
+        return {"shards": shards, "ttl": ttl}
+
+    def _compare(self, found: Mapping[str, object]) -> None:
+        cluster = self._terms.cluster
+        self._terms.compare(found, f"table leadsman.terms, row {cluster!r}")
+
+    async def _look(self, connection: Connection) -> Snapshot:
+        leases = self._leases(await rows(connection, _LEASES, self._values))
+        return Snapshot(leases, _members(await rows(connection, _MEMBERS, self._values)))
+
+    async def _notify(self, connection: Connection) -> None:
+        await rows(connection, _NOTIFY, self._values)
+
+    def _mine(self, leases: Iterable[Lease]) -> list[Lease]:
+        return [lease for lease in leases if lease.owner == self._member.owner]
+
+    def _leases(self, found: Iterable[tuple[str, str, int]]) -> dict[str, Lease]:
+        return {key: Lease(key, owner, token, self._terms.ttl) for key, owner, token in found}
+
+
+def _columns(leases: Iterable[Lease]) -> dict[str, object]:
+    chosen = list(leases)
+    return {"keys": [lease.key for lease in chosen], "tokens": [lease.token for lease in chosen]}
+
+
+def _members(found: Iterable[tuple[str, str, list[str], str]]) -> tuple[Member, ...]:
+    members = [Member(*row) for row in found]
+    return tuple(sorted(members, key=lambda member: (member.node, member.run)))
