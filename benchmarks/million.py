@@ -2,6 +2,7 @@
 
 import atexit
 import logging
+import os
 import shutil
 import signal
 import statistics
@@ -31,8 +32,8 @@ ROOM = 2**30
 DEVICES = 200
 """Devices that are read each second meanwhile."""
 SETTLING, REPLAYED = 2.0, 30.0
-"""Seconds after which the live readings are sent that waited for the file to be opened; and for which the replay is
-watched at the most, as long as there is enough of it."""
+"""Seconds after which the replay goes on evenly; and for which it is watched at the most, as long as there is enough of
+it."""
 MOST_OF_IT = 0.8 * ROWS
 PATIENCE = 120.0
 HOUR = 3600
@@ -44,15 +45,16 @@ def million(times: int) -> list[Row]:
     """The rows of a backlog of a million readings, in medians of so many starts."""
     note(f"a file of {ROWS:,} readings")
     file = _file(Path(tempfile.mkdtemp(prefix="leadsman-million-")))
-    found = list[tuple[float, float, float, float, float, float]]()
+    found = list[tuple[float, float, float, float, float, float, float]]()
     for _ in range(times):
         note(f"two starts, and up to {REPLAYED:g} s of each")
-        start, memory, *_ = _run(None)
-        with_backlog, size, age, rate, stopped = _run(file)
-        found.append((start, with_backlog, size - memory, age, rate, stopped))
+        start, _, memory, *_ = _run(None)
+        with_backlog, backlog, size, age, rate, stopped = _run(file)
+        found.append((start, with_backlog, backlog, size - memory, age, rate, stopped))
     note("a start that is ended at once")
     opening = statistics.median(_ended_while_opening(file) for _ in range(times))
-    start, with_backlog, memory, age, rate, stopped = (statistics.median(each) for each in zip(*found, strict=True))
+    medians = (statistics.median(each) for each in zip(*found, strict=True))
+    start, with_backlog, backlog, memory, age, rate, stopped = medians
     name = f"backlog of {ROWS:,} on disk"
     return [
         Row(
@@ -61,6 +63,7 @@ def million(times: int) -> list[Row]:
             f"{with_backlog:.2f} s",
             wanted="≤ 2 s",
         ),
+        Row("… start to first reading of the backlog", NONE, f"{backlog:.2f} s", wanted="≤ 2 s"),
         Row("… more memory, at the most", NONE, f"{memory:.1f} MiB", wanted="≤ 20 MB"),
         Row(f"… p99 age of live readings of {DEVICES} devices during the replay", NONE, f"{age:.3f} s", wanted="< 2 s"),
         Row("… replayed", NONE, f"{rate:,.0f}/s", wanted="≥ 2,000/s"),
@@ -87,16 +90,18 @@ def _stored(number: int, at: float) -> Stored:
 
 
 def _environment(file: Path | None) -> dict[str, str]:
-    """The environment of a job with a copy of the backlog, or without one."""
+    """The environment of a job with a copy of the backlog, or without one. The copy is on the disk: no job waits for
+    that."""
     environment = {**with_state(), "OUTBOX__MAX_BYTES": str(ROOM)}
     if file is not None:
-        shutil.copy(file, environment["STATE_DIRECTORY"])
+        with open(shutil.copy(file, environment["STATE_DIRECTORY"]), "rb") as copy:
+            os.fsync(copy.fileno())
     return environment
 
 
-def _run(file: Path | None) -> tuple[float, float, float, float, float]:
-    """Seconds to the first live reading; MiB at the most; the p99 age in seconds of live readings; replayed readings a
-    second; seconds from SIGTERM to the end."""
+def _run(file: Path | None) -> tuple[float, float, float, float, float, float]:
+    """Seconds to the first live reading, and to the first reading of the backlog; MiB at the most; the p99 age in
+    seconds of live readings; replayed readings a second; seconds from SIGTERM to the end."""
     live, replayed = list[Heard](), 0
 
     def hear(heard: Heard) -> None:
@@ -107,11 +112,13 @@ def _run(file: Path | None) -> tuple[float, float, float, float, float]:
             replayed += 1
 
     with Mosquitto(WIDE) as broker:
-        ear, began = Ear(broker.port, ("job/+/state",), hand_on=hear), time.perf_counter()
-        process = job("ours", broker.port, DEVICES, 1.0, 0, "stamped", environment=_environment(file))
+        ear, environment = Ear(broker.port, ("job/+/state",), hand_on=hear), _environment(file)
+        began = time.perf_counter()
+        process = job("ours", broker.port, DEVICES, 1.0, 0, "stamped", environment=environment)
         _until(lambda: live, "a live reading")
         start = live[0].at - began
         _until(lambda: replayed or file is None, "a reading of the backlog")
+        backlog = time.perf_counter() - began
         time.sleep(SETTLING)
         first, before, since = len(live), replayed, time.perf_counter()
         while time.perf_counter() < since + REPLAYED and replayed < MOST_OF_IT:
@@ -120,7 +127,7 @@ def _run(file: Path | None) -> tuple[float, float, float, float, float]:
         ages = [heard.age for heard in live[first:]]
         memory, stopped = _most_memory(process), _stopped(process)
         ear.close()
-    return start, memory, percentile(ages, 0.99), rate, stopped
+    return start, backlog, memory, percentile(ages, 0.99), rate, stopped
 
 
 def _until(look: Callable[[], object], what: str) -> None:

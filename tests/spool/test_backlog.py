@@ -240,6 +240,61 @@ def test_the_next_life_sends_what_was_written_before_its_own(life, disk):
     assert disk.rows == {}
 
 
+def test_topics_that_are_not_listed_send_before_the_rows_are_counted(life, disk):
+    for payload in numbered(0, 3):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.put("t", b"3")
+    after.put("live", b"before the list")
+    assert after.send() == []
+    after.backlog.list_topics({"t", "of an earlier life"})
+    after.put("of an earlier life", b"waits")
+    after.put("live", b"after it")
+    flying = after.send()
+    assert after.payloads("live") == [b"before the list", b"after it"]
+    assert (after.payloads(), after.payloads("of an earlier life")) == ([], [])
+    assert after.outbox.hand_over(Message("live", b"at once", taken_at=1.0)) is not None
+
+    after.open()
+    after.commit()
+    assert [row.payload for number, row in disk.rows.items() if number > 3][:2] == [b"3", b"before the list"]
+    for item in flying:
+        after.outbox.accept(item)
+    after.outbox.lost()  # what was handed over at once is not acknowledged
+    after.drain()
+    assert (after.payloads(), after.payloads("of an earlier life")) == (numbered(0, 4), [b"waits"])
+    assert after.payloads("live")[-1] == b"at once"
+    assert disk.rows == {}
+
+
+def test_a_row_of_a_topic_that_was_not_listed_is_not_retained(life, disk):
+    life.put("t", b"old", retain=True)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.backlog.list_topics(set())  # the file turns out to be damaged later
+    after.put("t", b"new", retain=True)
+    after.deliver()
+    after.open()
+    after.drain()
+
+    assert [(message.payload, message.retain) for message in after.sent] == [(b"new", True), (b"old", False)]
+
+
+def test_a_list_of_topics_that_comes_too_late_changes_nothing(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    after = Life(disk, run=2)
+    after.backlog.give_up()
+    after.backlog.list_topics({"t"})
+
+    after.put("t", b"2")
+
+    assert [item.message.payload for item in after.send()] == [b"2"]
+
+
 def test_a_topic_without_rows_sends_at_once_while_another_is_replayed(life, disk):
     for payload in numbered(0, 30):
         life.put("t", payload)
@@ -664,12 +719,29 @@ class Lives(RuleBasedStateMachine):
         self.most, self.disk.most = most, quota
         self.start()
 
-    def start(self):
+    def start(self, *, opens=True):
         self.flying, self.write = [], None
         self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
         self.retained, self.known = Retained(self.life.outbox), set()
-        if self.durable:
+        self.opened = not self.durable
+        if opens:
+            self.open()
+
+    def open(self):
+        if not self.opened:
             self.life.open()
+        self.opened = True
+
+    @precondition(lambda self: not self.opened)
+    @rule(more=st.sets(st.sampled_from("abcno")))
+    def list_topics(self, more):
+        """It is known which topics may have rows, but not how many."""
+        self.life.backlog.list_topics(self.disk.topics().keys() | more)
+
+    @precondition(lambda self: not self.opened)
+    @rule()
+    def file_is_open(self):
+        self.open()
 
     @rule(topic=st.sampled_from("abcno"), count=st.integers(1, 12), fast=st.booleans())
     def put(self, topic, count, fast):
@@ -738,13 +810,13 @@ class Lives(RuleBasedStateMachine):
     def resume(self):
         self.life.outbox.resume(NOW.monotonic)
 
-    @precondition(lambda self: self.durable)
+    @precondition(lambda self: self.durable and self.opened)
     @rule(works=st.booleans())
     def commit(self, works):
         self.end_write()
         self.life.commit(works)
 
-    @precondition(lambda self: self.durable and self.write is None)
+    @precondition(lambda self: self.durable and self.opened and self.write is None)
     @rule(later=st.integers(0, 3))
     def begin_write(self, later):
         """The last readings have not waited long enough."""
@@ -757,21 +829,23 @@ class Lives(RuleBasedStateMachine):
         if write is not None:
             self.life.end_write(*write, works)
 
-    @precondition(lambda self: self.durable and self.write is None)
+    @precondition(lambda self: self.durable and self.opened and self.write is None)
     @rule()
     def page(self):
         self.life.page()
 
     @precondition(lambda self: self.durable)
-    @rule()
-    def kill(self):
-        """After what waits was written. What the quota deleted is in memory alone, and is lost."""
+    @rule(opens=st.booleans())
+    def kill(self, opens):
+        """After what waits was written. What the quota deleted is in memory alone, and is lost. The next life may have
+        readings before its file is open."""
         life = self.life
+        self.open()
         self.end_write()
         life.commit()
         self.dropped += sum(each.messages for each in life.dropped)
         self.dropped += life.outbox.unkept
-        self.start()
+        self.start(opens=opens)
 
     @invariant()
     def counts_are_right(self):
@@ -798,6 +872,7 @@ class Lives(RuleBasedStateMachine):
         if not hasattr(self, "life"):
             return
         life = self.life
+        self.open()
         self.end_write()
         self.connection_breaks()
         life.outbox.resume(NOW.monotonic)

@@ -10,10 +10,11 @@ from contextlib import closing
 import pytest
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
-from leadsman.spool import database, dead
+from leadsman.spool import database, dead, queries
 from leadsman.spool.dead import MOST
 from leadsman.spool.file import LOOK, SpoolFile
 from leadsman.spool.lock import Lock
+from leadsman.spool.records import INSERT, columns
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, crc, size
 
 NOW = 1_800_000_000.0
@@ -194,7 +195,76 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(path, open_spool, row,
     open_spool().close()
     with closing(sqlite3.connect(path)) as file:
         assert file.execute("SELECT x FROM more").fetchall() == [(5,)]
-        assert file.execute("PRAGMA user_version").fetchall() == [(2,)]
+        assert file.execute("PRAGMA user_version").fetchall() == [(len(newer),)]
+
+
+def listed(path):
+    """The topics that may have rows, as an app learns them before the rows are counted."""
+    found = list[frozenset[str]]()
+    spool = SpoolFile(path, Quota(least_free=0), lambda: NOW)
+    spool.open(found.append)
+    spool.close()
+    return found
+
+
+def test_the_topics_are_listed_before_the_rows_are_counted(path, row, monkeypatch):
+    spool = SpoolFile(path, Quota(least_free=0), lambda: NOW)
+    spool.open()
+    spool.write([row(1, topic="a"), row(2, topic="b"), row(3, topic="a")], ())
+    spool.close()
+    counts, found = queries.count, list[object]()
+    monkeypatch.setattr(queries, "count", lambda database: (found.append("counted"), counts(database))[1])
+
+    spool.open(found.append)
+    spool.close()
+
+    assert found == [{"a", "b"}, "counted"]
+
+
+def test_a_topic_stays_in_the_list_until_it_had_no_rows_for_ten_minutes(path, open_spool, row, clock):
+    spool = open_spool()
+    spool.write([row(1, topic="a"), row(2, topic="b")], ())
+    spool.write((), [1])
+    spool.close()
+    assert listed(path) == [{"a", "b"}]
+
+    spool = open_spool()
+    spool.write([row(3, topic="c")], ())
+    spool.write((), [2])
+    clock.now += LOOK
+    spool.write([row(4, topic="d")], [3])
+    spool.write([row(5, topic="c")], [5])
+    spool.close()
+
+    assert listed(path) == [{"c", "d"}]
+
+
+def test_dead_letters_that_are_sent_again_are_in_the_list_of_topics(path, open_spool, row, clock):
+    spool = open_spool()
+    spool.write([row(1, topic="a")], ())
+    spool.write((), (), [(row(1, topic="a"), "no")])
+    clock.now += LOOK
+    spool.write([row(2, topic="b")], ())
+    spool.resend([1])
+    spool.close()
+
+    assert listed(path) == [{"a", "b"}]
+
+
+def test_a_file_of_the_first_version_gets_its_list_of_topics(path, open_spool, row, everything, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(database, "MIGRATIONS", database.MIGRATIONS[:1])
+        earlier.setattr(database, "VERSION", 1)
+        open_spool().close()
+    with closing(sqlite3.connect(path)) as file, file:
+        file.executemany(INSERT, [columns(row(1, topic="a")), columns(row(2, topic="b"))])
+
+    assert listed(path) == [{"a", "b"}]
+    spool = open_spool()
+    spool.write([row(3, topic="c")], ())
+    assert [each.id for each in everything(spool)] == [1, 2, 3]
+    spool.close()
+    assert listed(path) == [{"a", "b", "c"}]
 
 
 def test_the_settings_of_sqlite_are_those_of_the_measurements(spool):

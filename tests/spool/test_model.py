@@ -72,8 +72,9 @@ class Histories(RuleBasedStateMachine):
         self.spool = self.opened()
 
     def opened(self):
-        spool = SpoolFile(self.directory / "outbox.db", QUOTA, lambda: self.now)
-        spool.open()
+        spool, listed = SpoolFile(self.directory / "outbox.db", QUOTA, lambda: self.now), []
+        spool.open(listed.append)
+        assert {row.topic for row in self.model.rows.values()} <= listed[0]
         return spool
 
     @rule(data=st.data(), count=st.integers(0, 12))

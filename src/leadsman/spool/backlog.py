@@ -8,7 +8,7 @@ their order, and a topic without rows on disk sends at once.
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.mqtt.message import Message
@@ -59,11 +59,13 @@ class Backlog:
         self._settled: dict[int, None] = {}
         self._held = 0
         self._gave_up = False
+        self._listed: Collection[str] | None = None
         self._overtaken = 0
         self.store: Store = "opening"
         """Whether the disk can be used."""
         self.known = False
-        """Whether it is known what is on disk, or that nothing can be known. Until then all readings are held."""
+        """Whether it is known what is on disk, or that nothing can be known. Until then readings are held: all of them,
+        or those of the topics that may have rows, see `list_topics`."""
         self.works = True
         """Whether rows can be written."""
         self.rows = 0
@@ -93,7 +95,7 @@ class Backlog:
 
     def holds(self, topic: str) -> bool:
         """Whether older readings of a topic are on disk only, or may be."""
-        return not self.known or topic in self._tails
+        return topic in self._tails or self._may_have_rows(topic)
 
     def readings(self, topic: str) -> int:
         """How many readings of a topic are held, or on disk only."""
@@ -102,7 +104,11 @@ class Backlog:
 
     def takes(self, topic: str, *, full: bool) -> bool:
         """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
-        return not self.known or topic in self._tails or (full and self.works)
+        return topic in self._tails or self._may_have_rows(topic) or (full and self.works)
+
+    def _may_have_rows(self, topic: str) -> bool:
+        """Whether it is not known yet that a topic has no rows."""
+        return not self.known and (self._listed is None or topic in self._listed)
 
     def hold(self, item: Item) -> list[Dropped]:
         """Keep a reading behind those of its topic that are on disk. Returns what was dropped for it: the oldest of
@@ -153,13 +159,23 @@ class Backlog:
         self._settled[row] = None
         self._wake()
 
+    def list_topics(self, topics: Collection[str]) -> None:
+        """Only these topics may have rows on disk, as far as it is known before `begin`: the others go on. Nothing is
+        written before `begin` in any case."""
+        if not self.known:
+            self._listed = topics
+            for topic in [topic for topic in self._tails if topic not in topics]:
+                self._release(topic)
+
     def begin(self, rows: Mapping[str, int], next_row: int | None) -> list[Dropped]:
         """The disk has so many rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
         on there; else rows may be among them that wait in memory as well. Returns what was on disk only, and is not
         there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
-        if self._gave_up or (next_row is not None and self.known):  # newer readings may have been sent meanwhile
+        surprised = self._listed is not None and not rows.keys() <= set(self._listed)  # the file was damaged
+        if self._gave_up or surprised or (next_row is not None and self.known):  # newer readings may have been sent
             self._gave_up, self._overtaken = False, self._outbox.number
+        self._listed = None
         mine: dict[str, int] = {}
         for item in self._stored.values():
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1

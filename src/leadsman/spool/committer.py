@@ -10,9 +10,9 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from leadsman.errors import SpoolError, SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
 from leadsman.event_bus import EventBus
@@ -53,6 +53,7 @@ EARLY = 0.001
 """Seconds. A timer of the loop may be that early."""
 
 logger = logging.getLogger("leadsman")
+T = TypeVar("T")
 
 
 class _Job(NamedTuple):
@@ -119,7 +120,7 @@ class Committer:
         events.subscribe(self._observe, readings=False)
 
     def open(self) -> None:
-        """Open the file. Readings wait until it is known what is in it."""
+        """Open the file. The readings of a topic wait until it is known which of them are in it."""
         self._next()
 
     def write(self, number: int) -> None:
@@ -182,7 +183,7 @@ class Committer:
             if not self.backlog.known:
                 self._patience = self._loop.call_later(SLOW, self._hangs)
             made = self._worker.submit(self._do, self._job() if writes else self._read(), opened=self._open)
-            made.add_done_callback(lambda done: self._call_soon(done.result()))
+            made.add_done_callback(lambda done: self._soon(self._finished, done.result()))
 
     def _hangs(self) -> None:
         """The file is not open yet: go on in memory. It may still open, some time."""
@@ -190,10 +191,10 @@ class Committer:
         self._change("memory", SpoolUnavailable(f"the disk has not answered for {SLOW:g} s"))
         self._link.pump()
 
-    def _call_soon(self, done: "_Done") -> None:
-        """In the thread."""
+    def _soon(self, callback: Callable[[T], None], argument: T) -> None:
+        """In the thread: make a call in the loop."""
         with contextlib.suppress(RuntimeError):  # the app has ended
-            self._loop.call_soon_threadsafe(self._finished, done)
+            self._loop.call_soon_threadsafe(callback, argument)
 
     def _page(self) -> int:
         """How many rows to read."""
@@ -224,7 +225,7 @@ class Committer:
         try:
             file = self._spool_file()
             if not opened:
-                found = file.open()
+                found = file.open(self._listed)
                 if job.delete and not self._first:
                     file.write((), job.delete)
                 return _Done(job, found, file.topics() if found.rows else {})
@@ -235,6 +236,14 @@ class Committer:
             return done._replace(error=error, broken=True)
         except Exception as error:  # a fault of ours, or a kind of damage that nobody knew
             return done._replace(error=SpoolUnavailable(f"{type(error).__name__}: {describe(error)}"), broken=True)
+
+    def _listed(self, topics: frozenset[str]) -> None:
+        """In the thread: the file is opened, and has rows of these topics at the most."""
+        self._soon(self._list_topics, topics)
+
+    def _list_topics(self, topics: frozenset[str]) -> None:
+        self.backlog.list_topics(topics)
+        self._link.pump()
 
     def _write(self, file: "SpoolFile", job: _Job) -> "_Done":
         """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""

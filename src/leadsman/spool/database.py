@@ -5,7 +5,7 @@ import contextlib
 import errno
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,8 +30,19 @@ MIGRATIONS = (
         "CREATE TABLE dead (number INTEGER PRIMARY KEY AUTOINCREMENT, died_at REAL NOT NULL, why TEXT NOT NULL,"
         f" id INTEGER NOT NULL, {_COLUMNS})",
     ),
+    (
+        "CREATE TABLE topics (topic TEXT PRIMARY KEY) WITHOUT ROWID",
+        "INSERT INTO topics SELECT DISTINCT topic FROM outbox",
+        "CREATE TRIGGER topic_of_row AFTER INSERT ON outbox"
+        " WHEN NOT EXISTS (SELECT 1 FROM topics WHERE topic = NEW.topic)"
+        " BEGIN INSERT INTO topics VALUES (NEW.topic); END",
+    ),
 )
-"""The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0."""
+"""The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0.
+
+`topics` has the topic of each row, and topics that have no rows any more: whatever inserts a row inserts its topic in
+the same transaction, and only `forget_topics` deletes one.
+"""
 VERSION = len(MIGRATIONS)
 _SETTINGS = (
     f"PRAGMA page_size = {PAGE}",  # before the others: it counts in an empty file only
@@ -69,7 +80,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Apply the settings, make the tables where they are missing, and check the structure of the whole file.
+    """Apply the settings, and make the tables where they are missing. The structure of a file is checked before its
+    tables are changed.
 
     Raises:
         SpoolUnavailable: a newer version of leadsman wrote it.
@@ -82,9 +94,20 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
         database.execute(setting).fetchall()
     if is_new:
         database.execute(f"PRAGMA application_id = {APPLICATION}").fetchall()
-    for version in range(_number(database, "user_version"), VERSION):
+    found = _number(database, "user_version")
+    if found < VERSION and not is_new:
+        check_structure(database)
+    for version in range(found, VERSION):
         statements = (*MIGRATIONS[version], f"PRAGMA user_version = {version + 1}")
         transact(database, [(statement, None) for statement in statements])
+
+
+def check_structure(database: sqlite3.Connection) -> None:
+    """Check the structure of the whole file, which is read for that.
+
+    Raises:
+        sqlite3.Error: it is damaged, or cannot be read just now.
+    """
     found = database.execute("PRAGMA quick_check(1)").fetchall()
     if found != [("ok",)]:
         raise Damage(str(found[0][0]))
@@ -133,6 +156,11 @@ def transact(database: sqlite3.Connection, work: Work) -> None:
         with contextlib.suppress(sqlite3.Error):  # some errors of SQLite end the transaction
             database.execute("ROLLBACK")
         raise
+
+
+def forget_topics(topics: Iterable[str]) -> Work:
+    """The statement that deletes topics without rows."""
+    return [("DELETE FROM topics WHERE topic = ?", [(topic,) for topic in topics])]
 
 
 def is_damage(error: Exception) -> bool:

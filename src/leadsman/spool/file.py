@@ -13,7 +13,9 @@ from leadsman.spool import quarantine, queries
 from leadsman.spool.database import (
     Damage,
     Work,
+    check_structure,
     connect,
+    forget_topics,
     free_bytes,
     is_damage,
     is_full,
@@ -64,8 +66,14 @@ class SpoolFile:
         self._index = Index()
         self._looked_at: float | None = None
 
-    def open(self) -> Found:
-        """Lock and open the file, or make it. After an error, and after `close`, it may be called again."""
+    def open(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> Found:
+        """Lock and open the file, or make it. After an error, and after `close`, it may be called again.
+
+        Args:
+            list_topics: called with the topics that may have rows, before the file is checked and its rows are counted:
+                that takes a second for each million of them. If the file turns out to be damaged afterwards, other
+                topics may have rows, too.
+        """
         self.close()
         self._looked_at = None
         try:
@@ -73,7 +81,7 @@ class SpoolFile:
             self._lock.acquire()
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
-            self._open()
+            self._open(list_topics)
         except BaseException as error:
             self.close()
             if isinstance(error, sqlite3.Error | OSError):
@@ -122,23 +130,26 @@ class SpoolFile:
         self._disconnect()
         self._lock.release()
 
-    def _open(self) -> None:
+    def _open(self, list_topics: Callable[[frozenset[str]], None] | None) -> None:
         """Connect, and count what is there. A damaged file is replaced first."""
         if not self.path.exists() and _length(Path(f"{self.path}-wal")):
             self._heal(Damage("its log is there without it"))
         quarantine.create(self.path)
         quarantine.sync_directory(self.path.parent)
         try:
-            self._connect()
+            self._connect(list_topics)
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
             self._heal(error)
             self._connect()
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> sqlite3.Connection:
         database = self._database = connect(self.path)
         prepare(database, self.path)
+        if list_topics is not None:
+            list_topics(queries.topics(database))
+        check_structure(database)
         self._index, oldest = queries.count(database)
         self._identity = self._identities()
         self.found = self.found._replace(
@@ -247,8 +258,11 @@ class SpoolFile:
         planner.supersede()
         planner.evict(queries.oldest(database))
         changes = planner.changes()
+        work = [*_statements(changes), *dead_letters.bury(dead, now)]
+        if looks:  # first, since the topics of rows that are added come back with these
+            work = [*forget_topics(queries.topics(database) - self._index.topics.keys()), *work]
         try:
-            transact(database, [*_statements(changes), *dead_letters.bury(dead, now)])
+            transact(database, work)
         except sqlite3.Error as error:
             if not is_full(error) or dead or not self._is_empty_after(database, changes):
                 raise

@@ -177,8 +177,8 @@ class Database:
 
 
 def row(number):
-    """The row with this id."""
-    return Row(number, 5, f"t/{number % 3}", b"%d " % number * (number % 90), 1, False, 1.8e9, None, False)
+    """The row with this id. New topics come, and old ones have no rows any more."""
+    return Row(number, 5, f"t/{number // 9}", b"%d " % number * (number % 90), 1, False, 1.8e9, None, False)
 
 
 MOODS = (("kept", "lost", "torn"), ("kept", "lost"), ("lost",), ("kept", "kept", "kept", "torn"))
@@ -222,10 +222,10 @@ class Run:
         self.after.parent.mkdir()
         for name, content in self.disk.after_cut(self.dice, self.dice.choice(MOODS)).items():
             (self.after.parent / Path(name).name).write_bytes(content)
-        spool = SpoolFile(self.after, QUOTA, lambda: 1.8e9)
-        damaged = spool.open().quarantined is not None
+        spool, listed = SpoolFile(self.after, QUOTA, lambda: 1.8e9), []
+        damaged = spool.open(listed.append).quarantined is not None
         rows = spool.read(0, 10**6, 10**9)
-        damaged = damaged or any(each != row(each.id) for each in rows)
+        damaged = damaged or any(each != row(each.id) or each.topic not in listed[0] for each in rows)
         spool.write([row(10**6)], ())
         spool.close()
         return {each.id for each in rows}, damaged
