@@ -125,10 +125,14 @@ class BrokerError(LeadsmanError):
     """The broker cannot be reached or says no.
 
     Attributes:
-        hint: the end of the message, where it guesses at a wrong URL; worth nothing once the URL has worked.
+        hint: the end of the message, where it is advice about the URL; worth nothing once the URL has worked.
     """
 
     hint = ""
+
+    def without_hint(self) -> str:
+        """The message without its hint, for those who have better advice."""
+        return str(self).removesuffix(self.hint)
 
 
 class ConnectionRefused(BrokerError):

@@ -167,6 +167,16 @@ class TestSeveralBrokers:
             with pytest.raises(BrokerError, match="mqtt://a:1883; cannot connect to mqtt://b:1883"):
                 find()
 
+    def test_advice_about_both_brokers_is_given_once(self, answering):
+        for name in "ab":
+            answering[name] = BrokerError(f"cannot connect to mqtt://{name}; start the broker")
+            answering[name].hint = "; start the broker"
+
+        with pytest.raises(BrokerError) as caught:
+            self.ask()
+        assert str(caught.value) == "cannot connect to mqtt://a; cannot connect to mqtt://b; start the broker"
+        assert caught.value.without_hint() == "cannot connect to mqtt://a; cannot connect to mqtt://b"
+
     def test_what_brokers_retain_is_put_together_and_the_first_one_counts(self, answering, monkeypatch):
         async def listen(exchange, broker):
             if broker.host == "a":

@@ -45,11 +45,11 @@ def test_a_refusal_says_what_to_check(code, advice):
         (TLS, FileError("no such file"), TlsRefused, ""),
         (TLS, ConnectionResetError(104, "reset"), BrokerError, "Without TLS write mqtt://"),
         (TLS, ssl.SSLError(1, "unknown"), TlsRefused, ""),
-        (PLAIN, ConnectionRefusedError(111, "refused"), NotListening, "cannot connect"),
-        (UNIX, FileNotFoundError(2, "no such file"), NotListening, "cannot connect"),
-        (UNIX, PermissionError(13, "permission denied"), BrokerError, "cannot connect"),
-        (PLAIN, OSError(113, "no route to host"), BrokerError, "cannot connect"),
-        (PLAIN, None, BrokerError, "cannot connect"),
+        (PLAIN, ConnectionRefusedError(111, "refused"), NotListening, "the text; start the broker, or correct its URL"),
+        (UNIX, FileNotFoundError(2, "no such file"), NotListening, "the text; start the broker, or correct its URL"),
+        (UNIX, PermissionError(13, "permission denied"), BrokerError, "the text; check its URL"),
+        (PLAIN, OSError(113, "no route to host"), BrokerError, "the text; check its URL"),
+        (PLAIN, None, BrokerError, "the text; check its URL"),
     ],
 )
 def test_an_error_below_mqtt_is_told_apart_by_who_can_mend_it(broker, cause, kind, advice):
@@ -66,14 +66,19 @@ def test_an_open_port_without_an_answer_names_the_url_that_was_meant():
 
 
 def test_the_hint_of_an_error_can_be_taken_off_its_end():
-    for error in (no_connack(PLAIN, "closed"), no_connack(TLS, "closed"), silent(TLS, 5.0, opened=True)):
-        assert isinstance(error, ConnackMissing)
+    refused = unreachable(PLAIN, "refused", ConnectionRefusedError(111, "refused"))
+    for error in (no_connack(PLAIN, "closed"), no_connack(TLS, "closed"), silent(TLS, 5.0, opened=True), refused):
+        assert isinstance(error, ConnackMissing | NotListening)
         assert error.hint
-        assert str(error).endswith(error.hint)
+        assert str(error) == error.without_hint() + error.hint
+    assert refused.without_hint() == "cannot connect to mqtt://broker.lan:8883: refused"
 
 
-def test_a_host_that_does_not_answer_is_no_wrong_url():
-    assert type(silent(PLAIN, 5.0, opened=False)) is BrokerError
+def test_a_host_that_does_not_answer_is_not_asked_for_tls():
+    error = silent(PLAIN, 5.0, opened=False)
+
+    assert type(error) is BrokerError
+    assert str(error).endswith("within 5 s; check its URL (--mqtt, MQTT__URL) and the network")
 
 
 def test_a_broker_that_ends_tls_may_want_a_certificate():

@@ -345,6 +345,7 @@ def test_a_unix_socket_where_nobody_listens_is_a_named_error(tmp_path):
         connected(f"mqtt+unix://{tmp_path}/none", publish_one)
 
     assert "TLS" not in str(caught.value)
+    assert str(caught.value).endswith("; start the broker, or correct its URL (--mqtt, MQTT__URL)")
 
 
 @pytest.mark.parametrize("protocol", ["5.0", "3.1.1"])

@@ -338,7 +338,7 @@ def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
         return brokers, prefix_of(brokers, devices[0] if devices else None)
     except BrokerError as error:
         advice = "the app was looked for there; write --mqtt for another broker, or MODULE:APP, such as house:app"
-        raise BrokerError(f"{error}; {advice}") from None
+        raise BrokerError(f"{error.without_hint()}; {advice}") from None
 
 
 def _sources(options: argparse.Namespace) -> Where:

@@ -133,7 +133,12 @@ def retained(brokers: Brokers, filters: Sequence[str]) -> dict[str, Received]:
 
 def _all(faults: Sequence[BrokerError]) -> BrokerError:
     """One error for all brokers."""
-    return faults[0] if len(faults) == 1 else BrokerError("; ".join(map(str, faults)))
+    if len(faults) == 1:
+        return faults[0]
+    hints = "".join(dict.fromkeys(fault.hint for fault in faults))
+    error = BrokerError("; ".join(fault.without_hint() for fault in faults) + hints)
+    error.hint = hints
+    return error
 
 
 def prefix_of(brokers: Brokers, device: str | None) -> str:

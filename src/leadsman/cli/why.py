@@ -95,7 +95,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        return Answers([unanswered(device or "", prefix or "", None, str(error), datetime.now(UTC))])
+        return Answers([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:

@@ -146,7 +146,7 @@ def failure_of(error: BrokerError) -> ConnectFailure:
         case ConnackMissing():
             return ConnectFailure("silent", text)
     if isinstance(cause, socket.gaierror):
-        return ConnectFailure("name", text)
+        return ConnectFailure("name", error.without_hint())
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ConnectFailure("clock", text)
-    return ConnectFailure("tls" if isinstance(cause, ssl.SSLError) else "address", text)
+    return ConnectFailure("tls" if isinstance(cause, ssl.SSLError) else "address", error.without_hint())

@@ -346,7 +346,9 @@ def _translated(client: _Client, error: BaseException, *, v5: bool, opened: bool
             cause = error.__context__ if isinstance(error, aiomqtt.MqttError) else error  # aiomqtt keeps the text only
             fault = diagnosis.unreachable(broker, str(error), cause)
             if broker.encrypted and isinstance(fault, NotListening):  # aiomqtt wants the certificates first, which
-                return BrokerError(str(fault))  # takes some 25 ms of CPU each time: too much for short waits
+                seldom = BrokerError(str(fault))  # takes some 25 ms of CPU each time: too much for short waits
+                seldom.hint = fault.hint
+                return seldom
             return fault
     return error
 

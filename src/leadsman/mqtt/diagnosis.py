@@ -90,6 +90,10 @@ RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
 _CERTIFICATE = "; does it ask for a certificate (cert=, key=)?"
 """A hint for a connection that ends after the handshake: a broker checks our certificate then, and may close without an
 alert."""
+_START = "; start the broker, or correct its URL (--mqtt, MQTT__URL)"
+"""A hint where the host answers, and no broker listens."""
+_CHECK = "; check its URL (--mqtt, MQTT__URL) and the network"
+"""A hint where the host does not answer, or is not known."""
 _NOT_YET_VALID = 9
 """X509_V_ERR_CERT_NOT_YET_VALID: more often a clock that is not set yet than a certificate of tomorrow."""
 _NO_TLS = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
@@ -128,10 +132,10 @@ def unreachable(broker: Broker, text: str, cause: BaseException | None) -> Broke
         case ssl.SSLError():
             return TlsRefused(text)
         case ConnectionRefusedError():
-            return NotListening(text)
+            return _with_hint(NotListening, text, _START)
         case FileNotFoundError() if broker.unix:
-            return NotListening(text)
-    return BrokerError(text)
+            return _with_hint(NotListening, text, _START)
+    return _with_hint(BrokerError, text, _CHECK)
 
 
 def alert(broker: Broker, error: ssl.SSLError) -> TlsRefused:
@@ -144,15 +148,13 @@ def no_connack(broker: Broker, reason: str) -> BrokerError:
     text = f"{broker} sent no CONNACK: {reason}"
     if not broker.encrypted:
         return _hinting(ConnackMissing, text, broker)
-    error = ConnackMissing(f"{text}{_CERTIFICATE}")
-    error.hint = _CERTIFICATE
-    return error
+    return _with_hint(ConnackMissing, text, _CERTIFICATE)
 
 
 def silent(broker: Broker, seconds: float, *, opened: bool) -> BrokerError:
     """The broker did not answer within `seconds`; `opened`: after TCP, at least, was established."""
     text = f"{broker} did not answer within {seconds:g} s"
-    return _hinting(ConnackMissing, text, broker) if opened else BrokerError(text)
+    return _hinting(ConnackMissing, text, broker) if opened else _with_hint(BrokerError, text, _CHECK)
 
 
 def subscription(topic_filter: str) -> str:
@@ -189,6 +191,10 @@ def _hinting(kind: type[BrokerError], text: str, broker: Broker) -> BrokerError:
         hint = f"; is this a TLS port? Without TLS write {broker.scheme[:-1]}://{broker.host}:{broker.port}"
     else:
         hint = f"; is this a TLS port? Then write {broker.scheme}s://{broker.host}:{broker.port}"
+    return _with_hint(kind, text, hint)
+
+
+def _with_hint(kind: type[BrokerError], text: str, hint: str) -> BrokerError:
     error = kind(f"{text}{hint}")
     error.hint = hint
     return error

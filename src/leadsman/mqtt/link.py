@@ -275,9 +275,8 @@ class Link:
             await connection.close()
 
     def _reason(self, error: BrokerError) -> str:
-        """The reason of a failed attempt. A hint at a wrong URL is left out once the URL has worked."""
-        text = str(error)
-        return clean(text.removesuffix(error.hint) if self.session.accepted else text)
+        """The reason of a failed attempt. Advice about the URL is left out once it has worked."""
+        return clean(error.without_hint() if self.session.accepted else str(error))
 
     def _explained(self, reason: str, code: int, broken: Broken) -> tuple[str, str | None]:
         """Why the connection ended, as far as it is known, and the topic that it broke on."""
