@@ -27,7 +27,7 @@ SIMULATED_DAY = (
     "--day",
     "flaky",
     "--policy",
-    "retry=3",
+    "retry=1",
     "--policy",
     "UNTIL_NEXT_POLL",
 )

@@ -52,6 +52,15 @@ def test_a_day_is_shown_with_the_usual_policies_and_advice(run):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_a_policy_that_changes_nothing_is_named_and_not_drawn_again(run):
+    code, out, _ = run("--policy", "retry=0", "--policy", "retry=2", "--policy", "retry=2", "--policy", "never")
+
+    assert code == 0
+    assert [out.count(line) for line in ("as written: ", "\nretry=0\n", "\nretry=2\n", "\nnever\n")] == [1, 0, 1, 1]
+    assert "retry=0 changes nothing: it is 'as written' again." in " ".join(out.split())
+    assert "retry=2 changes nothing: it is 'retry=2' again." in " ".join(out.split())
+
+
 def test_the_document_has_the_figures_the_faults_and_the_devices(run):
     code, out, _ = run("--json", "--policy", "retry=3")
 

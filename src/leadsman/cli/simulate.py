@@ -20,7 +20,7 @@ from leadsman.simulation.days import WEATHERS
 from leadsman.simulation.faults import BROKER
 from leadsman.simulation.outcome import Outcome, Stage, named
 from leadsman.simulation.picture import picture
-from leadsman.simulation.simulator import Wish, simulate, stage_of
+from leadsman.simulation.simulator import Wish, firsts, simulate, stage_of
 from leadsman.simulation.strips import BLOCKS, Pen, strips
 from leadsman.simulation.variant import AS_WRITTEN, USUAL, Variant, variant_of
 from leadsman.text import clean, describe
@@ -56,6 +56,8 @@ def run(app: App, where: Where, options: argparse.Namespace) -> int:
     )
     _check_writable(options.svg)
     stage = stage_of(wish)
+    pairs = [(each, variants[first]) for each, first in zip(variants, firsts(wish, variants), strict=True)]
+    variants = [each for each, first in pairs if each is first]
     with Progress(len(variants)) as progress:
         outcomes = [simulate(wish, stage, each, progress.of(each.name)) for each in variants]
     if conditions and not outcomes[0].figures.slots:
@@ -64,6 +66,9 @@ def run(app: App, where: Where, options: argparse.Namespace) -> int:
             f"ended within {human(stage.length)}; write a longer --for, or another --begins"
         )
     advised = advice([Compared(each.policy, each.figures) for each in outcomes])
+    advised += [
+        f"{each.name} changes nothing: it is '{first.name}' again." for each, first in pairs if each is not first
+    ]
     if options.svg is not None:
         _write(options.svg, picture(stage, outcomes, advised))
     if options.json:

@@ -9,7 +9,7 @@ import logging
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -109,6 +109,20 @@ def stage_of(wish: Wish) -> Stage:
             _shifts(polled.values(), begins, wish.length),
             texts.pop() if len(texts) == 1 else f"{len(texts)} policies",
         )
+
+
+def firsts(wish: Wish, variants: Sequence[Variant]) -> list[int]:
+    """For each variant, the place of the first one that gives all devices the same options: its day is the same.
+
+    Raises:
+        ConfigurationError: a policy does not fit one of the devices.
+    """
+    with wish.app.unloaded():
+        setup, _ = _loaded(wish)
+        polled = setup.registry.telemetries.values()
+        changed = [[each.of(telemetry, setup.catalogue) for telemetry in polled] for each in variants]
+    made = [[(each.guards, each.overrun) for each in telemetries] for telemetries in changed]
+    return [made.index(each) for each in made]
 
 
 def simulate(wish: Wish, stage: Stage, variant: Variant, progress: Progress) -> Outcome:
