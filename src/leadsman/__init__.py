@@ -18,6 +18,7 @@ from leadsman.sensor import Sensor
 from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.runtime.buffer import Buffer
     from leadsman.runtime.context import Context
@@ -38,6 +39,7 @@ __all__ = [
     "Discovery",
     "Every",
     "ExponentialBackoff",
+    "Finds",
     "FixedBackoff",
     "LinearBackoff",
     "OnChange",
@@ -54,6 +56,7 @@ _LATER = {
     "Buffer": "leadsman.runtime.buffer",
     "Context": "leadsman.runtime.context",
     "Discovery": "leadsman.settings.discovery",
+    "Finds": "leadsman.registration.finds",
     "execute_with_retry": "leadsman.resilience.adhoc",
     "retrying": "leadsman.resilience.adhoc",
 }

@@ -99,6 +99,28 @@ def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
         assert sorted(statuses._due) == sorted(statuses._slots)
 
 
+@given(st.lists(st.tuples(st.floats(0.0, 5.0), st.sampled_from(NAMES)), max_size=50))
+def test_entities_that_come_and_go_leave_nothing_behind(history):
+    records, statuses = watched("always", stale_after=3.0)
+    now = 0.0
+    for pause, name in history:
+        now += pause
+        if name in records.entities:
+            statuses.remove(name)
+            records.remove(name)
+        else:
+            records.register(name, 3.0, now)
+            statuses.add(name, now)
+        while statuses.next_at <= now:
+            statuses.advance(now, 100)
+
+        known = sorted(records.entities)
+        assert sorted(statuses.words) == sorted(itertools.chain.from_iterable(statuses._slots.values())) == known
+        assert statuses.offline | set(statuses.troubled) <= set(known)
+        assert sum(statuses.counts.values()) == len(known)
+        assert sorted(statuses._due) == sorted(statuses._slots)
+
+
 def test_a_change_says_whether_the_device_went_offline():
     records, statuses = watched("attic")
     records(taken("attic", 1.0))

@@ -1,3 +1,5 @@
+from urllib.parse import unquote_to_bytes
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from leadsman.mqtt.topics import (
     check_prefix,
     encode,
     encode_fields,
+    escaped_name,
     topic_matches,
 )
 
@@ -201,3 +204,58 @@ def test_the_fields_of_a_reading_are_written_as_any_other_document(fields):
     except UnicodeEncodeError:  # half a surrogate pair, which no reading contains
         return
     assert encode_fields(fields) == expected
+
+
+NAMES = st.one_of(
+    st.text(max_size=80),
+    st.text(st.sampled_from("%/+#$ \n\u00e4a2F"), max_size=12),
+    st.sampled_from(sorted(RESERVED)),
+)
+
+
+@given(NAMES.filter(bool))
+def test_a_text_from_outside_becomes_a_name_from_which_it_can_be_read_again(text):
+    try:
+        name = escaped_name(text)
+    except InvalidValue:
+        assert len(text) > 200 // 9
+        return
+
+    assert check_name(name) == name
+    assert unquote_to_bytes(name).decode(errors="surrogatepass") == text
+
+
+@given(NAMES, NAMES)
+def test_two_texts_from_outside_never_have_one_name(one, other):
+    try:
+        names = escaped_name(one), escaped_name(other)
+    except InvalidValue:
+        return
+
+    assert (names[0] == names[1]) is (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A4:C1:38:00:00:01", "A4:C1:38:00:00:01"),
+        ("Küche", "Küche"),
+        ("living room", "living room"),
+        ("a/b", "a%2Fb"),
+        ("100%", "100%25"),
+        ("set", "%73et"),
+        (" x ", "%20x%20"),
+        (" ", "%20"),
+        ("$SYS", "%24SYS"),
+        ("a\nb", "a%0Ab"),
+        ("\u202ea", "%E2%80%AEa"),
+    ],
+)
+def test_a_name_from_outside_is_escaped_where_a_topic_asks_for_it(text, name):
+    assert escaped_name(text) == name
+
+
+@pytest.mark.parametrize("text", ["", "x" * 201, "/" * 100])
+def test_a_name_from_outside_that_cannot_be_one_is_refused(text):
+    with pytest.raises(InvalidValue, match="1 to 200 bytes"):
+        escaped_name(text)

@@ -3,7 +3,7 @@ from datetime import timedelta
 
 import pytest
 
-from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, FixedBackoff, OnChange
+from leadsman import App, CircuitBreaker, Cron, Delivery, ExponentialBackoff, Finds, FixedBackoff, OnChange
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.registration.telemetry import TelemetryOptions
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, from_options
@@ -143,6 +143,8 @@ WRONG = [
     ({"interval": 5, "group": 5}, InvalidType, "'bus'"),
     ({"interval": 5, "spread": -1}, InvalidValue, "not negative"),
     ({"interval": 5, "stale_after": 0}, InvalidValue, "greater than zero"),
+    ({"interval": 5, "finds": 100}, InvalidType, r"Finds\("),
+    ({"interval": 5, "finds": Finds()}, InvalidValue, "of the type Context"),
     ({"interval": 5, "enabled": "no"}, InvalidType, "True or False"),
     ({"interval": 5, "retries": 3}, InvalidType, "did you mean 'retry'"),
     ({"interval": 5, "colour": 3}, InvalidType, "write one of"),

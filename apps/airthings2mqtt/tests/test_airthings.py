@@ -5,11 +5,12 @@ import time
 import pytest
 
 from airthings2mqtt import app
-from airthings2mqtt.decoding import PLUS, RADON_24H, RADON_LONG_TERM, mini, plus, wave
+from airthings2mqtt.decoding import COMPANY, PLUS, RADON_24H, RADON_LONG_TERM, mini, plus, wave
 from airthings2mqtt.settings import Settings
+from airthings2mqtt.twin import CHARACTERISTICS
 from leadsman.adapters.ble import BleRadio
 from leadsman.errors import DeviceUnavailable, GarbledData
-from leadsman.testing import BleTwin, Harness
+from leadsman.testing import BleTwin, Harness, TwinDevice
 from leadsman_rigs.bluez import GattServer
 
 ADDRESS = "F0:11:22:33:44:55"
@@ -123,3 +124,48 @@ def test_the_demo_needs_neither_wave_nor_broker(demonstrated):
 
     assert 'airthings2mqtt/bedroom/state  {"temperature":21.5' in log
     assert '"co2":400' in log
+
+
+def advertised(serial):
+    return {COMPANY: serial.to_bytes(4, "little") + b"\x01\x00"}
+
+
+class TestFinder:
+    @staticmethod
+    def heard(*devices, **settings):
+        radio = BleTwin(*devices)
+        return Harness(app, settings={"find": True, **settings}, adapters=lambda _: (radio,))
+
+    def test_waves_in_range_become_devices_by_their_serial_numbers(self):
+        one = TwinDevice("F0:11:22:33:44:77", VALUES, manufacturer=advertised(2900123456))
+        two = TwinDevice("F0:11:22:33:44:88", CHARACTERISTICS, manufacturer=advertised(2930123456))
+
+        with self.heard(one, two) as harness:
+            harness.run("1h")
+
+            assert harness.states("2900123456") == [AIR, AIR, AIR]
+            assert harness.states("2930123456")[0]["co2"] == 400
+            assert harness.availability("2900123456") == ["online"]
+
+    def test_a_wave_with_a_section_and_what_is_no_wave_are_left_alone(self):
+        mine = TwinDevice(ADDRESS, VALUES, manufacturer=advertised(2900123456))
+        other = TwinDevice("F0:11:22:33:44:77", VALUES, manufacturer={COMPANY: b"\x01"})
+        unknown = TwinDevice("F0:11:22:33:44:88", VALUES, manufacturer=advertised(17))
+
+        with self.heard(mine, other, unknown, **{"waves.bedroom.address": ADDRESS}) as harness:
+            harness.run("1h")
+
+            assert harness.states("bedroom") != []
+            assert set(harness.status()["devices"]) == {"bedroom", "finder"}
+
+    def test_one_that_cannot_be_read_does_not_keep_the_others_from_it(self, caplog):
+        broken = TwinDevice("F0:11:22:33:44:77", VALUES, manufacturer=advertised(2900000001))
+        broken.refuses = DeviceUnavailable("busy")
+        works = TwinDevice("F0:11:22:33:44:88", VALUES, manufacturer=advertised(2900000002))
+
+        with self.heard(broken, works) as harness:
+            harness.run("20m")
+
+            assert harness.states("2900000002") == [AIR]
+            assert harness.status()["devices"]["finder"]["status"] == "ok"
+        assert "F0:11:22:33:44:77 was heard, but not read" in caplog.text

@@ -7,7 +7,7 @@ program published is left alone. When a program that reads descriptions starts, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from leadsman.discovery.description import Convention
@@ -88,6 +88,28 @@ class Announcer:
             connects = self._places.link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
+    def change(self, convention: Convention) -> None:
+        """Devices have come or gone: publish and remove what the convention that knows them has more and less."""
+        before, self._convention, self._topics = self._topics, convention, convention.topics
+        self._places.slices.begin("discovery", self._change(before))
+
+    def _change(self, before: Mapping[str, str | None]) -> Work:
+        while not self._compared:  # a comparison that has not begun includes the change
+            yield GRACE
+        connects = self._places.link.connects
+        for topic in [topic for topic in self._topics if topic not in before]:
+            if not (yield from self._room(connects)):
+                return
+            if topic in self._topics and topic not in self._foreign:
+                self._bring(topic, b"")
+            yield 0.0
+        for topic in [topic for topic in before if topic not in self._topics]:
+            if not (yield from self._room(connects)):
+                return
+            if topic not in self._topics and topic not in self._foreign:
+                self._put(topic, b"", latest=True)
+            yield 0.0
+
     def _compare(self, connects: int) -> None:
         if self._places.link.connects == connects:
             self._settled = True
@@ -99,7 +121,8 @@ class Announcer:
         for topic in self._topics:
             if not (yield from self._room(connects)):
                 return
-            self._bring(topic, found.pop(topic, b""))
+            if topic in self._topics:  # its device may be forgotten meanwhile
+                self._bring(topic, found.pop(topic, b""))
             yield 0.0
         for topic, payload in found.items():
             self._remove(topic, payload)
@@ -139,6 +162,8 @@ class Announcer:
         if self._convention.is_ours(found):
             logger.info("%s: removed, since the device is gone", clean(topic), extra=log_fields("discovery removed"))
             self._put(topic, b"", latest=True)
+        else:
+            self._foreign.add(topic)  # a device that is found later may have this topic
 
     def _description(self, topic: str) -> bytes:
         name = self._topics[topic]
@@ -182,7 +207,7 @@ class Announcer:
             for topic in self._topics:
                 if not (yield from self._room(connects)):
                     return
-                if topic not in self._foreign:
+                if topic in self._topics and topic not in self._foreign:
                     self._put(topic, self._description(topic), latest=True)
                 yield 0.0
             self._places.say_again()

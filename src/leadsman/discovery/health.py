@@ -78,6 +78,11 @@ class HealthTopics:
         self._said.clear()
         self._due.update(dict.fromkeys(self._statuses.words))
 
+    def forget(self, entity: str) -> None:
+        """Remove a device, after its last event."""
+        self._said.pop(entity, None)
+        self._due.pop(entity, None)
+
     def _turns(self) -> Work:
         """Look at the devices that are due, and at those in trouble, whose status time alone may change."""
         try:

@@ -32,6 +32,14 @@ class Registered:
         """The names of the devices."""
         return [*self._read, *(name for name in self._commands if name not in self._read)]
 
+    def add(self, each: Source) -> None:
+        """Add a device that was found at run time."""
+        self._read[each.name] = each
+
+    def remove(self, name: str) -> None:
+        """Remove a device that was found at run time."""
+        del self._read[name]
+
     def device(self, name: str) -> Device:
         """Describe one device."""
         each, command = self._read.get(name), self._commands.get(name)

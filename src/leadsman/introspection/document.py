@@ -26,6 +26,14 @@ CircuitWord = Literal["closed", "open", "half_open", "isolated", "disabled"]
 """The state of a circuit; the last two are the work of a person."""
 
 
+class FindsTerms(TypedDict):
+    """Which devices a handler may find at run time."""
+
+    most: int
+    forget_after: float | None
+    """Seconds without a reading after which a device is forgotten; null: never."""
+
+
 class Registered(TypedDict):
     """A registration with its options. Options that its kind does not have are left out."""
 
@@ -57,6 +65,10 @@ class Registered(TypedDict):
     offline_on: NotRequired[Literal["stale", "error"]]
     throttle: NotRequired[float]
     silence: NotRequired[float | None]
+    finds: NotRequired[FindsTerms]
+    """Present only if the handler may find devices at run time."""
+    found_by: NotRequired[str]
+    """The handler that has found the device at run time."""
     queue: NotRequired[int]
     when_full: NotRequired[Literal["reject", "drop-oldest"]]
 
@@ -110,6 +122,10 @@ class Runtime(TypedDict):
     restarts: NotRequired[int]
     """How often the generator of a source was started again."""
     commands: NotRequired[Commands]
+    found: NotRequired[int]
+    """The devices that a handler has found and that are not forgotten. Present only if it may find some."""
+    refused: NotRequired[int]
+    """How often a device that it found was refused: there were too many, or its name was wrong or that of another."""
 
 
 class DeviceSection(TypedDict):

@@ -128,8 +128,8 @@ class Measures:
 
     def of_devices(self, family: Family, names: Sequence[str]) -> list[Sample]:
         """The samples of some devices in a family of `OF_DEVICES`."""
-        read = self._readers[family]
-        return [sample for name in names for sample in read(name)]
+        read, entities = self._readers[family], self._parts.records.entities  # one may be forgotten meanwhile
+        return [sample for name in names if name in entities for sample in read(name)]
 
     def of_the_app(self) -> dict[Family, list[Sample]]:
         """The samples of the families of `OF_THE_APP`."""

@@ -139,6 +139,10 @@ def _unread(s: Situation) -> "Verdict | None":
         timeout = reader.get("timeout")
         evidence = ["its first poll is under way", *([f"a call may take {span(timeout)}"] if timeout else [])]
         return _waits(s, "call", "its first poll has not ended yet", evidence, "wait: a call that hangs is ended")
+    if (finder := reader.get("found_by")) is not None:
+        evidence = [f"it was found at run time by {finder}", *s.silence()]
+        advice = f"ask the same about {finder}: it hands the readings over"
+        return _waits(s, "call", f"{finder} has handed over no reading yet", evidence, advice)
     if reader["kind"] == "source":
         evidence = [f"its source was started {counted(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
         advice = "check that the device sends: a source publishes only what it receives"

@@ -42,6 +42,10 @@ class RecentValues:
         found = self._devices.get(device)
         return _Device().look() if found is None else found.look()
 
+    def forget(self, device: str) -> None:
+        """Remove a device."""
+        self._devices.pop(device, None)
+
     def _of(self, device: str) -> "_Device":
         found = self._devices.get(device)
         if found is None:

@@ -93,6 +93,8 @@ def registry_entry(
     entry: dict[str, object] = {"kinds": kinds, "topics": paths, "retained": retained}
     if others:
         entry["others"] = sorted(others)
+    if isinstance(reader, Source) and reader.found_by is not None:
+        entry["found_by"] = reader.found_by
     if not enabled:
         entry["enabled"] = False
     return cast("RegistryDevice", entry)
@@ -133,9 +135,13 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
         case Source():
             own = {"backoff": _shown(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
             own |= {"stale_after": each.stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
+            if each.found_by is not None:
+                own["found_by"] = each.found_by
         case Command():
             own = {"timeout": each.timeout, "group": each.group, "queue": each.queue}
             own |= {"when_full": "drop-oldest" if each.drop_oldest else "reject"}
+    if isinstance(each, Telemetry | Source) and each.finds is not None:
+        own["finds"] = {"most": each.finds.most, "forget_after": each.finds.forget_after}
     return cast("Registered", common | own)  # tests compare it with the schema
 
 

@@ -17,6 +17,8 @@ class RegistryDevice(TypedDict):
     """Which of these topics the broker keeps."""
     others: NotRequired[list[str]]
     """Further retained topics of the device."""
+    found_by: NotRequired[str]
+    """The handler that has found the device at run time."""
     enabled: NotRequired[Literal[False]]
     """Present only if the device is not enabled: nothing is published but its availability, ``offline``."""
 

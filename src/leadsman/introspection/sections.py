@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
+    from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import MessageCounts, Subscriber
 
 
@@ -67,6 +68,8 @@ class Parts(NamedTuple):
     """Retained topics besides those of leadsman, by device; see `leadsman.runtime.other_topics`."""
     subscribers: "Mapping[str, Subscriber] | None" = None
     """What handles the messages of other programs, by topic filter."""
+    found: "FoundDevices | None" = None
+    """The devices that were found at run time; None where no handler finds any."""
     health: bool = False
     """Whether each device has a topic for its health: while discovery is on."""
 
@@ -90,6 +93,10 @@ class Sections:
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
         self.registrations = registrations
+
+    def forget(self, name: str) -> None:
+        """Describe the registrations of a device anew: it is gone, and another one may have its name."""
+        self._written.pop(name, None)
 
     def app(self) -> "AppSection":
         """The app."""
@@ -232,6 +239,8 @@ class Sections:
             found["life"] = {"since": rfc3339(health.life.since), **health.life.before.plus(totals)._asdict()}
         for runner in runners:
             found |= runner.counters()
+        if parts.found is not None:
+            found |= parts.found.counters(name)
         if name not in self.registrations.jobs:
             found |= after_reading(runners[0].publisher, parts.link, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema

@@ -180,6 +180,10 @@ class Service:
         """Whether the app polls its devices, and does not stop."""
         return self._parts.ready() and not self._environment.stopping.is_set()
 
+    def forget(self, name: str) -> None:
+        """A device that was found at run time is gone."""
+        self._sections.forget(name)
+
     def registry_head(self) -> "RegistryHead":
         """What the registry says about the app."""
         return self._sections.registry_head()
@@ -201,7 +205,7 @@ class Service:
                 document.member(None, topic)
         document.begin("devices", b"{}")
         disabled = []
-        for number, name in enumerate(self._sections.registrations, 1):
+        for number, name in enumerate(tuple(self._sections.registrations), 1):
             entry = self._sections.registry_entry(name)
             if entry is not None:
                 document.member(name, entry)

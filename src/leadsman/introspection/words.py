@@ -1,6 +1,7 @@
 """Says in plain English what a registration does: when it is polled, what follows a failed call, what is published."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from leadsman.introspection.registrations import labels_of
 from leadsman.mqtt.message import Delivery
@@ -18,6 +19,9 @@ from leadsman.resilience.predicate import IsA
 from leadsman.resilience.words import listed, policy_in_words, waits_in_words
 from leadsman.text import clean, counted
 from leadsman.timing.durations import spoken
+
+if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
 
 
 def sentences(each: Telemetry | Source | Command) -> list[str]:
@@ -54,13 +58,17 @@ def _telemetry(each: Telemetry) -> Iterator[str]:
     yield from _failing(each)
     if not each.job:
         yield from _publishing(each.publish, each.delivery)
+    yield from _finding(each.finds)
 
 
 def _source(each: Source) -> Iterator[str]:
-    yield "It pushes its readings."
+    if each.found_by is not None:
+        yield f"It was found at run time by {each.found_by}, which hands its readings over."
+    else:
+        yield "It pushes its readings."
     if names := labels_of(each.needs):
         yield f"It uses {listed(names)}."
-    if isinstance(each.guards.policy, Waits):
+    if isinstance(each.guards.policy, Waits) and each.found_by is None:
         yield f"When it ends or fails, it is started again {waits_in_words(each.guards.policy.strategy)}."
     if each.silence is not None:
         yield f"After {spoken(each.silence)} without a reading it is started again."
@@ -69,6 +77,14 @@ def _source(each: Source) -> Iterator[str]:
         yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)
     yield from _publishing(each.publish, each.delivery)
+    yield from _finding(each.finds)
+
+
+def _finding(finds: "Finds | None") -> Iterator[str]:
+    if finds is not None:
+        yield f"It may find up to {counted(finds.most, 'device')} while the app runs."
+        if finds.forget_after is not None:
+            yield f"One that gives no reading for {spoken(finds.forget_after)} is forgotten."
 
 
 def _command(each: Command) -> Iterator[str]:

@@ -48,9 +48,10 @@ class Availability:
             self._link.put(Message(self._topics.availability(entity), payload, qos=1, retain=True, latest=True))
 
     def _announcement(self, connects: int) -> Iterator[float]:
-        for number, entity in enumerate(self._statuses.words, 1):
+        for number, entity in enumerate(tuple(self._statuses.words), 1):
             if self._link.connects != connects:
                 return
-            self.say(entity)
+            if entity in self._statuses.words:  # a device may be forgotten meanwhile
+                self.say(entity)
             if number % SLICE == 0:
                 yield PAUSE if self._link.outbox.messages > MOST_WAITING else 0.0

@@ -314,7 +314,8 @@ def next_change(health: Health, now: float) -> float:
 
 
 class HealthRecords:
-    """Keeps the health records of all entities by observing events. `register` each entity before its first event."""
+    """Keeps the health records of all entities by observing events. `register` each entity before its first event, and
+    `remove` it after its last one."""
 
     __slots__ = ("entities",)
 
@@ -324,6 +325,10 @@ class HealthRecords:
     def register(self, entity: str, stale_after: float, now: float, *, offline_on_error: bool = False) -> None:
         """Add an entity that has not been polled."""
         self.entities[entity] = Health(now, stale_after=stale_after, offline_on_error=offline_on_error)
+
+    def remove(self, entity: str) -> None:
+        """Remove an entity, after its last event."""
+        del self.entities[entity]
 
     def register_idle(self, entity: str, now: float) -> None:
         """Add an entity that only takes commands, unless it is known already."""

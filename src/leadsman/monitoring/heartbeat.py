@@ -146,6 +146,13 @@ class Heartbeat:
         """Publish that the app stops. That says it for all devices, as the will does."""
         self._send(self._topics.status, self._payload("offline"))
 
+    def changed(self, joined: str | None = None) -> None:
+        """Devices have come or gone: send a heartbeat soon, and the availability of the one that `joined`."""
+        self._size = sum(map(len, self._statuses.words)) + _ENTRY * len(self._statuses.words)
+        self._changed.set()
+        if joined is not None:
+            self._availability.say(joined)
+
     def announce(self) -> None:
         """Begin to publish the availability of every device once more."""
         self._availability.announce()

@@ -80,12 +80,18 @@ class LedgerReports:
         self._schedules: dict[Schedule, Schedule] = {}  # one object for all devices with the same schedule
         self._disabled: dict[str, Now] = {}
         self._first = self._now()
-        self._noticed = self._unsaid = self._said = self._repeats = False
+        self._noticed = self._unsaid = self._said = self._repeats = self._started = False
         self._said_at = -math.inf
 
     def add(self, name: str, ledger: Ledger, schedule: Schedule, *, job: bool = False) -> None:
         """Add the ledger of a device that is read, or of a side job."""
         self._entries[name] = _Entry(ledger, self._schedules.setdefault(schedule, schedule), not job)
+        if self._started:
+            ledger.on_news = self._notice
+
+    def remove(self, name: str) -> None:
+        """Remove the ledger of a device."""
+        del self._entries[name]
 
     def add_disabled(self, name: str, schedule: Schedule, *, job: bool = False) -> None:
         """Add a device that is not enabled. Its slots are counted all the same."""
@@ -94,6 +100,7 @@ class LedgerReports:
 
     def start(self) -> None:
         """Begin to publish."""
+        self._started = True
         notice = self._notice  # one bound method for all devices
         for name, entry in self._entries.items():
             if name not in self._disabled:
@@ -220,7 +227,9 @@ class LedgerReports:
 
     def _round(self, names: Iterable[str], *, begin: bool) -> Iterator[float]:
         """Publish these ledgers, and save them; with `begin`, a new period begins for each."""
-        for number, name in enumerate(names, 1):
+        for number, name in enumerate(tuple(names), 1):
+            if name not in self._entries:  # it was forgotten meanwhile
+                continue
             entry, now = self._entries[name], self._now()
             self._count_disabled(name, now)
             self._save(name, entry, now, stopped=False)

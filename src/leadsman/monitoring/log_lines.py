@@ -15,6 +15,10 @@ class Lines:
     def __init__(self) -> None:
         self._minutes: dict[str, tuple[float, int, int]] = {}
 
+    def forget(self, entity: str) -> None:
+        """Remove an entity."""
+        self._minutes.pop(entity, None)
+
     def left_out(self, entity: str, at: float) -> int | None:
         """How many lines about `entity` were left out before this one. None: leave this one out, too."""
         began, lines, left_out = self._minutes.get(entity, (-math.inf, 0, 0))

@@ -61,6 +61,13 @@ class OutageReporter:
         self._outages[entity] = outage
         self._watched.add(entity)
 
+    def forget(self, entity: str) -> None:
+        """Remove an entity, after its last event."""
+        for kept in (self._outages, self._flaky, self._retried):
+            kept.pop(entity, None)
+        self._watched.discard(entity)
+        self._lines.forget(entity)
+
     def observe(self, event: Event) -> None:
         """Process one event. Observes in `Phase.REPORT`, after the health records."""
         if type(event) is ReadingTaken and event.entity not in self._watched:

@@ -42,7 +42,7 @@ class Statuses:
     """The statuses of all entities.
 
     Args:
-        records: the health records of the entities; none is added later.
+        records: the health records of the entities. One that is added later is passed to `add`.
         now: monotonic seconds.
         jobs: the entities that are side jobs, which have no topics.
     """
@@ -60,16 +60,37 @@ class Statuses:
         self.counts: Counter[str] = Counter()
         """The number of entities of each status."""
         self._slots: dict[int, list[str]] = {}
-        for entity, health in records.entities.items():
-            self.words[entity] = word = status(health, now)
-            if is_offline(word, health, now):
-                self.offline.add(entity)
-            if _is_troubled(word, health):
-                self.troubled[entity] = None
-            self._wait(entity, health, now)
+        for entity in records.entities:
+            self._begin(entity, now)
         self.counts.update(self.words.values())
         self._due = list(self._slots)
         heapify(self._due)
+
+    def _begin(self, entity: str, now: float) -> int | None:
+        """Look at an entity for the first time. Returns its slot if it is a new one."""
+        health = self.records[entity]
+        self.words[entity] = word = status(health, now)
+        if is_offline(word, health, now):
+            self.offline.add(entity)
+        if _is_troubled(word, health):
+            self.troubled[entity] = None
+        return self._wait(entity, health, now)
+
+    def add(self, entity: str, now: float) -> None:
+        """Add an entity, which has a health record by now."""
+        slot = self._begin(entity, now)
+        if slot is not None:
+            heappush(self._due, slot)
+        self.counts[self.words[entity]] += 1
+
+    def remove(self, entity: str) -> None:
+        """Remove an entity, before its health record is removed."""
+        self.counts[self.words.pop(entity)] -= 1
+        self.offline.discard(entity)
+        self.troubled.pop(entity, None)
+        for waiting in self._slots.values():
+            if entity in waiting:
+                waiting.remove(entity)
 
     @property
     def well(self) -> bool:

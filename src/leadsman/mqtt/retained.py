@@ -24,6 +24,9 @@ class Retained:
     def arrived(self, item: Item, message: Message) -> None:
         """The broker has the message of an item. What others make again for each connection is not kept."""
         topic = message.topic
+        if message.retain and not message.payload:
+            self.forget(topic)  # it was removed at the broker
+            return
         if not message.retain or (message.latest and message.taken_at is None):
             if self._unretained:
                 self.settled(topic)

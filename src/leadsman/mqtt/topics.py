@@ -201,6 +201,33 @@ def check_name(name: object) -> str:
     return text
 
 
+def escaped_name(text: str) -> str:
+    """A device name for a text from outside, such as the name that a sensor gives itself. A text that may be a name,
+    and has no ``%``, is that name. Else each character that a name may not have is written as its bytes of UTF-8, each
+    as ``%`` and two hexadecimal digits; so is ``%``, and the first letter of a reserved level. Two texts never have one
+    name.
+
+    Raises:
+        InvalidValue: the text is empty, or the name has more than `LONGEST_NAME` bytes.
+    """
+    name = "".join(character if _is_plain(character) else _escaped(character) for character in text[:LONGEST_NAME])
+    if name.startswith(("$", " ")) or name in RESERVED:
+        name = _escaped(name[0]) + name[1:]
+    if name.endswith(" "):
+        name = name[:-1] + _escaped(" ")
+    if not name or len(text) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME:
+        raise InvalidValue(f"a device name may have 1 to {LONGEST_NAME} bytes; give it a short name")
+    return name
+
+
+def _is_plain(character: str) -> bool:
+    return character not in "%/+#" and character.isprintable()
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode(errors="surrogatepass"))
+
+
 def check_prefix(prefix: object) -> str:
     """See that a prefix is one or more topic levels; raises as `check_name`."""
     text = _check_level(prefix, "the prefix")

@@ -1,16 +1,20 @@
 """Checks of what telemetry, sources and commands have in common: their names and their shared options."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from leadsman import publish
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.message import STANDARD, Delivery
 from leadsman.mqtt.topics import check_name
 from leadsman.publish import PublishRule
+from leadsman.registration.injection import Dependencies
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, as_backoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.text import suggestion
+
+if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
 
 Options = Mapping[str, object]
 T = TypeVar("T")
@@ -76,6 +80,15 @@ def offline_on_error_of(options: Options) -> bool:
     if given not in ("stale", "error"):
         raise InvalidValue(f"offline_on is {given!r}; it must be 'stale' or 'error'")
     return given == "error"
+
+
+def finds_of(options: Options, needs: Dependencies) -> "Finds | None":
+    """Which devices the handler may find at run time; None if it finds none."""
+    if options.get("finds") is None:
+        return None
+    from leadsman.registration.finds import checked_finds  # only handlers that find devices pay for it
+
+    return checked_finds(options["finds"], needs)
 
 
 def group_of(options: Options) -> str | None:

@@ -2,7 +2,7 @@
 the device sends them."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import PublishRule
@@ -13,6 +13,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    finds_of,
     labelled,
     offline_on_error_of,
     publish_of,
@@ -23,6 +24,9 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.from_options import from_options
 from leadsman.timing.durations import Duration, positive_seconds
+
+if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
 
 STALE_AFTER = 300.0
 """Seconds without a reading after which a source is stale, by default. A source has no interval to derive it from."""
@@ -47,12 +51,14 @@ class SourceOptions(TypedDict, total=False):
     is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
     silence: Duration | None
     """The generator is restarted after this time without a reading. Default: as `stale_after`; None: never."""
+    finds: "Finds | None"
+    """Which devices the generator may find while the app runs; see `Context.device`. Default None: it finds none."""
     enabled: bool
     """False registers the generator without running it. Default True."""
 
 
 class Source(NamedTuple):
-    """One registered generator."""
+    """One registered generator, or one device that a handler has found at run time."""
 
     name: str
     handler: Handler
@@ -65,6 +71,9 @@ class Source(NamedTuple):
     silence: float | None
     enabled: bool
     validate_result: ValidateResult | None
+    finds: "Finds | None" = None
+    found_by: str | None = None
+    """The name of the handler that has found the device, and hands over its readings; None for a generator."""
 
 
 def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
@@ -82,10 +91,11 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
     check_result(handler)
     stale_after = positive_seconds(options.get("stale_after", STALE_AFTER), "stale_after")
     silence = options.get("silence", stale_after)
+    needs = needs_of(handler, available)
     return Source(
         name=name,
         handler=handler,
-        needs=needs_of(handler, available),
+        needs=needs,
         guards=GuardSpec(from_options(backoff=backoff_of(options)), breaker_of(options)),
         publish=publish_of(options),
         delivery=delivery_of(options),
@@ -94,4 +104,5 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         silence=None if silence is None else positive_seconds(silence, "silence"),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
+        finds=finds_of(options, needs),
     )

@@ -19,6 +19,7 @@ from leadsman.registration.options import (
     check_options,
     delivery_of,
     enabled_of,
+    finds_of,
     group_of,
     labelled,
     offline_on_error_of,
@@ -36,6 +37,7 @@ from leadsman.timing.schedule import Cron
 from leadsman.timing.spread import offset_of
 
 if TYPE_CHECKING:
+    from leadsman.registration.finds import Finds
     from leadsman.resilience.catalogue import Catalogue
 
 LONGEST_TIMEOUT = 60.0
@@ -108,6 +110,8 @@ class TelemetryOptions(TypedDict, total=False):
     is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failed poll on."""
     throttle: Duration
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
+    finds: "Finds | None"
+    """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
     enabled: bool
     """False registers the handler without polling it. Default True."""
 
@@ -138,6 +142,7 @@ class Telemetry(NamedTuple):
     """No option concerns retries, so the policies of the settings may apply."""
     policy_name: str | None = None
     """The name of the policy, if it has one; of several policies, all names in the order in which they are asked."""
+    finds: "Finds | None" = None
     job: bool = False
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
 
@@ -196,6 +201,7 @@ def _register(
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
+        finds=finds_of(options, needs),
         job=job,
     )
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, MutableMapping
 from datetime import datetime, time, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.mqtt.message import Message
@@ -17,6 +17,9 @@ from leadsman.runtime.store import Store, Stores, Writer
 from leadsman.text import clean
 from leadsman.timing.durations import Duration, seconds
 from leadsman.timing.schedule import zone_of
+
+if TYPE_CHECKING:
+    from leadsman.runtime.found_devices import FoundDevice
 
 CLOCK_CHECK = 30.0
 """Seconds between two checks of the wall clock during a sleep until a time of day: the clock may be set meanwhile."""
@@ -31,6 +34,10 @@ class DeviceRequests(Protocol):
 
     def leave(self, name: str, reason: str) -> None:
         """See `Context.unavailable`."""
+        ...
+
+    def device(self, finder: str, name: str) -> "FoundDevice":
+        """See `Context.device`."""
         ...
 
 
@@ -132,6 +139,28 @@ class Context(ContextBase):
         if not reason.strip():
             raise InvalidValue("the reason is empty; write text such as 'its battery is low'")
         self._requests.leave(self.name, clean(reason))
+
+    def device(self, name: str) -> "FoundDevice":
+        """A device that this handler has found while the app runs, such as a sensor that a gateway has heard. It is
+        made at the first call with its name, and is then a device as any other: with topics, availability, counters, a
+        ledger and discovery. The handler is registered with ``finds=Finds(…)``, which says how many devices it may
+        have, and when one of them is forgotten. May be called from any thread, for each reading.
+
+        Never raises because of what the name contains, since it may come from outside: what a topic must not have is
+        escaped, as `leadsman.mqtt.topics.escaped_name` says. If the name is empty, too long or that of another device,
+        or there are too many devices, the device is refused: that is counted and logged, and what is handed to it is
+        dropped.
+
+        Args:
+            name: the name of the device, such as its serial number. It should stay the same for years.
+
+        Raises:
+            InvalidType: the name is no text.
+            InvalidValue: the handler is not registered with `Finds`.
+        """
+        if not isinstance(name, str):
+            raise InvalidType(f"the name of a device is {name!r}; write text such as its serial number")
+        return self._requests.device(self.name, name)
 
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.

@@ -43,6 +43,11 @@ class OtherTopics:
             del topics[topic]
             self._changed()
 
+    def forget(self, device: str) -> list[str]:
+        """List no topic of a device any more, since the device is gone. Returns those that were listed."""
+        self._full.discard(device)
+        return [*self.topics.pop(device, {})]
+
     def add(self, device: str, topic: str) -> None:
         """List a retained topic of a device, or of the app itself if the device is the empty text. The 257th of a
         device is logged, and not listed."""

@@ -12,13 +12,17 @@ wrote is written; the log says so at the first of such requests.
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from leadsman.errors import PollRefused, UnknownDevice
+from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
 from leadsman.reading import Reading
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.poll_runner import PollRunner
 from leadsman.runtime.runner import Runners
 from leadsman.text import clean, describe, log_fields
+
+if TYPE_CHECKING:
+    from leadsman.runtime.found_devices import FoundDevice, FoundDevices
 
 logger = logging.getLogger("leadsman")
 
@@ -31,6 +35,7 @@ class OwnRequests:
         runners: all that run.
         environment: the clock, and whether the app ends.
         loop: the event loop of the app.
+        found: the devices that are found at run time; None where no handler finds any.
     """
 
     def __init__(
@@ -39,11 +44,13 @@ class OwnRequests:
         runners: Runners,
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
+        found: "FoundDevices | None" = None,
     ) -> None:
         self._polls = polls
         self._runners = runners
         self._environment = environment
         self._loop = loop
+        self._found = found
         self._wanted: set[str] = set()
         """Devices whose poll has not begun."""
         self._refused: set[str] = set()
@@ -66,6 +73,16 @@ class OwnRequests:
             reader.leave(reason)  # before the poll that says it ends
         else:
             self._loop.call_soon_threadsafe(reader.leave, reason)
+
+    def device(self, finder: str, name: str) -> "FoundDevice":
+        """A device that a handler has found. May be called from any thread.
+
+        Raises:
+            InvalidValue: the handler may find none.
+        """
+        if self._found is None:
+            raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
+        return self._found.device(finder, name)
 
     def poll(self, name: str) -> None:
         """Ask for a poll of a device, and return at once. May be called from any thread.

@@ -40,7 +40,7 @@ from leadsman.mqtt.answers import Json
 from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
-from leadsman.runtime.saved_state import Known, SavedOutage, known_of
+from leadsman.runtime.saved_state import Known, SavedOutage, found_by_of, known_of
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
 from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
@@ -54,7 +54,12 @@ CEILING = 900.0
 """Seconds between two writes at the most, while something changes."""
 SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
+_NOBODY: Mapping[str, str] = {}
 _CHANGES = (AttemptFailed, PollFailed, CircuitMoved, PollDeferred, DeviceHeld, DeviceReleased)
+
+Rejoin = Callable[[str, str, float], bool]
+"""Takes the name of a device, who had found it, and for how many seconds it was silent. Returns whether it is known
+now."""
 
 logger = logging.getLogger("leadsman")
 
@@ -89,6 +94,7 @@ class ResilienceStore:
         readers: the polls and sources to remember, by the names of their devices.
         environment: timers, clock and events.
         traces: the trace, once there is something in it.
+        found_by: who has found a device at run time, by its name.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class ResilienceStore:
         readers: Mapping[str, Reader],
         environment: Environment,
         traces: Sequence[Trace],
+        found_by: Mapping[str, str] = _NOBODY,
     ) -> None:
         self._directory = directory
         self._file = StateFile(directory.path / FILE)
@@ -104,6 +111,11 @@ class ResilienceStore:
         self._environment = environment
         self._loop = asyncio.get_running_loop()
         self._traces = traces
+        self._found_by = found_by
+        self._gone: set[str] = set()
+        """Devices whose rows are to be deleted."""
+        self.rejoin: Rejoin | None = None
+        """Takes a device that was found at run time in an earlier run; None where no handler finds any."""
         self._worker = Worker("state")
         self._changed: set[str] = set()
         self._failing: set[str] = set()
@@ -136,7 +148,7 @@ class ResilienceStore:
         for name in self._readers:
             records.restore(name, life=Life(wall))
         for name, saved in found.items():
-            if name not in self._readers:
+            if name not in self._readers and not self._rejoined(name, saved):
                 continue
             try:
                 known = known_of(saved)
@@ -152,6 +164,36 @@ class ResilienceStore:
                 )
                 self._change(name)  # what makes sense takes its place
         return pending
+
+    def _rejoined(self, name: str, saved: Saved) -> bool:
+        """Whether a device that was found at run time is known again. One that is not taken back is deleted."""
+        try:
+            found_by, known = found_by_of(saved), known_of(saved)
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+            return False
+        if found_by is None or self.rejoin is None:
+            return False
+        silence = 0.0 if known.success is None else max(0.0, known.wall - known.success)
+        if self.rejoin(name, found_by, silence):
+            return True
+        self.forget(name)
+        return False
+
+    def add(self, name: str) -> None:
+        """Remember a device that was found at run time."""
+        self._gone.discard(name)
+        self._records[name].life = Life(self._environment.clock.wall())
+        self._change(name)
+
+    def forget(self, name: str) -> None:
+        """Delete the rows of a device that was found at run time, with the next write."""
+        for kept in (self._successes, self._outages, self._first, self.outages, self._found_ledgers):
+            kept.pop(name, None)
+        self._changed.discard(name)
+        self._failing.discard(name)
+        self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
+        self._gone.add(name)
+        self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
 
     def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
@@ -295,12 +337,15 @@ class ResilienceStore:
         self._traced = rows[-1].number if rows else self._traced
         wall = self._environment.clock.wall()
         ledgers, self._ledgers = self._ledgers, {}
-        return lambda: self._written(documents, rows, ledgers, wall)
+        gone, self._gone = self._gone, set()
+        return lambda: self._written(documents, rows, ledgers, wall, gone)
 
     def _document(self, name: str, now: float) -> Json:
         outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
         execution, life = reader.execution, health.life
+        found_by = {"found_by": self._found_by[name]} if name in self._found_by else {}
         return {
+            **found_by,
             "execution": execution.to_json(),
             "success": self._successes.get(name),
             "held": execution.circuit.held,
@@ -324,11 +369,12 @@ class ResilienceStore:
         rows: Sequence[TraceRow],
         ledgers: Mapping[tuple[str, int], str],
         wall: float,
+        gone: set[str],
     ) -> Exception | None:
         """In the thread."""
         try:
             if self._directory.may_write():
-                self._file.write(documents, rows, wall, ledgers)
+                self._file.write(documents, rows, wall, ledgers, gone)
         except (sqlite3.Error, OSError) as error:
             return error
         return None

@@ -70,6 +70,14 @@ def known_of(saved: Saved) -> Known:
     return Known(float(saved.wall), execution, streak_wall, last_success, held, since_failure, life)
 
 
+def found_by_of(saved: Saved) -> str | None:
+    """Who had found the device at run time; None for one that was registered. Raises as `known_of`."""
+    if not isinstance(saved.document, str):
+        raise TypeError("it is not what was written")
+    found = json.loads(saved.document).get("found_by")
+    return found if isinstance(found, str) else None
+
+
 def _check(value: Json) -> None:
     """Check that all numbers are in range. The JSON of Python contains NaN and Infinity, and 1e308 is no time."""
     if isinstance(value, float | int):

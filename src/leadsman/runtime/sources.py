@@ -1,4 +1,5 @@
-"""Runs sources: starts their generators, and restarts them when they end, fail or fall silent.
+"""Runs sources: starts their generators, and restarts them when they end, fail or fall silent. A device that was found
+at run time has a runner too, which is not run: its readings are handed over by the handler that found it.
 
 A run without a reading counts as failed for the backoff and for the breaker. Each reading resets their counters.
 """
@@ -84,7 +85,7 @@ class SourceRunner:
 
     def counters(self) -> JsonObject:
         """See `Runner`."""
-        return {"restarts": self.restarts}
+        return {"restarts": self.restarts} if self.source.found_by is None else {}
 
     def retries(self) -> int:
         """See `Runner`."""
@@ -148,7 +149,7 @@ class SourceRunner:
         taken = 0
         try:
             async for result in readings:
-                self._take(result)
+                self.take(result)
                 taken += 1
                 if taken % _AT_A_STRETCH == 0:
                     await asyncio.sleep(0)
@@ -161,7 +162,9 @@ class SourceRunner:
         if not taken and not self._silence.expired:
             raise DeviceUnavailable("the source ended without a reading; it is started again")
 
-    def _take(self, result: object) -> None:
+    def take(self, result: object) -> None:
+        """Take a reading, or None, which only shows that the device is there. One that cannot be published is reported
+        as a failure."""
         environment, name = self._context.environment, self.source.name
         try:
             reading = reading_of(name, result, environment.clock, self.source.validate_result)

@@ -66,6 +66,7 @@ class StateFile:
         self._identity: tuple[int, int] | None = None
         self._handlers: dict[str, tuple[float, str]] = {}  # all that is known, for a file that begins again
         self._waiting: set[str] = set()
+        self._gone: set[str] = set()
         self._rows: deque[TraceRow] = deque(maxlen=ROWS_IN_MEMORY)
         self._ledgers: dict[tuple[str, int], str] = {}
         self._tracebacks: dict[str, str] = {}
@@ -96,16 +97,24 @@ class StateFile:
         rows: Sequence[TraceRow],
         wall: float,
         ledgers: Mapping[tuple[str, int], str] = _NONE,
+        gone: Iterable[str] = (),
     ) -> None:
-        """Write these handlers and rows of ledgers, and add these rows of the trace, or nothing of them.
+        """Write these handlers and rows of ledgers, add these rows of the trace, and delete the handlers that are gone,
+        with their ledgers; or nothing of it.
 
         What an earlier call could not write is written with it.
         """
+        for name in gone:
+            self._gone.add(name)
+            self._waiting.discard(name)
+            self._handlers.pop(name, None)
+            self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
+        self._gone -= handlers.keys()
         self._handlers.update((name, (wall, document)) for name, document in handlers.items())
         self._waiting |= handlers.keys()
         self._rows.extend(rows)
         self._ledgers = _recent(self._ledgers | dict(ledgers))
-        if not self._waiting and not self._rows and not self._ledgers:
+        if not (self._waiting or self._rows or self._ledgers or self._gone):
             return
         try:
             self._commit()
@@ -118,6 +127,7 @@ class StateFile:
         self._waiting.clear()
         self._rows.clear()
         self._ledgers.clear()
+        self._gone.clear()
 
     def trace(self) -> Iterable[dict[str, Any]]:
         """The rows of the trace, oldest first, numbered over all lives of the app."""
@@ -156,6 +166,8 @@ class StateFile:
         database = self._open()
         rows, tracebacks = self._encoded_rows()
         with database:
+            for table in ("handler", "ledger") if self._gone else ():
+                database.executemany(f"DELETE FROM {table} WHERE name = ?", [(name,) for name in self._gone])
             database.executemany(
                 "INSERT INTO handler (name, wall, document) VALUES (?, ?, ?) "
                 "ON CONFLICT (name) DO UPDATE SET wall = excluded.wall, document = excluded.document",

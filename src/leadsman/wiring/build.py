@@ -31,6 +31,7 @@ from leadsman.timing.timers import Timers
 from leadsman.wiring.doors import Doors
 from leadsman.wiring.optional import Core, OptionalParts
 from leadsman.wiring.plan import Plan
+from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
@@ -107,6 +108,8 @@ async def build(
         events.subscribe(doors.observe, readings=False)
         events.subscribe(core.ledgers.observe, readings=False)
         events.subscribe(optional.trace, Phase.TRACE)
+        if optional.found is not None:
+            optional.found.begin(Reports(statuses, heartbeat, outages, doors))
         _describe_devices(events, optional, statuses, heartbeat)
     if reports and logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)

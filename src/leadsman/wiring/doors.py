@@ -73,7 +73,7 @@ class Doors:
         """Subscribe to the status, where another app below this prefix shows itself, and to the registry that an
         earlier run left. A dry run retains nothing, and has topics of its own."""
         core, plan = self._core, self._core.plan
-        core.others.on_change = self._registry_changed
+        core.others.on_change = self.registry_changed
         if plan.dry_run:
             return
         watch = PrefixWatch(plan.topics, plan.client_id, core.link, core.environment.events)
@@ -89,12 +89,18 @@ class Doors:
     def observe(self, event: Event) -> None:
         """Publish the registry a moment after each connection."""
         if isinstance(event, LinkUp):
-            self._registry_changed()
+            self.registry_changed()
 
-    def _registry_changed(self) -> None:
+    def registry_changed(self) -> None:
+        """Publish the registry soon."""
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_later(REGISTRY_DELAY, self._register)
+
+    def forget(self, name: str) -> None:
+        """A device that was found at run time is gone."""
+        if "_service" in self.__dict__:  # else nobody has asked yet
+            self._service.forget(name)
 
     @cached_property
     def http(self) -> "HttpDoor | None":
@@ -183,7 +189,8 @@ class Doors:
             watching=core.watching,
             others=core.others.topics,
             subscribers=optional.subscribers,
+            found=None if optional.found is None else optional.found.devices,
             health=plan.discovery is not None,
         )
-        registrations = Registrations(plan.telemetries, plan.sources, plan.commands)
+        registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     from leadsman.runtime.directory import StateDirectory
     from leadsman.runtime.own_requests import OwnRequests
     from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.runtime.runner import Reader
     from leadsman.runtime.sources import SourceRunner
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
+    from leadsman.wiring.found import FoundParts
 
 _STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
 """Seconds after which a reading that the broker does not have is written to disk, by ``outbox.durability``."""
@@ -99,8 +101,15 @@ class OptionalParts:
         """The trace, once there is something in it."""
         self.sources = self._sources()
         """The sources, by device name."""
-        self.runners = Runners({**core.poller.runners, **self.sources} if self.sources else core.poller.runners)
+        may_find = any(each.finds is not None for each in plan.readers)
+        apart = self.sources or may_find
+        readers: dict[str, Reader] = {**core.poller.runners, **self.sources} if apart else {}
+        self.runners = Runners(readers if apart else core.poller.runners)
         """What runs the handlers."""
+        self.registered_sources = dict(plan.sources)
+        """The sources that are registered, and the devices that were found at run time."""
+        self.found = self._found(readers) if may_find else None
+        """The devices that were found at run time; None where no handler may find any."""
         for name, source in self.sources.items():
             core.ledgers.add(name, source.ledger, Schedule())
         for command in plan.commands.values():
@@ -180,6 +189,11 @@ class OptionalParts:
 
         return {source.name: SourceRunner(source, self._core.publisher, self._core.shared) for source in enabled}
 
+    def _found(self, readers: "dict[str, Reader]") -> "FoundParts":
+        from leadsman.wiring.found import FoundParts
+
+        return FoundParts(self._core, readers, self.registered_sources)
+
     def _subscribers(self) -> "dict[str, Subscriber]":
         core = self._core
         enabled = [each for each in core.plan.subscriptions.values() if each.enabled]
@@ -224,7 +238,8 @@ class OptionalParts:
     def _own_requests(self) -> "OwnRequests":
         from leadsman.runtime.own_requests import OwnRequests
 
-        return OwnRequests(self._core.poller.runners, self.runners, self._core.environment, self._loop)
+        found = None if self.found is None else self.found.devices
+        return OwnRequests(self._core.poller.runners, self.runners, self._core.environment, self._loop, found)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -251,8 +266,13 @@ class OptionalParts:
     def _store(self) -> "ResilienceStore":
         from leadsman.runtime.persistence import ResilienceStore
 
-        core = self._core
-        return ResilienceStore(self.state_directory, self.runners.readers, core.environment, self.traces)
+        readers, environment = self.runners.readers, self._core.environment
+        if self.found is None:
+            return ResilienceStore(self.state_directory, readers, environment, self.traces)
+        finders = self.found.devices.finders
+        store = ResilienceStore(self.state_directory, readers, environment, self.traces, finders)
+        store.rejoin, self.found.store = self.found.devices.restore, store
+        return store
 
     def adapter_recovery(self) -> "AdapterRecovery | None":
         """What reopens adapters that no longer work; None where there is no adapter."""
@@ -278,6 +298,8 @@ class OptionalParts:
         from leadsman.wiring.discovery import convention_of, registered_of
 
         registered = registered_of(plan)
+        for found in () if self.found is None else self.found.devices.finders:
+            registered.add(self.registered_sources[found])
         convention = convention_of(plan, plan.discovery, registered)
         health = HealthTopics(plan.topics, statuses, core.link, core.environment.clock, core.slices)
 
@@ -289,7 +311,10 @@ class OptionalParts:
         for topic, name in convention.topics.items():
             core.others.keep(APP if name is None else name, (topic,))
         places = Places(core.link, core.slices, random.random, say_again, core.others)
-        return Announcer(convention, registered, places), health
+        announcer = Announcer(convention, registered, places)
+        if self.found is not None:
+            self.found.describe(registered, announcer, health)
+        return announcer, health
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""

@@ -1,11 +1,27 @@
-"""The app: each Wave of the settings is a device."""
+"""The app: each Wave of the settings is a device, and so is each that is found, if the settings want it."""
 
-from airthings2mqtt.decoding import HUMIDITY, MINI, PLUS, RADON_24H, RADON_LONG_TERM, TEMPERATURE, mini, plus, wave
+from collections.abc import AsyncIterator
+
+from airthings2mqtt.decoding import (
+    COMPANY,
+    HUMIDITY,
+    MINI,
+    MODELS,
+    PLUS,
+    RADON_24H,
+    RADON_LONG_TERM,
+    TEMPERATURE,
+    mini,
+    plus,
+    serial_number,
+    wave,
+)
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from airthings2mqtt.settings import DEMO, Settings, Wave
-from leadsman import UNTIL_NEXT_POLL, App, Device, ExponentialBackoff
+from leadsman import UNTIL_NEXT_POLL, App, Context, Device, ExponentialBackoff, Finds, retrying
 from leadsman.adapters.ble import BleRadio
 from leadsman.cli.app_cli import command_line
+from leadsman.errors import LeadsmanError
 
 
 def radios(settings: Settings) -> tuple[BleRadio]:
@@ -30,12 +46,40 @@ def devices(settings: Settings) -> dict[str, Device]:
 
 @app.telemetry(devices, retry=UNTIL_NEXT_POLL, backoff=ExponentialBackoff("2s", "30s"), timeout="2m")
 async def air(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
+    return await read(radio, device)
+
+
+async def read(radio: BleRadio, device: Wave) -> Air | AirPlus | AirMini:
     """Listen for it, connect, read, hang up."""
     if device.model == "plus":
         return plus(*await radio.read(device.address, PLUS))
     if device.model == "mini":
         return mini(*await radio.read(device.address, MINI))
     return wave(*await radio.read(device.address, TEMPERATURE, HUMIDITY, RADON_24H, RADON_LONG_TERM))
+
+
+def finders(settings: Settings) -> dict[str, Device]:
+    """One finder, if the settings want it."""
+    finds = Finds(Air | AirPlus | AirMini, most=settings.find_most, stale_after="80m")
+    return {"finder": Device(finds=finds)} if settings.find else {}
+
+
+@app.source(finders, stale_after="2h", silence=None)
+async def finder(radio: BleRadio, settings: Settings, context: Context) -> AsyncIterator[None]:
+    """Read each Wave that advertises itself and has no section in the settings, every 25 minutes."""
+    known = {device.address for device in settings.waves.values()}
+    async for heard in radio.advertisements(manufacturer=COMPANY, every="25m"):
+        yield  # it listens
+        try:
+            serial = serial_number(heard.manufacturer[COMPANY])
+            model = MODELS.get(int(serial[:4]))
+            if model is None or heard.address in known:
+                continue
+            found = context.device(serial)
+            if found.accepted:
+                found.publish(await retrying("ble")(read)(radio, Wave(address=heard.address, model=model)))
+        except (LeadsmanError, OSError) as error:  # the others are read all the same
+            context.logger.warning("%s was heard, but not read: %s", heard.address, error)
 
 
 main = command_line(app, demo=DEMO)

@@ -1,5 +1,7 @@
 """What the characteristics of a Wave mean. Pure. The formats are what others found out and published."""
 
+from typing import Literal
+
 from airthings2mqtt.payloads import Air, AirMini, AirPlus
 from leadsman.adapters.ble.gatt import STANDARD, unpack
 from leadsman.errors import GarbledData
@@ -11,8 +13,18 @@ RADON_LONG_TERM = "b42e0a4c-ade7-11e4-89d3-123b93f75cba"
 PLUS = "b42e2a68-ade7-11e4-89d3-123b93f75cba"
 MINI = "b42e3b98-ade7-11e4-89d3-123b93f75cba"
 """Characteristics: four of a Wave, and one each of a Wave Plus and a Wave Mini."""
+COMPANY = 0x0334
+"""The company identifier of Airthings in advertisements. The first four bytes of its data are the serial number."""
+MODELS: dict[int, Literal["wave", "plus", "mini"]] = {2900: "wave", 2920: "mini", 2930: "plus"}
+"""The models by the first four of the ten digits of a serial number."""
 RADON_MOST = 16383
 """Bq/m³; a larger value means that the sensor does not know."""
+
+
+def serial_number(data: bytes) -> str:
+    """The serial number in what a sensor advertises. Raises `GarbledData`."""
+    (number,) = unpack("<I", data[:4], "an advertisement of Airthings")
+    return f"{number:010d}"
 
 
 def radon(raw: int) -> int | None:

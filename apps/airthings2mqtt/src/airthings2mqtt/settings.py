@@ -1,9 +1,9 @@
 """What a user may set, in ``leadsman.toml`` or as ``AIRTHINGS2MQTT_…``."""
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from leadsman.adapters.ble import Address
 
@@ -19,6 +19,9 @@ class Wave(BaseModel):
 class Settings(BaseModel):
     adapter: str | None = None
     waves: dict[str, Wave] = {}
+    find: bool = False
+    """Whether Waves that are in range, and have no section, are read too, every 25 minutes."""
+    find_most: Annotated[int, Field(ge=1, le=1000)] = 20
 
 
 DEMO = {

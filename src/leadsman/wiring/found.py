@@ -1,0 +1,159 @@
+"""Adds devices that handlers find at run time to all parts of the app, and removes them. Imported only where a handler
+may find devices."""
+
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from leadsman.identifiers import identifier
+from leadsman.introspection.registrations import registry_entry
+from leadsman.introspection.registry_publication import FORGETTING
+from leadsman.introspection.retained import retained_of
+from leadsman.monitoring.ledger_reports import Schedule
+from leadsman.mqtt.message import Message
+from leadsman.registration.finds import template_of
+from leadsman.registration.source import Source
+from leadsman.runtime.found_devices import Family, FoundDevices
+from leadsman.runtime.runner import Reader
+from leadsman.runtime.sources import SourceRunner
+from leadsman.slices import Work
+
+if TYPE_CHECKING:
+    from leadsman.discovery.announcer import Announcer
+    from leadsman.discovery.health import HealthTopics
+    from leadsman.discovery.registered import Registered
+    from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.wiring.optional import Core
+    from leadsman.wiring.reports import Reports
+
+GATHER = 1.0
+"""Seconds in which devices that come or go are gathered, so that discovery compares its descriptions once for all."""
+
+
+class FoundParts:
+    """The parts of one app that know its devices; a `leadsman.runtime.found_devices.Host`.
+
+    Args:
+        core: the parts that every app uses.
+        readers: what reads the devices, by name; changed here.
+        sources: the sources, by name; changed here.
+    """
+
+    def __init__(self, core: "Core", readers: dict[str, Reader], sources: dict[str, Source]) -> None:
+        plan, clock = core.plan, core.environment.clock
+        finders = [each for each in plan.readers if each.finds is not None]
+        families = {each.name: Family(each.finds, template_of(each, each.finds)) for each in finders if each.finds}
+        self._loop = asyncio.get_running_loop()
+        self.devices = FoundDevices(families, self, core.environment.timers, clock.monotonic, self._loop)
+        """The devices that were found."""
+        self.store: ResilienceStore | None = None
+        """The failure state of devices; None where it is not kept."""
+        self._core = core
+        self._readers = readers
+        self._sources = sources
+        self._names = frozenset((*plan.telemetries, *plan.sources, *plan.commands))
+        self._identifiers = _identifiers(core)
+        self._reports: Reports | None = None
+        self._described: tuple[Registered, Announcer, HealthTopics] | None = None
+        self._gathering = False
+
+    def begin(self, reports: "Reports") -> None:
+        """From now on, tell what reports about devices which there are. It knows those that were restored."""
+        self._reports = reports
+
+    def describe(self, registered: "Registered", announcer: "Announcer", health: "HealthTopics") -> None:
+        """Discovery is on."""
+        self._described = registered, announcer, health
+
+    def is_taken(self, name: str) -> bool:
+        """See `Host`. With discovery, its identifier must not be that of another device either."""
+        return name in self._names or (self._identifiers is not None and identifier(name) in self._identifiers)
+
+    def join(self, source: Source) -> SourceRunner:
+        """See `Host`."""
+        core, name, now = self._core, source.name, self._core.environment.clock.monotonic()
+        runner = SourceRunner(source, core.publisher, core.shared)
+        core.records.register(name, source.stale_after, now, offline_on_error=source.offline_on_error)
+        self._readers[name] = runner
+        self._sources[name] = source
+        core.ledgers.add(name, runner.ledger, Schedule())
+        if self._identifiers is not None:
+            self._identifiers.add(identifier(name))
+        if self.store is not None:
+            self.store.add(name)
+        if self._reports is not None:
+            self._reports.statuses.add(name, now)
+            self._reports.heartbeat.changed(name)
+            self._reports.doors.registry_changed()
+        if self._described is not None:
+            self._described[0].add(source)
+            self._describe_soon()
+        return runner
+
+    def leave(self, name: str) -> None:
+        """See `Host`."""
+        core, source = self._core, self._sources.pop(name)
+        health = self._described is not None
+        others = core.others.forget(name)
+        topics = retained_of(registry_entry(core.plan.topics, name, [source], others, health=health))
+        del self._readers[name]
+        core.ledgers.remove(name)
+        if self._identifiers is not None:
+            self._identifiers.discard(identifier(name))
+        if self._reports is not None:
+            self._reports.statuses.remove(name)
+            self._reports.heartbeat.changed()
+            self._reports.outages.forget(name)
+            self._reports.doors.forget(name)
+        core.records.remove(name)
+        if self.store is not None:
+            self.store.forget(name)
+        if core.watching is not None:
+            core.watching.recent.forget(name)
+        if self._described is not None:
+            registered, _, health_topics = self._described
+            registered.remove(name)
+            health_topics.forget(name)
+            self._describe_soon()
+        core.slices.begin("a forgotten device", self._removal(name, topics))
+
+    def _removal(self, name: str, topics: Collection[str]) -> Work:
+        """Remove the topics of a device, unless it is found again meanwhile. What describes it goes first. Until the
+        registry is published, the one at the broker lists them, so that the next start removes what is left."""
+        if self._described is not None:
+            yield GATHER + FORGETTING
+        core = self._core
+        for topic in topics:
+            if name in self._readers:
+                return
+            if not core.others.is_described(topic):  # discovery removes those
+                core.link.put(Message(topic, b"", 1, retain=True))
+        if self._reports is not None:
+            self._reports.doors.registry_changed()
+
+    def _describe_soon(self) -> None:
+        if not self._gathering:
+            self._gathering = True
+            self._loop.call_later(GATHER, self._describe)
+
+    def _describe(self) -> None:
+        from leadsman.wiring.discovery import convention_of
+
+        self._gathering = False
+        plan = self._core.plan
+        if self._described is not None and plan.discovery is not None:
+            registered, announcer, _ = self._described
+            announcer.change(convention_of(plan, plan.discovery, registered))
+
+
+def _identifiers(core: "Core") -> set[str] | None:
+    """The identifiers of discovery that devices have; None while it is off."""
+    plan = core.plan
+    if plan.discovery is None:
+        return None
+    from leadsman.settings.discovery import APP, identifiers_of
+    from leadsman.wiring.discovery import registered_of
+
+    names = registered_of(plan).names
+    ids = {name: former for name, former in plan.discovery.ids.items() if name in names}
+    return {APP, *identifiers_of(names, ids).values()}
