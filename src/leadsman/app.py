@@ -65,8 +65,8 @@ class App(Registrar, Live):
             credentials, which are always hidden; see `leadsman.redaction`. Readings are published as they are.
         twins: a function that makes, from the settings, adapters without hardware, such as
             `leadsman.testing.SerialTwin`, for a dry run: one for each adapter, of the same type and name.
-        discovery: ``"homeassistant"``, or a `Discovery`, describes the devices to Home Assistant. ``convention`` in the
-            section ``discovery`` of the settings overrides it.
+        discovery: ``"homeassistant"``, ``"homie"`` or a `Discovery` describes the devices to others. ``convention`` in
+            the section ``discovery`` of the settings overrides it.
 
     Raises:
         ConfigurationError: an argument is wrong. The message says what to write.

@@ -1,12 +1,16 @@
-"""Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery."""
+"""Makes identifiers of names. Home Assistant allows only ``[a-zA-Z0-9_-]`` in the topics of discovery, and Homie only
+``[a-z0-9-]``."""
 
 import base64
 import hashlib
 import re
 import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*")
 _OTHERS = re.compile(r"[^A-Za-z0-9_]+")
+_NOT_LOWERCASE = re.compile(r"[^a-z0-9]+")
 LONGEST = 64
 """Characters of a name that is its own identifier."""
 _DIGITS = 6
@@ -23,8 +27,7 @@ def identifier(name: str) -> str:
         return name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     short = _OTHERS.sub("_", plain).strip("_")[:LONGEST]
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
-    return f"{short or 'x'}-{digest}"
+    return f"{short or 'x'}-{_digest(name)}"
 
 
 def joined(*names: str) -> str:
@@ -36,3 +39,25 @@ def shortened(text: str) -> str:
     """A short identifier for a long one: 8 characters, which nobody can read, and others for another text."""
     digest = hashlib.sha256(text.encode()).digest()[:_BYTES]
     return base64.urlsafe_b64encode(digest).decode()
+
+
+def lowercase_identifier(name: str) -> str:
+    """An identifier for a name in lower case: ``a`` to ``z``, digits, and single ``-`` in between, as in the topics of
+    Homie. Two names may have the same one; a name without such characters gets a part of its hash."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return _NOT_LOWERCASE.sub("-", plain)[:LONGEST].strip("-") or f"x{_digest(name)}"
+
+
+def distinct_identifiers(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Lower-case identifiers of names that stand side by side. Names that would share one, or have one that is `taken`,
+    have a part of their hash in theirs, unless the name is its own identifier."""
+    short = {name: lowercase_identifier(name) for name in names}
+    shared = Counter(short.values())
+    return {
+        name: each if each not in taken and (shared[each] == 1 or each == name) else f"{each}-{_digest(name)}"
+        for name, each in short.items()
+    }
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGITS]

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from leadsman import App, CircuitBreaker, OnChange, Sensor
 from leadsman.discovery import description
-from leadsman.discovery.description import AppDescription
+from leadsman.discovery.description import AppDescription, Retained
 from leadsman.discovery.homeassistant import HomeAssistant
 from leadsman.discovery.registered import Registered
 from leadsman.errors import InvalidValue
@@ -382,15 +382,16 @@ def test_a_configuration_of_another_app_is_not_ours():
 
 def test_a_component_that_is_gone_is_removed_in_two_steps():
     described = convention(["kitchen"])
-    wanted = configuration(kitchen()).payload
-    document = json.loads(wanted)
+    wanted = configuration(kitchen())
+    document = json.loads(wanted.payload)
     document["cmps"] |= {"humidity": {"p": "sensor", "uniq_id": "x"}, "note": {"p": "binary_sensor", "uniq_id": "y"}}
 
     first, second = described.steps(json.dumps(document).encode(), wanted)
 
-    assert json.loads(first)["cmps"]["humidity"] == {"p": "sensor"}
-    assert json.loads(first)["cmps"]["note"] == {"p": "binary_sensor"}
-    assert json.loads(first)["cmps"]["co2"] == json.loads(wanted)["cmps"]["co2"]
+    components = json.loads(first.payload)["cmps"]
+    assert components["humidity"] == {"p": "sensor"}
+    assert components["note"] == {"p": "binary_sensor"}
+    assert components["co2"] == json.loads(wanted.payload)["cmps"]["co2"]
     assert second == wanted
 
 
@@ -403,8 +404,9 @@ def test_the_steps_leave_the_components_that_are_wanted(before, after):
         return {"o": {"name": "leadsman house"}, "cmps": {k: {"p": p, "uniq_id": k} for k, p in components.items()}}
 
     there = {(key, platform) for key, platform in before.items()}
-    steps = convention(["kitchen"]).steps(*(json.dumps(configured(each)).encode() for each in (before, after)))
-    for payload in steps:  # as Home Assistant does
+    found, wanted = (json.dumps(configured(each)).encode() for each in (before, after))
+    steps = convention(["kitchen"]).steps(found, Retained("homeassistant/device/house/kitchen/config", wanted))
+    for _, payload in steps:  # as Home Assistant does
         for key, component in json.loads(payload)["cmps"].items():
             (there.add if len(component) > 1 else there.discard)((key, component["p"]))
 
@@ -412,9 +414,9 @@ def test_the_steps_leave_the_components_that_are_wanted(before, after):
 
 
 def test_a_configuration_that_is_there_already_is_not_sent():
-    described, wanted = convention(["kitchen"]), configuration(kitchen()).payload
+    described, wanted = convention(["kitchen"]), configuration(kitchen())
 
-    assert described.steps(wanted, wanted) == ()
+    assert described.steps(wanted.payload, wanted) == ()
     assert described.steps(b"", wanted) == (wanted,)
 
 

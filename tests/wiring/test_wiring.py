@@ -96,6 +96,17 @@ def test_an_app_that_only_polls_imports_no_part_that_it_does_not_use(tmp_path):
     assert [module for module in OPTIONAL if module in found] == []
 
 
+@pytest.mark.parametrize(("convention", "other"), [("homeassistant", "homie"), ("homie", "homeassistant")])
+def test_an_app_pays_for_one_convention_of_discovery(tmp_path, convention, other):
+    program = PROGRAM.replace('mqtt="mqtt://localhost"', f'mqtt="mqtt://localhost", discovery="{convention}"')
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert f"leadsman.discovery.{convention}" in found
+    assert [module for module in found if module.startswith(f"leadsman.discovery.{other}")] == []
+    assert ("leadsman.discovery.last_will" in found) == (convention == "homie")
+
+
 def test_what_is_built_does_not_run_yet(tmp_path):
     handler = Scripted({"t": 1})
     app = App("app")

@@ -145,7 +145,7 @@ HTTP = argument(
 )
 DISCOVERY = argument(
     "--discovery",
-    "describe the devices at the broker by this convention: homeassistant, or off",
+    "describe the devices at the broker by this convention: homeassistant, homie, or off",
     metavar="CONVENTION",
 )
 RUNNING = (

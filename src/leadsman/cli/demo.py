@@ -35,10 +35,11 @@ DEMO = Command(
         ),
         argument(
             "--discovery",
-            "describe the devices at the broker, so that they appear in Home Assistant by themselves",
+            "describe the devices at the broker, so that they appear in homeassistant by themselves (the default), or "
+            "for controllers of homie",
             nargs="?",
-            const=CONVENTIONS[0],
-            choices=CONVENTIONS,
+            const=next(iter(CONVENTIONS)),
+            choices=tuple(CONVENTIONS),
             metavar="CONVENTION",
         ),
         ends_after("30s or 5m"),

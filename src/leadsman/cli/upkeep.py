@@ -27,8 +27,8 @@ def _clean(options: argparse.Namespace) -> int:
     app = load_app(options)
     known = Registrations(app.telemetries, app.sources, app.commands)
     convention = described_by(app.plan(os.environ))
-    described = {} if convention is None else {name: (topic,) for topic, name in convention.topics.items()}
-    health = convention is not None
+    described = {} if convention is None else {name: convention.kept(at) for at, name in convention.topics.items()}
+    health = convention is not None and convention.has_health
     entries = {
         name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known
     }

@@ -21,6 +21,7 @@ from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
+from leadsman.settings.discovery import HOMIE_PREFIX
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
 from leadsman.settings.endpoint import DEFAULT_PORT
 from leadsman.settings.sources import Where
@@ -120,6 +121,15 @@ def in_home_assistant(broker: Broker, *, own: bool) -> tuple[str, str]:
     return f"Home Assistant: {where}", f"what describes them: {watching(broker, DESCRIBED)}"
 
 
+def in_controllers(broker: Broker, *, own: bool) -> tuple[str]:
+    """How to see what describes the devices by Homie."""
+    return (f"what describes them by Homie 5: {watching(broker, HOMIE_PREFIX)}",)
+
+
+HINTS = {"homeassistant": in_home_assistant, "homie": in_controllers}
+"""What is said of the devices, by the convention that describes them."""
+
+
 def introduce(broker: Broker, description: str, page: str, hints: Iterable[str]) -> None:
     """Say where to look."""
     say(f"leadsman demo at {broker} ({description})")
@@ -171,7 +181,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         page = f"127.0.0.1:{page_port()}"
         watch = f"leadsman watch --mqtt {app.brokers.primary}"
         board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
-        hints = in_home_assistant(app.brokers.primary, own=broker is None) if discovery else ()
+        hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
         if lines:
             introduce(app.brokers.primary, description, page, hints)
             if mosquitto is None:

@@ -7,10 +7,10 @@ program published is left alone. When a program that reads descriptions starts, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from leadsman.discovery.description import Convention
+from leadsman.discovery.description import Convention, Retained
 from leadsman.discovery.registered import Registered
 from leadsman.events import Event, LinkUp
 from leadsman.introspection.retained import APP
@@ -43,6 +43,9 @@ class Places(NamedTuple):
     """A random number from 0 to 1."""
     say_again: Callable[[], None]
     """Publishes the availability and the health of all devices again."""
+    described: Callable[[str | None, bool], None]
+    """Called when the broker has a description: with the name of the device, or None for the app, and whether it is a
+    new one."""
     others: OtherTopics
     """The retained topics that the registry lists."""
 
@@ -77,7 +80,8 @@ class Announcer:
         """Subscribe to the descriptions of this app, and to the starts of readers."""
         listeners = self._places.link.subscriptions.listeners
         listeners[self._convention.own] = self._on_own
-        listeners[self._convention.births] = self._on_birth
+        if self._convention.births is not None:
+            listeners[self._convention.births] = self._on_birth
 
     def observe(self, event: Event) -> None:
         """Begin again with each connection."""
@@ -90,24 +94,27 @@ class Announcer:
 
     def change(self, convention: Convention) -> None:
         """Devices have come or gone: publish and remove what the convention that knows them has more and less."""
-        before, self._convention, self._topics = self._topics, convention, convention.topics
+        before, self._convention, self._topics = self._convention, convention, convention.topics
         self._places.slices.begin("discovery", self._change(before))
 
-    def _change(self, before: Mapping[str, str | None]) -> Work:
+    def _change(self, before: Convention) -> Work:
         while not self._compared:  # a comparison that has not begun includes the change
             yield GRACE
         connects = self._places.link.connects
-        for topic in [topic for topic in self._topics if topic not in before]:
+        for topic in [topic for topic in self._topics if topic not in before.topics]:
             if not (yield from self._room(connects)):
                 return
             if topic in self._topics and topic not in self._foreign:
                 self._bring(topic, b"")
             yield 0.0
-        for topic in [topic for topic in before if topic not in self._topics]:
+        for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
+            self._bring(topic, before.describe_app().payload)  # the app may list its devices
+        for topic in [topic for topic in before.topics if topic not in self._topics]:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
-                self._put(topic, b"", latest=True)
+                for each in before.kept(topic):
+                    self._put(Retained(each, b""), latest=True)
             yield 0.0
 
     def _compare(self, connects: int) -> None:
@@ -134,7 +141,8 @@ class Announcer:
         if not received.retain or not received.payload:
             return
         if not self._settled:
-            self._found[received.topic] = received.payload
+            if received.topic in self._topics or self._convention.is_ours(received.payload):
+                self._found[received.topic] = received.payload
         elif received.topic in self._topics:
             self._bring(received.topic, received.payload)
         else:
@@ -142,9 +150,12 @@ class Announcer:
 
     def _bring(self, topic: str, found: bytes) -> None:
         """Make the description at a topic what it should be; `found` is what the broker has."""
+        name = self._topics[topic]
+        kept = self._convention.kept(topic)
         if found and not self._convention.is_ours(found):
             self._foreign.add(topic)
-            self._places.others.remove(self._topics[topic] or APP, topic)  # it is no longer ours to remove
+            for each in kept:
+                self._places.others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
                 "Another program published the configuration at %s, so its device is not described; remove that one, "
                 "and start the app again",
@@ -152,27 +163,30 @@ class Announcer:
                 extra=log_fields("foreign discovery", topic=topic),
             )
             return
-        self._places.others.add(self._topics[topic] or APP, topic)
+        for each in kept:
+            self._places.others.add(name or APP, each)
         steps = self._convention.steps(found, self._description(topic))
-        for payload in steps:
-            self._put(topic, payload, latest=len(steps) == 1)
+        for step in steps:
+            self._put(step, latest=len(steps) == 1)
+        self._places.described(name, bool(steps))
 
     def _remove(self, topic: str, found: bytes) -> None:
         """Remove the description of a device that is gone, if this app published it."""
         if self._convention.is_ours(found):
             logger.info("%s: removed, since the device is gone", clean(topic), extra=log_fields("discovery removed"))
-            self._put(topic, b"", latest=True)
+            for each in self._convention.removal(topic, found):
+                self._put(each, latest=True)
         else:
             self._foreign.add(topic)  # a device that is found later may have this topic
 
-    def _description(self, topic: str) -> bytes:
+    def _description(self, topic: str) -> Retained:
         name = self._topics[topic]
         if name is None:
-            return self._convention.describe_app().payload
-        return self._convention.describe(self._registered.device(name)).payload
+            return self._convention.describe_app()
+        return self._convention.describe(self._registered.device(name))
 
-    def _put(self, topic: str, payload: bytes, *, latest: bool) -> None:
-        self._places.link.put(Message(topic, payload, qos=1, retain=True, latest=latest))
+    def _put(self, step: Retained, *, latest: bool) -> None:
+        self._places.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest))
 
     def _room(self, connects: int) -> Generator[float, None, bool]:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""
@@ -208,7 +222,7 @@ class Announcer:
                 if not (yield from self._room(connects)):
                     return
                 if topic in self._topics and topic not in self._foreign:
-                    self._put(topic, self._description(topic), latest=True)
+                    self._put(self._description(topic), latest=True)
                 yield 0.0
             self._places.say_again()
             if self._born_again:

@@ -1,7 +1,7 @@
 """What a convention of discovery is told about an app. All values are plain, and nothing here knows a convention."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from leadsman.mqtt.topics import Topics
 
@@ -61,6 +61,8 @@ class Device(NamedTuple):
     """Whether it can be polled, held and released by request."""
     circuit: bool
     """Whether it has a circuit breaker."""
+    retained: bool = True
+    """Whether the broker keeps its readings."""
 
 
 class AppDescription(NamedTuple):
@@ -74,11 +76,84 @@ class AppDescription(NamedTuple):
     """Names that devices had before, by their names; they keep the identity of that name."""
 
 
+class Condition(NamedTuple):
+    """How a device is."""
+
+    status: str
+    """See `leadsman.monitoring.health`."""
+    offline: bool
+    """Whether no fresh reading is expected soon."""
+    left: bool
+    """Whether it has said goodbye."""
+    circuit: str
+    """``"closed"``, ``"open"``, ``"half_open"``, ``"isolated"`` or ``"disabled"``."""
+    failures: int
+    """Failed polls in a row."""
+    last_success_at: str | None
+    """RFC 3339; None if it was never read."""
+    failing_since: str | None
+    """The first failure of its outage, RFC 3339; None without one."""
+    error: str | None
+    """The type and the message of its last failure; None without one."""
+
+
 class Retained(NamedTuple):
-    """One retained message."""
+    """One retained message. An empty payload removes what the broker has."""
 
     topic: str
     payload: bytes
+
+
+class PropertyValue(NamedTuple):
+    """One value of a reading, at a topic of its own."""
+
+    topic: str
+    payload: bytes
+    """Empty where the reading has no such value."""
+    retained: bool
+
+
+class PropertyCommand(NamedTuple):
+    """A command that came to the topic of one value."""
+
+    device: str
+    payload: bytes
+    """As the device takes it at ``set``."""
+    accepted: Retained | None
+    """What says that it was accepted; it is not retained. None where the next reading says so."""
+
+
+class PropertyTopics(Protocol):
+    """What a convention says in which each value has a topic of its own, and the app has a state. Pure."""
+
+    commands: str
+    """The topic filter of the commands."""
+    client: str
+    """Ends the client id of the connection whose will says that the app is lost."""
+
+    def values(self, name: str, fields: Mapping[str, Any]) -> Sequence[PropertyValue]:
+        """The values of a reading of a device."""
+        ...
+
+    def command(self, topic: str, payload: bytes) -> PropertyCommand:
+        """Read a command. Raises `leadsman.errors.PayloadError`: it does not match what the description says."""
+        ...
+
+    def device_of(self, topic: str) -> str | None:
+        """The name of the device to whose topics a topic belongs; None if it is none of this app."""
+        ...
+
+    def app_ready(self) -> Retained:
+        """What says that the app runs."""
+        ...
+
+    def app_lost(self) -> Retained:
+        """What the broker says when the connection is lost."""
+        ...
+
+    def goodbye(self, names: Sequence[str]) -> Sequence[Retained]:
+        """What says that the app ends: of these devices, and of the app at last."""
+        ...
 
 
 class Convention(Protocol):
@@ -86,7 +161,38 @@ class Convention(Protocol):
 
     @property
     def topics(self) -> Mapping[str, str | None]:
-        """The topics of all descriptions, with the names of the devices; None is the app itself."""
+        """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
+        is the app itself."""
+        ...
+
+    @property
+    def own(self) -> str:
+        """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
+        ...
+
+    @property
+    def removes(self) -> str:
+        """The topic filter of all that is removed with a description."""
+        ...
+
+    @property
+    def publishes(self) -> Sequence[str]:
+        """The topic filters that the app publishes to."""
+        ...
+
+    @property
+    def births(self) -> str | None:
+        """Where a program that reads descriptions says that it has started; None if none does."""
+        ...
+
+    @property
+    def has_health(self) -> bool:
+        """Whether it refers to the topic ``{prefix}/{device}/health``."""
+        ...
+
+    @property
+    def properties(self) -> PropertyTopics | None:
+        """How it publishes each value of a reading; None if it refers to the topics of the app."""
         ...
 
     def describe(self, device: Device) -> Retained:
@@ -97,24 +203,26 @@ class Convention(Protocol):
         """The description of the app itself."""
         ...
 
+    def kept(self, topic: str) -> Sequence[str]:
+        """The retained topics that a description brings with it, in the order in which they are removed."""
+        ...
+
     def is_ours(self, payload: bytes) -> bool:
         """Whether this app published a description: then it may replace or remove it."""
         ...
 
-    def steps(self, found: bytes, wanted: bytes) -> Sequence[bytes]:
-        """The payloads that lead from the description that the broker has to the wanted one, which is the last."""
+    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
+        """The messages that lead from the description that the broker has to the wanted one."""
         ...
 
-    @property
-    def own(self) -> str:
-        """The topic filter of the descriptions of this app."""
+    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+        """The messages that remove a description that the broker has, and what belongs to it."""
         ...
 
-    @property
-    def births(self) -> str:
-        """Where a program that reads descriptions says that it has started."""
+    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+        """The messages that say how a device is. Their topics are always the same."""
         ...
 
     def is_birth(self, payload: bytes) -> bool:
-        """Whether a message there says so."""
+        """Whether a message at `births` says so."""
         ...

@@ -1,23 +1,19 @@
-"""Publishes how each device is, at ``{prefix}/{device}/health``, while discovery is on.
+"""Publishes how each device is, as the convention of discovery says it.
 
 It is small, and about one device, where the heartbeat is about all of them. A change is published within a second; the
-time of the last success alone at most once a minute.
+time of the last success alone at most once a minute. Nothing is said of a device before the broker has its description.
 """
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple
 
+from leadsman.discovery.description import Condition, Convention, Retained
 from leadsman.events import Event, LinkUp
 from leadsman.monitoring.health import Health
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
-from leadsman.mqtt.topics import Topics, encode
 from leadsman.slices import Slices, Work
 from leadsman.timing.clock import Clock, rfc3339
-
-if TYPE_CHECKING:
-    from leadsman.introspection.document import CircuitWord, StatusWord
-    from leadsman.introspection.health_document import DeviceHealth
 
 TURN = 1.0
 """Seconds between two looks at what has changed."""
@@ -36,28 +32,32 @@ class _Said(NamedTuple):
     circuit: str
     failures: int
     success: float | None
+    offline: bool
     at: float
     """Monotonic seconds."""
+    messages: tuple[Retained, ...]
 
 
 class HealthTopics:
     """Publishes the health of the devices.
 
     Args:
-        topics: the topics of the app.
+        convention: says how a device is.
         statuses: the statuses of the devices.
         link: sends the messages.
         clock: the clocks.
         slices: does the work of many devices.
     """
 
-    def __init__(self, topics: Topics, statuses: Statuses, link: Link, clock: Clock, slices: Slices) -> None:
-        self._topics = topics
+    def __init__(self, convention: Convention, statuses: Statuses, link: Link, clock: Clock, slices: Slices) -> None:
+        self._convention = convention
         self._statuses = statuses
         self._link = link
         self._clock = clock
         self._slices = slices
         self._said: dict[str, _Said] = {}
+        self._described: set[str] = set()
+        """The devices whose descriptions the broker has, as far as this connection showed."""
         self._due: dict[str, None] = {}
         """Devices of which something may be new."""
         self._turning = False
@@ -68,7 +68,8 @@ class HealthTopics:
         if entity is not None:
             self._due[entity] = None
         elif isinstance(event, LinkUp):
-            self.announce()
+            self._described.clear()
+            self._said.clear()
         if not self._turning:
             self._turning = True
             self._slices.begin("the health of the devices", self._turns())
@@ -78,8 +79,19 @@ class HealthTopics:
         self._said.clear()
         self._due.update(dict.fromkeys(self._statuses.words))
 
+    def described(self, name: str) -> None:
+        """The broker has the description of a device, so how that is can be said, within a second."""
+        self._described.add(name)
+        self._said.pop(name, None)
+        self._due[name] = None
+
+    def change(self, convention: Convention) -> None:
+        """Devices have come or gone."""
+        self._convention = convention
+
     def forget(self, entity: str) -> None:
         """Remove a device, after its last event."""
+        self._described.discard(entity)
         self._said.pop(entity, None)
         self._due.pop(entity, None)
 
@@ -98,27 +110,35 @@ class HealthTopics:
 
     def _look(self, entity: str) -> None:
         """Publish the health of a device if it is new. If only the last success is, it may stay due."""
-        if entity not in self._statuses.words or entity in self._statuses.jobs:
+        if entity not in self._statuses.words or entity not in self._described:
             return
         health, now = self._statuses.records[entity], self._clock.monotonic()
-        status, failures = self._statuses.words[entity], health.trouble.failures
-        said = self._said.get(entity)
-        if said is not None and said[:3] == (status, health.circuit, failures):
+        status, offline = self._statuses.words[entity], entity in self._statuses.offline
+        failures, said = health.trouble.failures, self._said.get(entity)
+        if said is not None and said[:3] == (status, health.circuit, failures) and said.offline == offline:
             if said.success == health.success_wall:
                 return
             if now - said.at < REFRESH:
                 self._due[entity] = None
                 return
-        self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, now)
-        payload = encode(document(cast("StatusWord", status), health))
-        self._link.put(Message(self._topics.of(entity, "health"), payload, qos=1, retain=True, latest=True))
+        before = () if said is None else said.messages
+        messages = tuple(self._convention.condition(entity, condition(status, health, offline=offline)))
+        self._said[entity] = _Said(status, health.circuit, failures, health.success_wall, offline, now, messages)
+        for each in messages:
+            if each not in before:
+                self._link.put(Message(each.topic, each.payload, qos=1, retain=True, latest=True))
 
 
-def document(status: "StatusWord", health: Health) -> "DeviceHealth":
-    """What is published of one device."""
-    return {
-        "status": status,
-        "circuit": cast("CircuitWord", health.circuit),
-        "consecutive_failures": health.trouble.failures,
-        "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
-    }
+def condition(status: str, health: Health, *, offline: bool) -> Condition:
+    """How a device is, as a convention is told."""
+    trouble = health.trouble
+    return Condition(
+        status,
+        offline,
+        trouble.left is not None,
+        health.circuit,
+        trouble.failures,
+        None if health.success_wall is None else rfc3339(health.success_wall),
+        None if health.failing_since is None else rfc3339(health.failing_since),
+        None if trouble.error_type is None else f"{trouble.error_type}: {trouble.error_message}",
+    )

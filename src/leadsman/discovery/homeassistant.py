@@ -7,14 +7,18 @@ abbreviated, since a thousand configurations are sent at once.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
-from leadsman.discovery.description import AppDescription, Device, Retained
+from leadsman.discovery.description import AppDescription, Condition, Device, Retained
 from leadsman.identifiers import identifier, shortened
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import CircuitWord, StatusWord
+    from leadsman.introspection.health_document import DeviceHealth
 
 Document = dict[str, Any]
 
@@ -50,9 +54,29 @@ class HomeAssistant:
         return own_filter(self._prefix, self._app.topics.prefix)
 
     @property
+    def removes(self) -> str:
+        """See `Convention`."""
+        return self.own
+
+    @property
+    def publishes(self) -> Sequence[str]:
+        """See `Convention`."""
+        return (self._app.topics.of("+", "health"), self.own)
+
+    @property
     def births(self) -> str:
         """See `Convention`."""
         return birth_topic(self._prefix)
+
+    @property
+    def has_health(self) -> bool:
+        """See `Convention`."""
+        return True
+
+    @property
+    def properties(self) -> None:
+        """See `Convention`. Templates take the values from the readings."""
+        return
 
     def is_birth(self, payload: bytes) -> bool:
         """See `Convention`."""
@@ -90,17 +114,36 @@ class HomeAssistant:
         origin = document.get("o")
         return isinstance(origin, dict) and origin.get("name") == self._origin["name"]
 
-    def steps(self, found: bytes, wanted: bytes) -> Sequence[bytes]:
+    def kept(self, topic: str) -> Sequence[str]:
+        """See `Convention`."""
+        return (topic,)
+
+    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+        """See `Convention`."""
+        return (Retained(topic, b""),)
+
+    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+        """See `Convention`."""
+        document: DeviceHealth = {
+            "status": cast("StatusWord", condition.status),
+            "circuit": cast("CircuitWord", condition.circuit),
+            "consecutive_failures": condition.failures,
+            "last_success_at": condition.last_success_at,
+        }
+        return (Retained(self._app.topics.of(name, "health"), encode(document)),)
+
+    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
         """See `Convention`. A component that is no longer wanted, or is of another platform, is first sent with its
         platform alone, which removes its entity."""
-        if found == wanted:
+        topic, payload = wanted
+        if found == payload:
             return ()
-        before, after = _platforms(_decoded(found)), _decoded(wanted)
+        before, after = _platforms(_decoded(found)), _decoded(payload)
         now = _platforms(after)
         gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
         if not gone:
             return (wanted,)
-        return encode({**after, "cmps": {**after.get("cmps", {}), **gone}}), wanted
+        return Retained(topic, encode({**after, "cmps": {**after.get("cmps", {}), **gone}})), wanted
 
     def _topic(self, key: str) -> str:
         return f"{self._prefix}/device/{self._node}/{key}/config"

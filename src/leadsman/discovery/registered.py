@@ -52,6 +52,7 @@ class Registered:
             read=each is not None,
             polled=isinstance(each, Telemetry),
             circuit=each is not None and each.guards.breaker is not None,
+            retained=each is None or each.delivery.retain,
         )
 
     def _fields_of(self, handler: Handler) -> tuple[Field, ...]:

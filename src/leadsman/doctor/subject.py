@@ -95,9 +95,9 @@ def published(plan: Plan) -> tuple[str, ...]:
             found |= dict.fromkeys((topics.state(command.name), topics.availability(command.name)))
             found[topics.set_result(command.name)] = None
     if (convention := described_by(plan)) is not None:
-        devices = [name for name in convention.topics.values() if name is not None]
-        found |= dict.fromkeys(topics.of(name, "health") for name in devices)
-        found |= dict.fromkeys(convention.topics)
+        if convention.has_health:
+            found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
+        found |= dict.fromkeys(each for topic in convention.topics for each in convention.kept(topic))
     return tuple(found)
 
 

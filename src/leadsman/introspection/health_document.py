@@ -1,4 +1,5 @@
-"""The type of the message at ``{prefix}/{device}/health``, which is published while discovery is on."""
+"""The type of the message at ``{prefix}/{device}/health``, which is published while discovery for Home
+Assistant is on."""
 
 from typing_extensions import TypedDict
 

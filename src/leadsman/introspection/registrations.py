@@ -69,7 +69,7 @@ def registry_entry(
         name: the name of the device.
         found: its registrations.
         others: further retained topics of it.
-        health: whether it has a topic for its health, as devices have while discovery is on.
+        health: whether it has a topic for its health, as devices have while discovery for Home Assistant is on.
     """
     enabled = [each for each in found if each.enabled]
     kinds = [kind_of(each) for each in enabled or found]

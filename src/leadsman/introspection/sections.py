@@ -71,7 +71,7 @@ class Parts(NamedTuple):
     found: "FoundDevices | None" = None
     """The devices that were found at run time; None where no handler finds any."""
     health: bool = False
-    """Whether each device has a topic for its health: while discovery is on."""
+    """Whether each device has a topic for its health: while discovery for Home Assistant is on."""
 
 
 class Sections:

@@ -13,7 +13,7 @@ from leadsman.mqtt import broker_choice, connection_state
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.broker_choice import Ended
 from leadsman.mqtt.brokers import Brokers
-from leadsman.mqtt.connection import Connect, Connection, Connector, Received
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector, Received
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import client_id_in_use
 from leadsman.mqtt.message import Message
@@ -185,6 +185,10 @@ class Link:
                 self._events.emit(LinkDown(end.reason, wait, in_use, topic, self._named()))
             self._refusals = {*self._refusals, end.reason} if end.cheap else set()
             await asyncio.sleep(wait)
+
+    async def connect_beside(self, packet: Connect, listener: ConnectionListener) -> Connection:
+        """Make another connection to the current broker. Raises as `Connector`."""
+        return await self._connector(self.broker)(packet, listener)
 
     async def flush(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds until the broker has all that it takes. Whether it has everything."""

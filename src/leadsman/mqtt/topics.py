@@ -7,7 +7,7 @@
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
-| `{prefix}/{device}/health`           | how it is, while discovery is on                      | yes, 1        |
+| `{prefix}/{device}/health`           | how it is, while Home Assistant is told of it         | yes, 1        |
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
 | `{prefix}/{device}/get`              | in: poll now                                          | no, 1         |

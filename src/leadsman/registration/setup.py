@@ -150,13 +150,12 @@ class Setup:
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
         if self.discovery is not None:
-            from leadsman.settings.discovery import birth_topic, identifiers_of, own_filter
+            from leadsman.settings.discovery import check_devices
 
             given = loaded.discovery.get("ids")
             origin = "" if given is None else f" (from {given.origin})"
-            identifiers_of(self.registry.devices, self.discovery.ids, origin)  # raises what is wrong with them
-            prefix = self.discovery.prefix
-            self.registry.check_apart(own_filter(prefix, self.topics.prefix), birth_topic(prefix))
+            filters = check_devices(self.discovery, self.registry.devices, self.topics.prefix, origin)
+            self.registry.check_apart(*filters)
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""

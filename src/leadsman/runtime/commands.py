@@ -57,9 +57,14 @@ class Dispatcher:
 
     def on_set(self, received: Received) -> None:
         """Handle a received command."""
-        device = self._context.topics.device_of(received.topic)
+        self.execute(self._context.topics.device_of(received.topic), received)
+
+    def execute(self, device: str, received: Received) -> bool:
+        """Execute a command of a device. Returns whether it was accepted: a retained one, and one that the handler does
+        not take, are not."""
         if received.retain:
-            return self._retained.warn(device)
+            self._retained.warn(device)
+            return False
         queue, command = self._queues.get(device), PendingCommand(received, None, {})
         try:
             if queue is None:
@@ -68,5 +73,14 @@ class Dispatcher:
             command = command._replace(transaction=transaction)
             command = command._replace(arguments=validated(queue.command, value, received.payload))
         except PayloadError as error:
-            return self._answers.refuse(device, command, error)
-        return queue.put(command)
+            self._answers.refuse(device, command, error)
+            return False
+        queue.put(command)
+        return True
+
+    def refuse(self, device: str, received: Received, error: PayloadError) -> None:
+        """Answer a command that is not executed."""
+        if received.retain:
+            self._retained.warn(device)
+        else:
+            self._answers.refuse(device, PendingCommand(received, None, {}), error)

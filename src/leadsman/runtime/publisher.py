@@ -32,6 +32,8 @@ class PublisherContext(NamedTuple):
     """Takes each reading, published or not, for those who watch; None where nobody does."""
     others: OtherTopics | None = None
     """Takes the retained topics that handlers publish to by themselves; None where nothing is reported."""
+    on_published: Callable[[Reading], None] | None = None
+    """Takes each reading that was published, for discovery; None where it does not ask for them."""
 
 
 class Publication(NamedTuple):
@@ -179,10 +181,32 @@ class LoggedPublisher(StatePublisher):
         )
 
 
+class ForwardingPublisher(StatePublisher):
+    """A `StatePublisher` that also passes on what it published."""
+
+    __slots__ = ()
+
+    def publish(self, reading: Reading, period: Period | None = None, *, always: bool = False) -> None:
+        """See `StatePublisher`."""
+        before = self.published
+        super().publish(reading, period, always=always)
+        if self.published != before and self._context.on_published is not None:
+            self._context.on_published(reading)
+
+
+class LoggedForwardingPublisher(LoggedPublisher, ForwardingPublisher):
+    """Does both."""
+
+    __slots__ = ()
+
+
 def publisher_of(name: str, rule: PublishRule | None, delivery: Delivery, context: PublisherContext) -> StatePublisher:
-    """Make the publisher of a device. It logs readings only if the log level shows such lines, so that others cost
-    nothing extra."""
-    return (LoggedPublisher if logger.isEnabledFor(logging.DEBUG) else StatePublisher)(name, rule, delivery, context)
+    """Make the publisher of a device. It logs readings only if the log level shows such lines, and passes them on only
+    if discovery asks for them, so that others cost nothing extra."""
+    logged = logger.isEnabledFor(logging.DEBUG)
+    if context.on_published is None:
+        return (LoggedPublisher if logged else StatePublisher)(name, rule, delivery, context)
+    return (LoggedForwardingPublisher if logged else ForwardingPublisher)(name, rule, delivery, context)
 
 
 class PublishQueue:

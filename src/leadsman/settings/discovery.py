@@ -1,29 +1,32 @@
 """Reads the section ``discovery`` of the settings: by which convention an app tells others about its devices."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
-from leadsman.identifiers import identifier
+from leadsman.identifiers import identifier, lowercase_identifier
 from leadsman.settings.sources import Entry
 from leadsman.text import clean, suggestion
 from leadsman.value import Value
 
-CONVENTIONS = ("homeassistant",)
 OFF = "off"
 """The convention in the settings that switches off what the app declares."""
 APP = "leadsman_app"
 """The identifier of the device that stands for the app itself."""
 PREFIX = "homeassistant"
 """The default of Home Assistant for the first level of discovery topics."""
+HOMIE_PREFIX = "homie"
+"""The first level of topics of Homie; controllers find other ones too ("Base Topic", "Auto-Discovery")."""
 
 
 class Discovery(Value):
     """By which convention an app describes its devices at the broker.
 
     Args:
-        convention: ``"homeassistant"``.
-        prefix: the first level, or levels, of its topics, as configured in Home Assistant.
+        convention: ``"homeassistant"`` or ``"homie"``.
+        prefix: the first level of its topics; for Home Assistant it may be several levels, as configured there. By
+            default that of the convention: ``homeassistant`` or ``homie``.
         ids: the former names of devices that were renamed, by their present names. They keep the identity of the
             former name, and with it their history and the names that people gave to them.
 
@@ -37,9 +40,11 @@ class Discovery(Value):
     ids: Mapping[str, str]
 
     def __init__(
-        self, convention: str = "homeassistant", *, prefix: str = PREFIX, ids: Mapping[str, str] | None = None
+        self, convention: str = "homeassistant", *, prefix: str | None = None, ids: Mapping[str, str] | None = None
     ) -> None:
-        self._hold(convention=_convention(convention), prefix=_prefix(prefix), ids={} if ids is None else _ids(ids))
+        rules = CONVENTIONS[_convention(convention)]
+        given = rules.prefix if prefix is None else rules.check(prefix)
+        self._hold(convention=convention, prefix=given, ids={} if ids is None else _ids(ids))
 
 
 def as_discovery(given: object) -> Discovery | None:
@@ -48,7 +53,7 @@ def as_discovery(given: object) -> Discovery | None:
     if given is None or isinstance(given, Discovery):
         return given
     if not isinstance(given, str):
-        raise InvalidType(f"discovery is {given!r}; write 'homeassistant', or Discovery(…)")
+        raise InvalidType(f"discovery is {given!r}; write 'homeassistant', 'homie', or Discovery(…)")
     return Discovery(given)
 
 
@@ -60,30 +65,43 @@ def discovery_of(entries: Mapping[str, Entry], declared: Discovery | None) -> Di
     """
     faults: list[ConfigurationError] = []
     convention = None if declared is None else declared.convention
-    prefix = PREFIX if declared is None else declared.prefix
     ids = None if declared is None else declared.ids
-    for key, entry in entries.items():
+    if (given := entries.get("convention")) is not None:
         try:
-            if key == "prefix":
-                prefix = _prefix(entry.value)
-            elif key == "ids":
-                ids = _ids(entry.value)
-            else:
-                convention = None if entry.value in ("", OFF) else _convention(entry.value)
+            convention = None if given.value in ("", OFF) else _convention(given.value)
         except ConfigurationError as error:
-            faults.append(type(error)(f"discovery.{key}: {error} (from {entry.origin})"))
+            faults.append(type(error)(f"discovery.convention: {error} (from {given.origin})"))
+    prefix = None if declared is None or declared.convention != convention else declared.prefix
+    if (given := entries.get("prefix")) is not None:
+        try:
+            prefix = CONVENTIONS[convention or "homeassistant"].check(given.value)
+        except ConfigurationError as error:
+            faults.append(type(error)(f"discovery.prefix: {error} (from {given.origin})"))
+    if (given := entries.get("ids")) is not None:
+        try:
+            ids = _ids(given.value)
+        except ConfigurationError as error:
+            faults.append(type(error)(f"discovery.ids: {error} (from {given.origin})"))
     raise_together(faults)
     if convention is None:
         return None
     return Discovery(convention, prefix=prefix, ids=ids)
 
 
-def identifiers_of(names: Sequence[str], ids: Mapping[str, str], origin: str = "") -> dict[str, str]:
+def identifiers_of(
+    names: Sequence[str],
+    ids: Mapping[str, str],
+    identify: Callable[[str], str] = identifier,
+    taken: Mapping[str, str] = MappingProxyType({APP: "the app itself"}),
+    origin: str = "",
+) -> dict[str, str]:
     """The identifiers of devices, by their names.
 
     Args:
-        names: the names.
-        ids: the former names of some, by their names.
+        names: the devices.
+        ids: the former names of some.
+        identify: makes an identifier of a name.
+        taken: identifiers that no device may have, with what has them.
         origin: where `ids` comes from, as the end of a message.
 
     Raises:
@@ -93,9 +111,9 @@ def identifiers_of(names: Sequence[str], ids: Mapping[str, str], origin: str = "
         if name not in names:
             raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}{origin}")
     found: dict[str, str] = {}
-    owners: dict[str, str] = {APP: "the app itself"}
+    owners = dict(taken)
     for name in names:
-        key = identifier(ids.get(name, name))
+        key = identify(ids.get(name, name))
         if key in owners:
             raise InvalidValue(
                 f"discovery: {owners[key]!r} and {name!r} have one identifier, {key!r}; rename the device {name!r}"
@@ -115,6 +133,72 @@ def birth_topic(prefix: str) -> str:
     return f"{prefix}/status"
 
 
+def homie_root(app: str) -> str:
+    """The identifier of the app's own device in Homie, by the prefix of the app."""
+    return lowercase_identifier(app)
+
+
+def homie_identifiers(names: Sequence[str], ids: Mapping[str, str], app: str, origin: str = "") -> dict[str, str]:
+    """The identifiers of devices in Homie, where those of all apps stand side by side; raises as `identifiers_of`."""
+    found = identifiers_of(names, ids, lowercase_identifier, {}, origin)
+    return {name: f"{homie_root(app)}-{key}" for name, key in found.items()}
+
+
+def homie_filters(prefix: str, app: str) -> tuple[str, str]:
+    """The topic filters of the descriptions, and of the commands, by the prefix of discovery. Those of one app have
+    none of their own."""
+    return f"{prefix}/5/+/$description", f"{prefix}/5/+/+/+/set"
+
+
+class Rules(NamedTuple):
+    """What a convention makes of the section."""
+
+    prefix: str
+    """The default."""
+    most_levels: int
+    """Of the prefix."""
+    identifiers: Callable[[Sequence[str], Mapping[str, str], str, str], dict[str, str]]
+    """The identifiers of devices, by their names, former names, the prefix of the app, and the origin of the former
+    names."""
+    identify: Callable[[str], str]
+    """The identifier of one device, which no other one may have."""
+    filters: Callable[[str, str], tuple[str, ...]]
+    """What is subscribed to, by the prefixes of discovery and of the app."""
+
+    def check(self, given: object) -> str:
+        """Check a prefix. Raises `InvalidType`, `InvalidValue`."""
+        if not isinstance(given, str):
+            raise InvalidType(f"prefix is {given!r}; write text")
+        levels = given.split("/")
+        wrong = "" in levels or len(levels) > self.most_levels or len(given) > 200 or given.startswith("$")
+        if wrong or any(c in "+#" or not c.isprintable() for c in given):
+            raise InvalidValue(
+                f"prefix is {given!r}; write the first level of discovery topics, such as {self.prefix!r}"
+            )
+        return given
+
+
+CONVENTIONS: Mapping[str, Rules] = {
+    "homeassistant": Rules(
+        PREFIX,
+        100,
+        lambda names, ids, _, origin: identifiers_of(names, ids, origin=origin),
+        identifier,
+        lambda prefix, app: (own_filter(prefix, app), birth_topic(prefix)),
+    ),
+    "homie": Rules(HOMIE_PREFIX, 1, homie_identifiers, lowercase_identifier, homie_filters),
+}
+"""The conventions, by name."""
+
+
+def check_devices(discovery: Discovery, names: Sequence[str], app: str, origin: str = "") -> tuple[str, ...]:
+    """See that devices can be described; `app` is the prefix of the app, `origin` where the former names come from, as
+    the end of a message. Returns the topic filters that are subscribed to. Raises as `identifiers_of`."""
+    rules = CONVENTIONS[discovery.convention]
+    rules.identifiers(names, discovery.ids, app, origin)
+    return rules.filters(discovery.prefix, app)
+
+
 def _convention(given: object) -> str:
     if not isinstance(given, str) or given not in CONVENTIONS:
         hint = suggestion(clean(str(given))[:100], (*CONVENTIONS, OFF))
@@ -126,11 +210,3 @@ def _ids(given: Any) -> dict[str, str]:
     if not isinstance(given, Mapping) or not all(isinstance(each, str) for pair in given.items() for each in pair):
         raise InvalidType(f"ids is {given!r}; write the former names by the present ones, such as {{'new': 'old'}}")
     return dict(given)
-
-
-def _prefix(given: object) -> str:
-    if not isinstance(given, str):
-        raise InvalidType(f"prefix is {given!r}; write text")
-    if not given or "" in given.split("/") or any(c in "+#" or not c.isprintable() for c in given) or len(given) > 200:
-        raise InvalidValue(f"prefix is {given!r}; write the first level of discovery topics, such as {PREFIX!r}")
-    return given

@@ -31,8 +31,6 @@ def access_of(plan: Plan) -> Access:
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in plan.jobs):
         words.append("history")
-    if plan.discovery is not None:
-        words.append("health")
     if "set" in filters:
         words += ["set/result", "set/response"]
     if "get" in filters:
@@ -43,7 +41,7 @@ def access_of(plan: Plan) -> Access:
     if any(isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs):
         publish = [*publish[:4], topics.of("+", "#")]  # a handler may publish to any topic of its device
     if (convention := described_by(plan)) is not None:
-        publish.append(convention.own)
+        publish += convention.publishes
     return Access(tuple(publish), (*filters.values(), *own.values(), *elsewhere(plan)))
 
 
@@ -52,7 +50,11 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     Raises as `access_of`."""
     convention = described_by(plan)
     subscriptions = [each.topic_filter for each in plan.subscriptions.values() if each.enabled]
-    return (*subscriptions, *(() if convention is None else (convention.own, convention.births)))
+    if convention is None:
+        return tuple(subscriptions)
+    births = () if convention.births is None else (convention.births,)
+    commands = () if convention.properties is None or "set" not in plan.filters else (convention.properties.commands,)
+    return (*subscriptions, convention.own, *births, *commands)
 
 
 def described_by(plan: Plan) -> "Convention | None":

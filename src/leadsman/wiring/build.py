@@ -35,6 +35,7 @@ from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
+    from leadsman.wiring.discovery import Described, Presence
 
 logger = logging.getLogger("leadsman")
 
@@ -53,6 +54,8 @@ class Parts(NamedTuple):
     """Why the app must end, if a device failed that must work."""
     reports: bool
     """Whether the app reports about itself; see `build`."""
+    presence: "Presence | None" = None
+    """What tells others about the devices; None where discovery is off."""
 
 
 async def build(
@@ -110,21 +113,24 @@ async def build(
         events.subscribe(optional.trace, Phase.TRACE)
         if optional.found is not None:
             optional.found.begin(Reports(statuses, heartbeat, outages, doors))
-        _describe_devices(events, optional, statuses, heartbeat)
+    parts = Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
+    if reports:
+        parts = _describe_devices(events, parts)
     if reports and logger.isEnabledFor(logging.DEBUG):
         events.subscribe(on_reading)
     _subscribe_optional(events, optional)
-    return Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
+    return parts
 
 
-def _describe_devices(events: EventBus, optional: OptionalParts, statuses: Statuses, heartbeat: Heartbeat) -> None:
+def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     """Let discovery follow what happens, if it is on."""
-    discovery = optional.discovery(statuses, heartbeat.announce)
-    if discovery is not None:
-        announcer, health = discovery
-        announcer.listen()
-        events.subscribe(announcer.observe, readings=False)
-        events.subscribe(health.observe)
+    presence = parts.optional.presence(parts.statuses, parts.heartbeat.announce)
+    if presence is None:
+        return parts
+    presence.listen(parts.optional)
+    events.subscribe(presence.observe, readings=False)
+    events.subscribe(presence.observe_health)
+    return parts._replace(presence=presence)
 
 
 def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str]) -> Core:
@@ -152,12 +158,15 @@ def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str])
     watching = _watching(plan, environment)
     on_reading = None if watching is None else watching.on_reading
     others = OtherTopics()
-    publisher = PublisherContext(environment, plan.topics, link.put, on_reading, others)
+    described = _described(plan, link, clock.wall())
+    on_published = None if described is None or described.properties is None else described.properties.on_published
+    publisher = PublisherContext(environment, plan.topics, link.put, on_reading, others, on_published)
     shared = SharedResources()
     poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
     ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
     records = _records(plan, timers.origin)
-    return Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
+    core = Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
+    return core._replace(described=described)
 
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:
@@ -178,6 +187,15 @@ def _watching(plan: Plan, environment: Environment) -> "Watching | None":
     from leadsman.introspection.watching import Watching
 
     return Watching(environment.clock, environment.timers, environment.events)
+
+
+def _described(plan: Plan, link: Link, now: float) -> "Described | None":
+    """The devices as others are told about them; None where discovery is off."""
+    if plan.discovery is None:
+        return None
+    from leadsman.wiring.discovery import described
+
+    return described(plan, plan.discovery, link, now)
 
 
 def _records(plan: Plan, origin: float) -> HealthRecords:

@@ -1,10 +1,43 @@
-"""The convention by which an app describes its devices. Imported only where discovery is on."""
+"""What describes the devices of an app at the broker. Imported only where discovery is on."""
 
-from leadsman.discovery.description import AppDescription, Convention
-from leadsman.discovery.homeassistant import HomeAssistant
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadsman.discovery.announcer import Announcer, Places
+from leadsman.discovery.description import AppDescription, Convention, PropertyTopics
+from leadsman.discovery.health import HealthTopics
 from leadsman.discovery.registered import Registered
+from leadsman.events import Event
+from leadsman.introspection.retained import APP
+from leadsman.monitoring.statuses import Statuses
+from leadsman.registration.source import Source
 from leadsman.settings.discovery import Discovery
 from leadsman.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.discovery.last_will import LastWill
+    from leadsman.discovery.properties import Properties
+    from leadsman.mqtt.link import Link
+    from leadsman.wiring.optional import OptionalParts
+
+
+def _home_assistant(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
+    from leadsman.discovery.homeassistant import HomeAssistant  # an app has one convention, and pays for no other
+
+    return HomeAssistant(app, registered.names, prefix)
+
+
+def _homie(app: AppDescription, registered: Registered, prefix: str, number: int) -> Convention:
+    from leadsman.discovery.homie import Homie  # an app has one convention, and pays for no other
+
+    return Homie(app, registered.names, prefix, registered.device, number)
+
+
+_CONVENTIONS: Mapping[str, Callable[[AppDescription, Registered, str, int], Convention]] = {
+    "homeassistant": _home_assistant,
+    "homie": _homie,
+}
 
 
 def registered_of(plan: Plan) -> Registered:
@@ -12,7 +45,143 @@ def registered_of(plan: Plan) -> Registered:
     return Registered({each.name: each for each in plan.readers if each.name not in plan.jobs}, plan.commands)
 
 
-def convention_of(plan: Plan, discovery: Discovery, registered: Registered) -> Convention:
-    """What describes them. Its `own` and `topics` say where it publishes, and `births` what else it listens to."""
+def convention_of(plan: Plan, discovery: Discovery, registered: Registered, number: int = 0) -> Convention:
+    """What describes them. Its `own`, `publishes` and `births` say where it publishes, and what it listens to. `number`
+    grows from run to run, for a convention whose descriptions have versions."""
     app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, discovery.ids)
-    return HomeAssistant(app, registered.names, discovery.prefix)
+    return _CONVENTIONS[discovery.convention](app, registered, discovery.prefix, number)
+
+
+class Described(NamedTuple):
+    """The devices of an app, as they are described."""
+
+    registered: Registered
+    convention: Convention
+    properties: "Properties | None"
+    """What publishes each value at a topic of its own; None where the convention refers to the readings."""
+
+
+def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
+    """Describe the devices of an app, `now` in epoch seconds."""
+    registered = registered_of(plan)
+    convention = convention_of(plan, discovery, registered, int(now))
+    if convention.properties is None:
+        return Described(registered, convention, None)
+    from leadsman.discovery.properties import Properties
+
+    return Described(registered, convention, Properties(convention.properties, link))
+
+
+class Presence:
+    """Tells others about the devices of an app while it runs.
+
+    Args:
+        devices: the devices.
+        optional: the parts that some apps use.
+        statuses: how the devices are.
+        announce: publishes the availability of all devices again.
+        found: devices that a handler found in an earlier life of the app.
+    """
+
+    def __init__(
+        self,
+        devices: Described,
+        optional: "OptionalParts",
+        statuses: Statuses,
+        announce: Callable[[], None],
+        found: Iterable[Source] = (),
+    ) -> None:
+        core = self._core = optional.core
+        self._number = int(core.environment.clock.wall())
+        self._registered = devices.registered
+        self._properties = devices.properties
+        for each in found:
+            self._registered.add(each)
+        convention = self._renewed() if found else devices.convention
+        self.has_health = convention.has_health
+        """Whether the topics ``{prefix}/{device}/health`` are published."""
+        self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
+        self._will = None if convention.properties is None else self._make_will(convention.properties, optional)
+        core.others.described = convention.removes
+        for topic, name in convention.topics.items():
+            core.others.keep(APP if name is None else name, convention.kept(topic))
+
+        def say_again() -> None:
+            announce()
+            self._health.announce()
+
+        places = Places(core.link, core.slices, random.random, say_again, self._described, core.others)
+        self._announcer = Announcer(convention, devices.registered, places)
+
+    def add(self, device: Source) -> None:
+        """A handler has found a device. It is described with the next `change`."""
+        self._registered.add(device)
+
+    def remove(self, name: str) -> None:
+        """A device that was found is forgotten. Its description is removed with the next `change`."""
+        if self._properties is not None:
+            self._properties.forget(name)
+        self._health.forget(name)
+        self._registered.remove(name)
+
+    def change(self) -> None:
+        """Describe the devices that have come, and no more those that have gone."""
+        convention = self._renewed()
+        self._health.change(convention)
+        self._announcer.change(convention)
+
+    def _renewed(self) -> Convention:
+        """The convention, which knows all devices."""
+        plan = self._core.plan
+        if plan.discovery is None:
+            raise AssertionError("nothing is described without discovery")
+        self._number = max(self._number + 1, int(self._core.environment.clock.wall()))
+        convention = convention_of(plan, plan.discovery, self._registered, self._number)
+        if self._properties is not None and convention.properties is not None:
+            self._properties.change(convention.properties)
+        return convention
+
+    def _make_will(self, topics: PropertyTopics, optional: "OptionalParts") -> "LastWill":
+        from leadsman.discovery.last_will import LastWill
+
+        will = LastWill(topics, optional.core.link, optional.core.plan.client_id)
+        optional.resources.callback(will.abandon)
+        return will
+
+    def listen(self, optional: "OptionalParts") -> None:
+        """Subscribe to what others send."""
+        self._announcer.listen()
+        if self._properties is not None and optional.runners.commands:
+            self._properties.listen(optional.dispatcher.execute, optional.dispatcher.refuse)
+
+    def observe(self, event: Event) -> None:
+        """Follow what happens, besides readings."""
+        if self._properties is not None:
+            self._properties.observe(event)
+        if self._will is not None:
+            self._will.observe(event)
+        self._announcer.observe(event)
+
+    def observe_health(self, event: Event) -> None:
+        """Follow how the devices are."""
+        self._health.observe(event)
+
+    def _described(self, name: str | None, new: bool) -> None:
+        """The broker has a description."""
+        if name is None:
+            if self._will is not None:
+                self._will.on_described()
+            return
+        if self._properties is not None:
+            self._properties.on_described(name, new=new)
+        self._health.described(name)
+
+    def goodbye(self) -> None:
+        """Say that the app ends."""
+        if self._will is not None and self._properties is not None:
+            self._will.goodbye(sorted(self._properties.described))
+
+    async def close(self, *, delivered: bool) -> None:
+        """Close what is open; `delivered`: the broker has all messages, the goodbye included."""
+        if self._will is not None:
+            await self._will.close(delivered=delivered)

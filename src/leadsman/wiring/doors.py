@@ -190,7 +190,7 @@ class Doors:
             others=core.others.topics,
             subscribers=optional.subscribers,
             found=None if optional.found is None else optional.found.devices,
-            health=plan.discovery is not None,
+            health=core.described is not None and core.described.convention.has_health,
         )
         registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

@@ -5,10 +5,8 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from leadsman.identifiers import identifier
 from leadsman.introspection.registrations import registry_entry
-from leadsman.introspection.registry_publication import FORGETTING
-from leadsman.introspection.retained import retained_of
+from leadsman.introspection.retained import FORGETTING, retained_of
 from leadsman.monitoring.ledger_reports import Schedule
 from leadsman.mqtt.message import Message
 from leadsman.registration.finds import template_of
@@ -19,10 +17,8 @@ from leadsman.runtime.sources import SourceRunner
 from leadsman.slices import Work
 
 if TYPE_CHECKING:
-    from leadsman.discovery.announcer import Announcer
-    from leadsman.discovery.health import HealthTopics
-    from leadsman.discovery.registered import Registered
     from leadsman.runtime.persistence import ResilienceStore
+    from leadsman.wiring.discovery import Presence
     from leadsman.wiring.optional import Core
     from leadsman.wiring.reports import Reports
 
@@ -52,22 +48,22 @@ class FoundParts:
         self._readers = readers
         self._sources = sources
         self._names = frozenset((*plan.telemetries, *plan.sources, *plan.commands))
-        self._identifiers = _identifiers(core)
+        self._identifiers = self._described_already()
         self._reports: Reports | None = None
-        self._described: tuple[Registered, Announcer, HealthTopics] | None = None
+        self._presence: Presence | None = None
         self._gathering = False
 
     def begin(self, reports: "Reports") -> None:
         """From now on, tell what reports about devices which there are. It knows those that were restored."""
         self._reports = reports
 
-    def describe(self, registered: "Registered", announcer: "Announcer", health: "HealthTopics") -> None:
+    def describe(self, presence: "Presence") -> None:
         """Discovery is on."""
-        self._described = registered, announcer, health
+        self._presence = presence
 
     def is_taken(self, name: str) -> bool:
         """See `Host`. With discovery, its identifier must not be that of another device either."""
-        return name in self._names or (self._identifiers is not None and identifier(name) in self._identifiers)
+        return name in self._names or (self._identifiers is not None and self._identify(name) in self._identifiers)
 
     def join(self, source: Source) -> SourceRunner:
         """See `Host`."""
@@ -78,28 +74,28 @@ class FoundParts:
         self._sources[name] = source
         core.ledgers.add(name, runner.ledger, Schedule())
         if self._identifiers is not None:
-            self._identifiers.add(identifier(name))
+            self._identifiers.add(self._identify(name))
         if self.store is not None:
             self.store.add(name)
         if self._reports is not None:
             self._reports.statuses.add(name, now)
             self._reports.heartbeat.changed(name)
             self._reports.doors.registry_changed()
-        if self._described is not None:
-            self._described[0].add(source)
+        if self._presence is not None:
+            self._presence.add(source)
             self._describe_soon()
         return runner
 
     def leave(self, name: str) -> None:
         """See `Host`."""
         core, source = self._core, self._sources.pop(name)
-        health = self._described is not None
+        health = self._presence is not None and self._presence.has_health
         others = core.others.forget(name)
         topics = retained_of(registry_entry(core.plan.topics, name, [source], others, health=health))
         del self._readers[name]
         core.ledgers.remove(name)
         if self._identifiers is not None:
-            self._identifiers.discard(identifier(name))
+            self._identifiers.discard(self._identify(name))
         if self._reports is not None:
             self._reports.statuses.remove(name)
             self._reports.heartbeat.changed()
@@ -110,17 +106,15 @@ class FoundParts:
             self.store.forget(name)
         if core.watching is not None:
             core.watching.recent.forget(name)
-        if self._described is not None:
-            registered, _, health_topics = self._described
-            registered.remove(name)
-            health_topics.forget(name)
+        if self._presence is not None:
+            self._presence.remove(name)
             self._describe_soon()
         core.slices.begin("a forgotten device", self._removal(name, topics))
 
     def _removal(self, name: str, topics: Collection[str]) -> Work:
         """Remove the topics of a device, unless it is found again meanwhile. What describes it goes first. Until the
         registry is published, the one at the broker lists them, so that the next start removes what is left."""
-        if self._described is not None:
+        if self._presence is not None:
             yield GATHER + FORGETTING
         core = self._core
         for topic in topics:
@@ -136,24 +130,27 @@ class FoundParts:
             self._gathering = True
             self._loop.call_later(GATHER, self._describe)
 
-    def _describe(self) -> None:
-        from leadsman.wiring.discovery import convention_of
-
-        self._gathering = False
+    def _described_already(self) -> set[str] | None:
+        """The identifiers of discovery that devices have; None while it is off."""
         plan = self._core.plan
-        if self._described is not None and plan.discovery is not None:
-            registered, announcer, _ = self._described
-            announcer.change(convention_of(plan, plan.discovery, registered))
+        if plan.discovery is None:
+            return None
+        from leadsman.settings.discovery import APP
+        from leadsman.wiring.discovery import registered_of
 
+        ids = plan.discovery.ids
+        return {APP, *(self._identify(ids.get(name, name)) for name in registered_of(plan).names)}
 
-def _identifiers(core: "Core") -> set[str] | None:
-    """The identifiers of discovery that devices have; None while it is off."""
-    plan = core.plan
-    if plan.discovery is None:
-        return None
-    from leadsman.settings.discovery import APP, identifiers_of
-    from leadsman.wiring.discovery import registered_of
+    def _identify(self, name: str) -> str:
+        """The identifier of a device in discovery, which is on."""
+        discovery = self._core.plan.discovery
+        if discovery is None:
+            raise AssertionError("there are no identifiers without discovery")
+        from leadsman.settings.discovery import CONVENTIONS
 
-    names = registered_of(plan).names
-    ids = {name: former for name, former in plan.discovery.ids.items() if name in names}
-    return {APP, *identifiers_of(names, ids).values()}
+        return CONVENTIONS[discovery.convention].identify(name)
+
+    def _describe(self) -> None:
+        self._gathering = False
+        if self._presence is not None:
+            self._presence.change()

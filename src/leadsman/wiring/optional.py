@@ -38,8 +38,6 @@ from leadsman.text import describe, log_fields
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
-    from leadsman.discovery.announcer import Announcer
-    from leadsman.discovery.health import HealthTopics
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
+    from leadsman.wiring.discovery import Described, Presence
     from leadsman.wiring.found import FoundParts
 
 _STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
@@ -82,6 +81,8 @@ class Core(NamedTuple):
     """What is kept for people who watch; None where nobody can."""
     others: OtherTopics
     """Further retained topics of the devices."""
+    described: "Described | None" = None
+    """The devices as others are told about them; None where discovery is off."""
 
 
 class OptionalParts:
@@ -94,8 +95,9 @@ class OptionalParts:
 
     def __init__(self, core: Core, resources: contextlib.ExitStack) -> None:
         plan = core.plan
-        self._core = core
-        self._resources = resources
+        self.core = core
+        """The parts that every app uses."""
+        self.resources = resources
         self._loop = asyncio.get_running_loop()
         self.traces: list[Trace] = []
         """The trace, once there is something in it."""
@@ -127,7 +129,7 @@ class OptionalParts:
     @cached_property
     def readings(self) -> Path | None:
         """Where readings that wait for the broker are written; None if they wait in memory only."""
-        plan = self._core.plan
+        plan = self.core.plan
         if plan.dry_run or (plan.outbox is not None and plan.outbox.durability not in _STORED_AFTER):
             return None
         try:
@@ -152,9 +154,9 @@ class OptionalParts:
         """Have readings that wait for the broker written to disk. What an earlier run left there is sent first."""
         if self.readings is None:
             return
-        plan = self._core.plan
+        plan = self.core.plan
         durability = "acked-or-durable" if plan.outbox is None else plan.outbox.durability
-        self._core.link.store(_STORED_AFTER[durability], self._write)
+        self.core.link.store(_STORED_AFTER[durability], self._write)
         if self.found_readings:
             self._make_committer(self.readings).open()
 
@@ -166,36 +168,36 @@ class OptionalParts:
         from leadsman.spool.committer import Committer
         from leadsman.spool.row import Quota
 
-        core, settings = self._core, self._core.plan.outbox
+        core, settings = self.core, self.core.plan.outbox
         quota = Quota() if settings is None else Quota(settings.most_bytes, settings.most_age)
         environment = core.environment
         self.committer = Committer(core.link, path, quota, environment.clock, environment.events)
-        self._resources.callback(self.committer.abandon)
+        self.resources.callback(self.committer.abandon)
         return self.committer
 
     async def store_the_rest(self) -> None:
         """Write the readings that the broker does not have as the app ends."""
-        outbox = self._core.link.outbox
+        outbox = self.core.link.outbox
         if self.readings is not None and self.committer is None and outbox.unstored(outbox.number):
             self._make_committer(self.readings)
         if self.committer is not None:
             await self.committer.finish()
 
     def _sources(self) -> "dict[str, SourceRunner]":
-        enabled = [source for source in self._core.plan.sources.values() if source.enabled]
+        enabled = [source for source in self.core.plan.sources.values() if source.enabled]
         if not enabled:
             return {}
         from leadsman.runtime.sources import SourceRunner
 
-        return {source.name: SourceRunner(source, self._core.publisher, self._core.shared) for source in enabled}
+        return {source.name: SourceRunner(source, self.core.publisher, self.core.shared) for source in enabled}
 
     def _found(self, readers: "dict[str, Reader]") -> "FoundParts":
         from leadsman.wiring.found import FoundParts
 
-        return FoundParts(self._core, readers, self.registered_sources)
+        return FoundParts(self.core, readers, self.registered_sources)
 
     def _subscribers(self) -> "dict[str, Subscriber]":
-        core = self._core
+        core = self.core
         enabled = [each for each in core.plan.subscriptions.values() if each.enabled]
         if not enabled:
             return {}
@@ -210,13 +212,13 @@ class OptionalParts:
         """What executes commands."""
         from leadsman.runtime.commands import Dispatcher
 
-        core = self._core
+        core = self.core
         return Dispatcher(core.publisher, self.runners, core.shared)
 
     def _contexts(self) -> "Contexts | None":
         asking = [
             each
-            for each in self._core.plan.handlers
+            for each in self.core.plan.handlers
             if any(isinstance(dependency, ContextDependency) for _, dependency in each.needs)
         ]
         if not asking:
@@ -224,7 +226,7 @@ class OptionalParts:
         from leadsman.registration.command import Command
         from leadsman.runtime.context import Contexts
 
-        contexts = Contexts(self.state_directory, self._core.publisher, self._own_requests)
+        contexts = Contexts(self.state_directory, self.core.publisher, self._own_requests)
         for each in asking:
             runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
             contexts.give(each.needs, each.name, runner.retries)
@@ -239,23 +241,23 @@ class OptionalParts:
         from leadsman.runtime.own_requests import OwnRequests
 
         found = None if self.found is None else self.found.devices
-        return OwnRequests(self._core.poller.runners, self.runners, self._core.environment, self._loop, found)
+        return OwnRequests(self.core.poller.runners, self.runners, self.core.environment, self._loop, found)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
         """Where state is kept. What fails there is an event, whichever thread finds it."""
         from leadsman.runtime.directory import StateDirectory
 
-        loop, emit = asyncio.get_running_loop(), self._core.environment.events.emit
+        loop, emit = asyncio.get_running_loop(), self.core.environment.events.emit
 
         def report(file: Path, error: Exception | None) -> None:
             event = StateWritten(str(file)) if error is None else StateFailed(str(file), error)
             with contextlib.suppress(RuntimeError):  # the app has ended, and a thread of a handler's has not
                 loop.call_soon_threadsafe(emit, event)
 
-        plan = self._core.plan
+        plan = self.core.plan
         directory = StateDirectory(plan.state_directory, report)
-        self._resources.callback(directory.release)
+        self.resources.callback(directory.release)
         return directory
 
     @property
@@ -266,7 +268,7 @@ class OptionalParts:
     def _store(self) -> "ResilienceStore":
         from leadsman.runtime.persistence import ResilienceStore
 
-        readers, environment = self.runners.readers, self._core.environment
+        readers, environment = self.runners.readers, self.core.environment
         if self.found is None:
             return ResilienceStore(self.state_directory, readers, environment, self.traces)
         finders = self.found.devices.finders
@@ -276,49 +278,30 @@ class OptionalParts:
 
     def adapter_recovery(self) -> "AdapterRecovery | None":
         """What reopens adapters that no longer work; None where there is no adapter."""
-        plan = self._core.plan
+        plan = self.core.plan
         if not plan.adapters:
             return None
         from leadsman.runtime.adapter_recovery import AdapterRecovery
 
         needs = {each.name: each.needs for each in plan.readers}
-        return AdapterRecovery(plan.adapters, needs, plan.last_resort, self._core.environment)
+        return AdapterRecovery(plan.adapters, needs, plan.last_resort, self.core.environment)
 
-    def discovery(self, statuses: Statuses, announce: Callable[[], None]) -> "tuple[Announcer, HealthTopics] | None":
+    def presence(self, statuses: Statuses, announce: Callable[[], None]) -> "Presence | None":
         """What describes the devices to others; None where nobody asked for it. `announce` publishes the availability
         of all devices again."""
-        core, plan = self._core, self._core.plan
-        if plan.discovery is None:
+        if self.core.described is None:
             return None
-        import random
+        from leadsman.wiring.discovery import Presence
 
-        from leadsman.discovery.announcer import Announcer, Places
-        from leadsman.discovery.health import HealthTopics
-        from leadsman.introspection.retained import APP
-        from leadsman.wiring.discovery import convention_of, registered_of
-
-        registered = registered_of(plan)
-        for found in () if self.found is None else self.found.devices.finders:
-            registered.add(self.registered_sources[found])
-        convention = convention_of(plan, plan.discovery, registered)
-        health = HealthTopics(plan.topics, statuses, core.link, core.environment.clock, core.slices)
-
-        def say_again() -> None:
-            announce()
-            health.announce()
-
-        core.others.described = convention.own
-        for topic, name in convention.topics.items():
-            core.others.keep(APP if name is None else name, (topic,))
-        places = Places(core.link, core.slices, random.random, say_again, core.others)
-        announcer = Announcer(convention, registered, places)
+        sources = [] if self.found is None else [self.registered_sources[each] for each in self.found.devices.finders]
+        presence = Presence(self.core.described, self, statuses, announce, sources)
         if self.found is not None:
-            self.found.describe(registered, announcer, health)
-        return announcer, health
+            self.found.describe(presence)
+        return presence
 
     def watchdog(self, statuses: Statuses) -> "Watchdog | None":
         """What shows that the app works; None where nobody looks."""
-        core, variables = self._core, self._core.plan.variables
+        core, variables = self.core, self.core.plan.variables
         if not variables.keys() & {"NOTIFY_SOCKET", "LEADSMAN_HEALTH_FILE", "RUNTIME_DIRECTORY"}:
             return None
         from leadsman.monitoring.watchdog import Watchdog
@@ -330,10 +313,10 @@ class OptionalParts:
         from leadsman.introspection.registrations import policy_text
         from leadsman.monitoring.trace import Trace
 
-        readers = {each.name: each for each in self._core.plan.readers}
+        readers = {each.name: each for each in self.core.plan.readers}
         trace = Trace(functools.cache(lambda name: policy_text(readers[name]) if name in readers else None))
         self.traces.append(trace)
-        self._core.plan.live.trace = trace
+        self.core.plan.live.trace = trace
         return trace
 
     def trace(self, event: Event) -> None:

@@ -34,7 +34,6 @@ def load_modules(brokers: Brokers, endpoint: "Endpoint | None", discovery: "Disc
         import_module("leadsman.http.server")
         import_module("leadsman.http.routes")
     if discovery is not None:
-        import_module("leadsman.discovery.announcer")
         import_module("leadsman.wiring.discovery")
     chosen(brokers.primary, brokers.primary.protocol)
 

@@ -112,16 +112,20 @@ async def stop(parts: Parts, running: Running) -> int:
     await cancel(running.tasks, _CLOSE)
     if parts.reports:
         _say_goodbye(parts)
+    if parts.presence is not None:
+        parts.presence.goodbye()
     closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
         closing.append(loop.create_task(optional.contexts.finish()))
-    await link.flush(_FLUSH)
+    delivered = await link.flush(_FLUSH)
     core.ledgers.durable = parts.reports and optional.keeps_readings
     core.ledgers.stop()
     closing.append(loop.create_task(optional.store_the_rest()))
     if optional.store is not None:
         closing.append(loop.create_task(optional.store.finish()))
+    if parts.presence is not None:
+        closing.append(loop.create_task(parts.presence.close(delivered=delivered)))
     await link.close()
     alive += await close_all(closing, _CLOSE, environment)
     _say_what_is_left(parts)

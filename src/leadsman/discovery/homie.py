@@ -1,0 +1,367 @@
+"""The Homie convention, version 5: a device for the app, and a child of it for each device. Pure.
+
+See https://homieiot.github.io/specification/. The fields of a reading are properties of the node ``values``, those of a
+nested model properties of a node of its own, and what a command sets without a reading that shows it is in the node
+``command``. The device of the app is the root, since one connection has one will ("Last Will").
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from leadsman.discovery.description import (
+    AppDescription,
+    Condition,
+    Device,
+    Field,
+    PropertyCommand,
+    PropertyValue,
+    Retained,
+)
+from leadsman.discovery.homie_values import attributes, payload_of, value_of
+from leadsman.errors import PayloadError
+from leadsman.identifiers import distinct_identifiers
+from leadsman.mqtt.topics import encode
+from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
+
+VALUES, COMMAND = "values", "command"
+"""The nodes of the fields of a reading, and of what a command sets that no reading shows."""
+ALERTS = ("failing", "circuit")
+"""The identifiers of alerts: the device fails; its circuit breaker keeps polls from it."""
+ALONE = "run"
+"""The property, and its only value, of a command without a payload."""
+WHOLE = "payload"
+"""The property of a command whose payload cannot be set field by field."""
+_DELIBERATE = ("held", "isolated")
+Document = dict[str, Any]
+
+
+class _Property(NamedTuple):
+    """One property of a device."""
+
+    node: str
+    key: str
+    field: Field | None
+    """What it is; None for a command that takes no single value."""
+    settable: bool
+    retained: bool
+    reads: bool
+    """Whether readings have its value."""
+    sends: tuple[str, ...] = ()
+    """The keys that lead to it in the payload of the command; empty where it is the payload itself."""
+
+    @property
+    def attributes(self) -> Document:
+        if self.field is not None:
+            found = attributes(self.field)
+        elif self.key == ALONE:
+            found = {"name": "Run", "datatype": "enum", "format": ALONE}
+        else:
+            found = {"name": "Payload", "datatype": "json"}
+        return found | ({"settable": True} if self.settable else {}) | ({} if self.retained else {"retained": False})
+
+
+class Homie:
+    """Describes the devices of one app; a `leadsman.discovery.description.Convention`, and its `PropertyTopics`.
+
+    Args:
+        app: the app.
+        devices: the names of all its devices.
+        prefix: the first level of the topics.
+        device: describes one of them.
+        number: the version of a description that the broker does not have, such as epoch seconds. It is larger than in
+            any earlier run.
+
+    Raises:
+        InvalidValue: two devices have one identifier, or `app.ids` names no device.
+    """
+
+    client = "homie"
+
+    def __init__(
+        self, app: AppDescription, devices: Sequence[str], prefix: str, device: Callable[[str], Device], number: int
+    ) -> None:
+        self._app = app
+        self._base = f"{prefix}/5"
+        self._root = homie_root(app.topics.prefix)
+        self._type = f"leadsman/{app.topics.prefix}"
+        self._number = number
+        self._device = device
+        self._ids = homie_identifiers(devices, app.ids, app.topics.prefix)
+        self._names = {key: name for name, key in self._ids.items()}
+        self._known: dict[str, tuple[_Property, ...]] = {}
+        self.own, self.commands = homie_filters(prefix, app.topics.prefix)
+        children: dict[str, str | None] = {self._topic(key, "$description"): name for name, key in self._ids.items()}
+        self.topics: Mapping[str, str | None] = children | {self._topic(self._root, "$description"): None}
+        """See `Convention`. Children come before their parent ("Adding children")."""
+
+    @property
+    def removes(self) -> str:
+        """See `Convention`."""
+        return f"{self._base}/#"
+
+    @property
+    def publishes(self) -> Sequence[str]:
+        """See `Convention`."""
+        return (f"{self._base}/+/#",)
+
+    @property
+    def births(self) -> None:
+        """See `Convention`. A controller reads what is retained."""
+        return
+
+    @property
+    def has_health(self) -> bool:
+        """See `Convention`. How a device is, is in its ``$state`` and its alerts."""
+        return False
+
+    @property
+    def properties(self) -> "Homie":
+        """See `Convention`."""
+        return self
+
+    def is_birth(self, payload: bytes) -> bool:
+        """See `Convention`."""
+        return False
+
+    def describe(self, device: Device) -> Retained:
+        """See `Convention`."""
+        nodes: dict[str, Document] = {}
+        for each in self._of(device.name):
+            nodes.setdefault(each.node, {"properties": {}})["properties"][each.key] = each.attributes
+        more = {"root": self._root, "nodes": nodes}
+        return self._description(self._ids[device.name], device.name, more)
+
+    def describe_app(self) -> Retained:
+        """See `Convention`."""
+        return self._description(self._root, self._app.topics.prefix, {"children": list(self._ids.values())})
+
+    def _description(self, key: str, name: str, more: Document) -> Retained:
+        document = {"homie": "5.0", "version": self._number, "name": name, "type": self._type, **more}
+        return Retained(self._topic(key, "$description"), encode(document))
+
+    def kept(self, topic: str) -> Sequence[str]:
+        """See `Convention`."""
+        key, name = self._key(topic), self.topics[topic]
+        state, description = self._topic(key, "$state"), self._topic(key, "$description")
+        if name is None:
+            return (state, description)
+        values = [self._topic(key, each.node, each.key) for each in self._of(name) if each.retained]
+        return (state, description, *self._alerts(key), *values)
+
+    def is_ours(self, payload: bytes) -> bool:
+        """See `Convention`. The type names the app's prefix, which no other app at the broker has."""
+        return self._type.encode() in payload and _decoded(payload).get("type") == self._type
+
+    def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
+        """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a
+        higher version. What the device has no more is removed ("Device reconfiguration")."""
+        before, after = _decoded(found), _decoded(wanted.payload)
+        version = before.get("version")
+        known = version if isinstance(version, int) else -1
+        if before and {**before, "version": 0} == {**after, "version": 0}:
+            return ()
+        key = self._key(wanted.topic)
+        document = encode({**after, "version": max(known + 1, after["version"])})
+        gone = [each for each in self._retained_in(key, before) if each not in self._retained_in(key, after)]
+        state = Retained(self._topic(key, "$state"), b"init")
+        return (state, *(Retained(topic, b"") for topic in gone), Retained(wanted.topic, document))
+
+    def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
+        """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is
+        interrupted can be repeated."""
+        key = self._key(topic)
+        others = [*self._alerts(key), *self._retained_in(key, _decoded(found)), topic]
+        return [Retained(each, b"") for each in (self._topic(key, "$state"), *others)]
+
+    def condition(self, name: str, condition: Condition) -> Sequence[Retained]:
+        """See `Convention`: alerts, which are removed when they no longer apply, and the state."""
+        failing, circuit = self._alerts(key := self._ids[name])
+        since = "" if condition.failing_since is None else f" since {condition.failing_since}"
+        error = "" if condition.error is None else f": {condition.error}"
+        fails = condition.failures > 0 or condition.status in ("error", "circuit_open")
+        opened = condition.circuit in ("open", "half_open")
+        return (
+            Retained(failing, f"{name} fails{since}{error}".encode() if fails else b""),
+            Retained(circuit, f"{name} is polled rarely: its circuit is open".encode() if opened else b""),
+            Retained(self._topic(key, "$state"), _state(condition, read=self._device(name).read).encode()),
+        )
+
+    def device_of(self, topic: str) -> str | None:
+        """See `PropertyTopics`."""
+        return self._names.get(self._key(topic))
+
+    def app_ready(self) -> Retained:
+        """See `PropertyTopics`."""
+        return Retained(self._topic(self._root, "$state"), b"ready")
+
+    def app_lost(self) -> Retained:
+        """See `PropertyTopics`. All children are lost with it ("Device Lifecycle")."""
+        return Retained(self._topic(self._root, "$state"), b"lost")
+
+    def goodbye(self, names: Sequence[str]) -> Sequence[Retained]:
+        """See `PropertyTopics`."""
+        keys = [*(self._ids[name] for name in names), self._root]
+        return [Retained(self._topic(key, "$state"), b"disconnected") for key in keys]
+
+    def values(self, name: str, fields: Mapping[str, Any]) -> Sequence[PropertyValue]:
+        """See `PropertyTopics`."""
+        key = self._ids[name]
+        return [
+            PropertyValue(
+                self._topic(key, each.node, each.key), payload_of(each.field, _found(fields, each)), each.retained
+            )
+            for each in self._of(name)
+            if each.reads and each.field is not None
+        ]
+
+    def command(self, topic: str, payload: bytes) -> PropertyCommand:
+        """See `PropertyTopics`. A command that no reading shows is answered at ``$target`` ("Target attribute")."""
+        name, levels = self.device_of(topic), topic.split("/")
+        wanted = tuple(levels[-3:-1])
+        for each in self._of(name) if name is not None else ():
+            if (each.node, each.key) == wanted and each.settable and name is not None:
+                target = None if each.reads else Retained(f"{topic.removesuffix('/set')}/$target", payload)
+                return PropertyCommand(name, _sent(each, payload), target)
+        raise PayloadError("there is no property that can be set; see the $description of the device")
+
+    def _of(self, name: str) -> tuple[_Property, ...]:
+        """The properties of a device."""
+        if name not in self._known:
+            self._known[name] = _properties(self._device(name))
+        return self._known[name]
+
+    def _alerts(self, key: str) -> tuple[str, ...]:
+        return tuple(self._topic(key, "$alert", each) for each in ALERTS)
+
+    def _retained_in(self, key: str, document: Document) -> list[str]:
+        """The topics of the retained properties that a description names."""
+        return [
+            self._topic(key, node, each)
+            for node, inner in _objects(document.get("nodes"))
+            for each, attributes in _objects(inner.get("properties"))
+            if attributes.get("retained", True)
+        ]
+
+    def _key(self, topic: str) -> str:
+        """The identifier of the device of a topic."""
+        return topic.removeprefix(f"{self._base}/").split("/", 1)[0]
+
+    def _topic(self, *levels: str) -> str:
+        return "/".join((self._base, *levels))
+
+
+def _properties(device: Device) -> tuple[_Property, ...]:
+    """The properties of a device: its fields, and what its command sets. A field that both have is one property."""
+    command = device.command
+    parameter = None if command is None else command.parameter
+    settable = {each.path or (parameter or "",): each for each in (() if command is None else command.fields)}
+    found = []
+    for field, (node, key) in zip(device.fields, _places(device.fields), strict=True):
+        taken = settable.get(field.path)
+        if taken is None or taken.kind != field.kind:
+            found.append(_Property(node, key, field, settable=False, retained=device.retained, reads=True))
+        else:
+            both = _set_as(field, taken)
+            found.append(_Property(node, key, both, True, device.retained, reads=True, sends=taken.path))
+            del settable[field.path]
+    keys = distinct_identifiers("/".join(path) for path in settable)
+    for path, taken in settable.items():
+        found.append(_Property(COMMAND, keys["/".join(path)], taken, True, False, reads=False, sends=taken.path))
+    if command is not None and not command.fields:
+        key = ALONE if parameter is None else WHOLE
+        found.append(_Property(COMMAND, key, None, settable=True, retained=False, reads=False))
+    return tuple(found)
+
+
+def _places(fields: Sequence[Field]) -> list[tuple[str, str]]:
+    """The node and the property of each field."""
+    nodes = distinct_identifiers(
+        dict.fromkeys(each.path[0] for each in fields if len(each.path) > 1), (VALUES, COMMAND)
+    )
+    within: dict[str, list[str]] = {}
+    for each in fields:
+        within.setdefault(_node(each, nodes), []).append(_inner(each))
+    keys = {node: distinct_identifiers(names) for node, names in within.items()}
+    return [(node := _node(each, nodes), keys[node][_inner(each)]) for each in fields]
+
+
+def _node(field: Field, nodes: Mapping[str, str]) -> str:
+    return nodes[field.path[0]] if len(field.path) > 1 else VALUES
+
+
+def _inner(field: Field) -> str:
+    """The name of a field within its node."""
+    return "/".join(field.path[1:] if len(field.path) > 1 else field.path)
+
+
+def _set_as(shown: Field, taken: Field) -> Field:
+    """A field of a reading with the limits that the command has."""
+    return shown._replace(
+        whole=shown.whole and taken.whole,
+        minimum=taken.minimum,
+        maximum=taken.maximum,
+        step=taken.step,
+        options=tuple(dict.fromkeys((*shown.options, *taken.options))),
+        quoted=shown.quoted and taken.quoted,
+    )
+
+
+def _found(fields: Mapping[str, Any], each: _Property) -> object:
+    """The value of a property in a reading; None if it has none."""
+    value: object = fields
+    for key in each.field.path if each.field is not None else ():
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _sent(each: _Property, payload: bytes) -> bytes:
+    """The payload of a command as the device takes it. Raises `PayloadError`."""
+    field = each.field
+    if field is None and each.key == ALONE:
+        if payload != ALONE.encode():
+            raise PayloadError(f"the payload {payload[:100]!r} does not fit; send {ALONE}")
+        return b"{}"
+    if field is None:
+        if not isinstance(_json(payload), dict | list):
+            raise PayloadError("the payload is neither an object nor an array of JSON")
+        return payload
+    value = value_of(field, payload)
+    return encode({each.sends[0]: value} if each.sends else value)
+
+
+def _state(condition: Condition, *, read: bool) -> str:
+    """The state of a device ("Device Lifecycle")."""
+    if condition.left or condition.status in _DELIBERATE:
+        return "disconnected"
+    if condition.offline:
+        return "lost"
+    if condition.status == "deferred":
+        return "sleeping"
+    return "init" if condition.status == "starting" and read else "ready"
+
+
+def _objects(found: object) -> list[tuple[str, Document]]:
+    """The members of an object that are objects themselves."""
+    if not isinstance(found, dict):
+        return []
+    return [(key, each) for key, each in found.items() if isinstance(each, dict) and _is_level(key)]
+
+
+def _is_level(key: str) -> bool:
+    return bool(key) and not any(character in "/+#\0" for character in key)
+
+
+def _json(payload: bytes) -> object:
+    try:
+        return json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _decoded(payload: bytes) -> Document:
+    """The document of a payload; an empty one if it is none."""
+    found = _json(payload)
+    return found if isinstance(found, dict) else {}
