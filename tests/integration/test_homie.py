@@ -379,6 +379,21 @@ def test_a_prefix_of_two_levels_is_refused():
         Discovery("homie", prefix="a/b")
 
 
+def test_a_subscription_that_covers_what_homie_listens_to_is_refused():
+    app = house()
+
+    @app.subscribe("homie/#")
+    async def listen(payload: dict) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="overlaps with 'homie/5/"):
+        app.load()
+
+
+def test_devices_with_one_identifier_are_reported_at_the_load():
+    with pytest.raises(ConfigurationError, match="'Living room' and 'living-room' have one identifier"):
+        house("Living room", "living-room").load()
+
+
 def test_every_retained_topic_is_in_the_registry(harness):
     running = harness(house())
     running.run("70s")

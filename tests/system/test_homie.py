@@ -3,7 +3,11 @@
 import json
 import time
 
+from leadsman import App
+from leadsman.cli.acl import mosquitto as access_list
 from leadsman.cli.main import main
+from leadsman.testing import Mosquitto
+from leadsman.wiring.access import access_of
 from leadsman_rigs.homie import violations
 
 APP = """
@@ -52,6 +56,20 @@ async def fail() -> Air:
 """
 CHILD = "homie/5/sys-kitchen"
 ROOT = "homie/5/sys"
+
+
+BELL = """
+@app.command("bell")
+async def ring() -> None:
+    pass
+"""
+
+
+async def read():
+    return {}
+
+
+async def ring(): ...
 
 
 def devices(*names):
@@ -109,20 +127,6 @@ def test_the_tree_of_an_app_follows_the_convention(mosquitto, listen, start_app)
     ]
 
 
-def test_the_state_is_ready_only_after_the_description_and_the_values(mosquitto, listen, start_app):
-    watching = listen(mosquitto.port)
-    start_app(devices("kitchen"), mosquitto.url)
-    wait_for(watching, f"{CHILD}/$state", b"ready")
-
-    order = [(each.topic, each.payload) for _, each in list(watching.messages) if each.topic.startswith(CHILD)]
-
-    ready = order.index((f"{CHILD}/$state", b"ready"))
-    topics = [topic for topic, _ in order]
-    assert order[0] == (f"{CHILD}/$state", b"init")
-    for topic in (f"{CHILD}/$description", f"{CHILD}/values/co2", f"{CHILD}/values/note"):
-        assert topics.index(topic) < ready
-
-
 def test_a_property_that_is_set_reaches_the_device_and_comes_back(mosquitto, listen, start_app):
     watching = listen(mosquitto.port)
     start_app(APP + HEATER, mosquitto.url)
@@ -143,24 +147,38 @@ def test_a_property_that_is_set_reaches_the_device_and_comes_back(mosquitto, lis
     assert tree(watching)["homie/5/sys-heater/values/mode"] == b"boost"
 
 
-def test_an_app_that_is_killed_is_lost_and_one_that_ends_is_disconnected(mosquitto, listen, start_app):
+def test_with_the_printed_access_list_an_app_that_is_killed_is_lost(listen, start_app, tmp_path):
+    house = App("sys", discovery="homie")
+    house.add_telemetry("kitchen", read, interval=1)
+    house.add_command("bell", ring)
+    house.load()
+    printed = access_list("sys", None, access_of(house.plan({"STATE_DIRECTORY": str(tmp_path)})), "sys/doctor/#")
+    (tmp_path / "acl").write_text(f"{printed}\ntopic read #\n")
+    with Mosquitto(f"acl_file {tmp_path / 'acl'}\n") as broker:
+        watching = listen(broker.port)
+        app = start_app(devices("kitchen") + BELL, f"{broker.url}?protocol=3.1.1")  # which has no delay of a will
+        wait_for(watching, f"{CHILD}/$state", b"ready")
+        wait_for(watching, f"{ROOT}/$state", b"ready")
+        app.wait_for("starts")
+
+        app.kill()
+
+        wait_for(watching, f"{ROOT}/$state", b"lost")
+        assert "refuse" not in app.log
+
+
+def test_an_app_that_ends_is_disconnected_and_comes_back(mosquitto, listen, start_app):
     watching = listen(mosquitto.port)
-    app = start_app(devices("kitchen"), f"{mosquitto.url}?protocol=3.1.1")
+    app = start_app(devices("kitchen"), mosquitto.url)
     wait_for(watching, f"{CHILD}/$state", b"ready")
     wait_for(watching, f"{ROOT}/$state", b"ready")
-    app.wait_for("leadsman")
-
-    app.kill()
-    wait_for(watching, f"{ROOT}/$state", b"lost")
-
-    app = start_app(devices("kitchen"), mosquitto.url)
-    watching.wait_for(f"{ROOT}/$state", 3, where=lambda each: each.payload != b"init")
-    wait_for(watching, f"{CHILD}/$state", b"ready")
     assert app.end()[0] == 0
-    wait_for(watching, f"{ROOT}/$state", b"disconnected")
 
     found = kept(listen, mosquitto.port)
     assert found[f"{ROOT}/$state"] == found[f"{CHILD}/$state"] == b"disconnected"
+
+    start_app(devices("kitchen"), mosquitto.url)
+    wait_until(lambda: tree(watching)[f"{ROOT}/$state"] == tree(watching)[f"{CHILD}/$state"] == b"ready")
 
 
 def test_a_device_that_is_removed_leaves_nothing(mosquitto, listen, start_app):

@@ -97,7 +97,8 @@ def published(plan: Plan) -> tuple[str, ...]:
     if (convention := described_by(plan)) is not None:
         if convention.has_health:
             found |= dict.fromkeys(topics.of(name, "health") for name in convention.topics.values() if name is not None)
-        found |= dict.fromkeys(each for topic in convention.topics for each in convention.kept(topic))
+        for topic in convention.topics:  # one of each kind: a device may have a hundred values
+            found |= dict.fromkeys((topic, convention.kept(topic)[0]))
     return tuple(found)
 
 
