@@ -11,6 +11,7 @@ from collections.abc import Callable
 from benchmarks import (
     calls,
     cluster,
+    described,
     footprint,
     frames,
     ledger,
@@ -177,6 +178,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "durable": million.overhead,
     "many": overload.many,
     "service": service.service,
+    "described": described.described,
     "calls": lambda _: per_call(),
     "frames": framers,
     "devices": with_devices,

@@ -83,9 +83,9 @@ def of_prefix(brokers: Brokers, prefix: str) -> Subject:
 
 def published(plan: Plan) -> tuple[str, ...]:
     """The topics that an app publishes to: its own, and those of each device."""
-    topics, found = plan.topics, dict.fromkeys(_of_app(plan.topics))
+    topics, jobs, found = plan.topics, plan.jobs, dict.fromkeys(_of_app(plan.topics))
     for reader in plan.readers:
-        if reader.name not in plan.jobs:
+        if reader.name not in jobs:
             found |= dict.fromkeys((topics.state(reader.name), topics.availability(reader.name)))
             found |= dict.fromkeys((topics.device_error(reader.name), topics.of(reader.name, "ledger")))
             if reader.delivery.history is not None:

@@ -26,10 +26,10 @@ def access_of(plan: Plan) -> Access:
     Raises:
         InvalidValue: two devices have one identifier of discovery.
     """
-    topics, own, filters = plan.topics, plan.own_filters, plan.filters
+    topics, own, filters, jobs = plan.topics, plan.own_filters, plan.filters, plan.jobs
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
     words = ["state", "availability", "error", "ledger"]
-    if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in plan.jobs):
+    if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
     if "set" in filters:
         words += ["set/result", "set/response"]

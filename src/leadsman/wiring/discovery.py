@@ -42,7 +42,8 @@ _CONVENTIONS: Mapping[str, Callable[[AppDescription, Registered, str, int], Conv
 
 def registered_of(plan: Plan) -> Registered:
     """The devices that are described."""
-    return Registered({each.name: each for each in plan.readers if each.name not in plan.jobs}, plan.commands)
+    jobs = plan.jobs  # it looks at all readers
+    return Registered({each.name: each for each in plan.readers if each.name not in jobs}, plan.commands)
 
 
 def convention_of(plan: Plan, discovery: Discovery, registered: Registered, number: int = 0) -> Convention:
