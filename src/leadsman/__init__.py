@@ -18,6 +18,7 @@ from leadsman.sensor import Sensor
 from leadsman.timing.schedule import Cron
 
 if TYPE_CHECKING:
+    from leadsman.controls import Climate, Light
     from leadsman.registration.finds import Finds
     from leadsman.resilience.adhoc import execute_with_retry, retrying
     from leadsman.runtime.buffer import Buffer
@@ -32,6 +33,7 @@ __all__ = [
     "Brokers",
     "Buffer",
     "CircuitBreaker",
+    "Climate",
     "Context",
     "Cron",
     "Delivery",
@@ -41,6 +43,7 @@ __all__ = [
     "ExponentialBackoff",
     "Finds",
     "FixedBackoff",
+    "Light",
     "LinearBackoff",
     "OnChange",
     "Received",
@@ -54,9 +57,11 @@ __all__ = [
 
 _LATER = {
     "Buffer": "leadsman.runtime.buffer",
+    "Climate": "leadsman.controls",
     "Context": "leadsman.runtime.context",
     "Discovery": "leadsman.settings.discovery",
     "Finds": "leadsman.registration.finds",
+    "Light": "leadsman.controls",
     "execute_with_retry": "leadsman.resilience.adhoc",
     "retrying": "leadsman.resilience.adhoc",
 }

@@ -7,15 +7,27 @@ import jinja2
 KEYS = {
     "avty": "availability",
     "avty_mode": "availability_mode",
+    "bri_tpl": "brightness_template",
+    "cmd_off_tpl": "command_off_template",
+    "cmd_on_tpl": "command_on_template",
     "cmd_t": "command_topic",
     "cmd_tpl": "command_template",
+    "curr_temp_t": "current_temperature_topic",
+    "curr_temp_tpl": "current_temperature_template",
     "dev_cla": "device_class",
     "ent_cat": "entity_category",
     "exp_aft": "expire_after",
     "ic": "icon",
     "max": "max",
+    "max_temp": "max_temp",
     "min": "min",
+    "min_temp": "min_temp",
     "mode": "mode",
+    "mode_cmd_t": "mode_command_topic",
+    "mode_cmd_tpl": "mode_command_template",
+    "mode_stat_t": "mode_state_topic",
+    "mode_stat_tpl": "mode_state_template",
+    "modes": "modes",
     "name": "name",
     "ops": "options",
     "p": "platform",
@@ -23,13 +35,21 @@ KEYS = {
     "pl_on": "payload_on",
     "pl_prs": "payload_press",
     "ptrn": "pattern",
+    "schema": "schema",
     "stat_cla": "state_class",
     "stat_off": "state_off",
     "stat_on": "state_on",
     "stat_t": "state_topic",
+    "stat_tpl": "state_template",
     "step": "step",
     "sug_dsp_prc": "suggested_display_precision",
     "t": "topic",
+    "temp_cmd_t": "temperature_command_topic",
+    "temp_cmd_tpl": "temperature_command_template",
+    "temp_stat_t": "temperature_state_topic",
+    "temp_stat_tpl": "temperature_state_template",
+    "temp_step": "temp_step",
+    "temp_unit": "temperature_unit",
     "uniq_id": "unique_id",
     "unit_of_meas": "unit_of_measurement",
     "val_tpl": "value_template",
@@ -47,6 +67,12 @@ ALLOWED = {
     "text": STATE | COMMAND | {"min", "max", "pattern"},
     "switch": STATE | COMMAND | {"payload_on", "payload_off", "state_on", "state_off"},
     "button": {"command_topic", "payload_press"},
+    "light": {"schema", "state_topic", "state_template", "command_topic", "command_on_template", "command_off_template"}
+    | {"brightness_template"},
+    "climate": {"modes", "min_temp", "max_temp", "temp_step", "temperature_unit"}
+    | {f"{each}_{word}" for each in ("mode", "temperature") for word in ("command_topic", "command_template")}
+    | {f"{each}_{word}" for each in ("mode", "temperature") for word in ("state_topic", "state_template")}
+    | {"current_temperature_topic", "current_temperature_template"},
 }
 """Options of the platforms (https://www.home-assistant.io/integrations/#search/mqtt)."""
 REQUIRED = {
@@ -57,6 +83,8 @@ REQUIRED = {
     "text": {"command_topic"},
     "switch": {"command_topic"},
     "button": {"command_topic"},
+    "light": {"command_topic", "command_on_template", "command_off_template"},
+    "climate": {"temperature_command_topic", "temperature_command_template", "modes"},
 }
 
 _ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined)
@@ -76,7 +104,7 @@ def entities(payload):
         if isinstance(entity.get("availability"), dict):  # one topic needs no list
             entity["availability"] = [entity["availability"]]
         platform = entity["platform"]
-        if "stat_t" in document and platform != "button":  # a button leaves out what it does not take
+        if "stat_t" in document and platform not in ("button", "climate"):  # they leave out what they do not take
             entity.setdefault("state_topic", document["stat_t"])
         unknown = entity.keys() - COMMON - ALLOWED[platform]
         assert not unknown, f"{platform} takes no {unknown}"

@@ -235,3 +235,56 @@ def test_nothing_is_left_of_an_app_and_nothing_is_complained_of_after_leadsman_c
     home.wait_for(kitchen("retired", **dict.fromkeys(FIRST)) | {"retired--leadsman_app--_version": None})
     assert not {"retired--kitchen", "retired--leadsman_app"} & home.devices().keys()
     assert home.complaints == []
+
+
+CONTROLS = """
+from typing import Annotated, Literal
+from pydantic import BaseModel, Field
+
+class Lamp(BaseModel):
+    on: bool
+    brightness: Annotated[int, Field(ge=0, le=100)] | None = None
+
+class Heating(BaseModel):
+    target: Annotated[float, Field(ge=5, le=30)] | None = None
+    mode: Literal["heat", "off"] | None = None
+
+class Measured(Heating):
+    celsius: float = 19.5
+
+app = App("controls", mqtt=os.environ["URL"], discovery="homeassistant")
+state = dict(target=20.0, mode="off")
+
+@app.command("lamp")
+def lamp(payload: Annotated[Lamp, Light(brightness="brightness")]) -> Lamp:
+    return payload
+
+@app.command("heating")
+def heating(payload: Annotated[Heating, Climate(mode="mode", current="celsius")]) -> Measured:
+    state.update(payload.model_dump(exclude_none=True))
+    return Measured(**state)
+"""
+
+
+def test_a_lamp_is_dimmed_and_a_thermostat_is_set(home, broker, start_app):
+    start_app("from leadsman import Climate, Light\n" + CONTROLS, broker.url)
+    light, climate = "controls--lamp--_light", "controls--heating--_climate"
+    home.wait_for({light: "unknown", climate: "unknown"})
+
+    home.call("light.turn_on", light, brightness=128)
+    states = home.wait_for({light: "on"})
+    home.call("light.turn_off", light)
+    home.wait_for({light: "off"})
+
+    assert states[light]["attributes"]["brightness"] == 128
+    assert states[light]["attributes"]["friendly_name"] == "lamp"
+
+    home.call("climate.set_temperature", climate, temperature=22.5)
+    home.wait_for({climate: "off"})
+    home.call("climate.set_hvac_mode", climate, hvac_mode="heat")
+    states = home.wait_for({climate: "heat"})
+
+    shown = states[climate]["attributes"]
+    assert (shown["temperature"], shown["current_temperature"]) == (22.5, 19.5)
+    assert (shown["min_temp"], shown["max_temp"], shown["hvac_modes"]) == (5, 30, ["heat", "off"])
+    assert home.complaints == []

@@ -16,6 +16,7 @@ from leadsman import (
     Broker,
     Buffer,
     CircuitBreaker,
+    Climate,
     Context,
     Cron,
     Delivery,
@@ -23,6 +24,7 @@ from leadsman import (
     Every,
     ExponentialBackoff,
     FixedBackoff,
+    Light,
     LinearBackoff,
     OnChange,
     RetryRequested,
@@ -141,6 +143,14 @@ adverts: Buffer[float] = Buffer(100, "drop-newest")
 async def radio() -> AsyncIterator[dict[str, float]]:
     async for advert in adverts:
         yield {"t": advert}
+
+
+@app.command("lamp")
+async def lamp(payload: Annotated[Air, Light(on="on", brightness="brightness")]) -> None: ...
+
+
+@app.command("thermostat")
+async def thermostat(payload: Annotated[Air, Climate(target="target", mode="mode", current="celsius")]) -> None: ...
 
 
 @app.command("boiler", timeout="10s", queue=4, when_full="drop-oldest", group="bus")

@@ -4,10 +4,11 @@ The templates use ``get``, so that a field that is None or absent makes the enti
 """
 
 import math
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from leadsman.device_classes import OF_BOOLEANS, OF_NUMBERS
-from leadsman.discovery.description import Command, Device, Field
+from leadsman.discovery.description import Climate, Command, Device, Field, Light
 from leadsman.identifiers import joined
 from leadsman.mqtt.topics import Topics, encode
 
@@ -37,6 +38,7 @@ def of_device(device: Device, places: Places) -> dict[str, Component]:
         found[joined(*field.path)] = _reading(field) | {"stat_t": state} | _expiry(device)
     if device.command is not None:
         found |= _settings(device.command, device, places)
+        found = _controlled(found, device, places)
     return found | _diagnostics(device, places) | _buttons(device, places)
 
 
@@ -127,6 +129,61 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
             component |= {"stat_t": places.topics.state(device.name), "val_tpl": _template(value)}
             component |= {"stat_on": "True", "stat_off": "False"} if field.kind == "boolean" else {}
             found[joined(*path) if state.state_class is None else f"_set_{joined(*path)}"] = component
+    return found
+
+
+def _controlled(found: dict[str, Component], device: Device, places: Places) -> dict[str, Component]:
+    """The components with that of the control, which has its fields, except those with statistics."""
+    control = None if device.command is None else device.command.control
+    if control is None:
+        return found
+    topic, state = places.topics.of(device.name, "set"), places.topics.state(device.name)
+    shown = {each.path: each for each in device.fields}
+    own = (each.path for each in control[:2] if isinstance(each, Field))
+    shared = [joined(*path) for path in own if path in shown and shown[path].state_class is None]
+    rest = {key: each for key, each in found.items() if key not in shared}
+    if isinstance(control, Light):
+        return {"_light": _light(control, topic, state if control.on.path in shown else None)} | rest
+    return {"_climate": _climate(control, topic, state, shown)} | rest
+
+
+def _light(light: Light, topic: str, state: str | None) -> Component:
+    """It has the name of the device. Home Assistant counts its brightness from 1 to 255."""
+    on, dimmed = _payload(light.on, "true")[:-1], light.brightness
+    found: Component = {"p": "light", "name": None, "schema": "template", "cmd_t": topic}
+    found["cmd_off_tpl"] = _template(_quoted(_payload(light.on, "false")))
+    if dimmed is None:
+        found["cmd_on_tpl"] = _template(_quoted(f"{on}}}"))
+    else:
+        key = _quoted("," + _payload(dimmed, "")[1:-1])
+        scaled = _template(f"[(brightness*{dimmed.maximum}/255)|round|int,1]|max")
+        found["cmd_on_tpl"] = (
+            f"{_template(_quoted(on))}{{% if brightness is defined %}}{_template(key)}{scaled}{{% endif %}}}}"
+        )
+    if state is None:
+        return found
+    value = _value(light.on.path)
+    found |= {"stat_t": state, "stat_tpl": _template(f"None if {value} is none else 'on' if {value} else 'off'")}
+    if dimmed is not None:
+        found["bri_tpl"] = _template(f"(({_value(dimmed.path)} or 0)*255/{dimmed.maximum})|round|int or ''")
+    return found
+
+
+def _climate(climate: Climate, topic: str, state: str, shown: Container[tuple[str, ...]]) -> Component:
+    """It has the name of the device."""
+    target, mode, bounds = climate.target, climate.mode, _range(climate.target)
+    found: Component = {"p": "climate", "name": None, "temp_unit": "F" if target.unit == "°F" else "C"}
+    found |= {"temp_cmd_t": topic, "temp_cmd_tpl": _command(target, "value"), "temp_step": bounds["step"]}
+    found |= _given(min_temp=target.minimum, max_temp=target.maximum)
+    if target.path in shown:
+        found |= {"temp_stat_t": state, "temp_stat_tpl": _template(_value(target.path))}
+    if climate.current is not None and climate.current in shown:
+        found |= {"curr_temp_t": state, "curr_temp_tpl": _template(_value(climate.current))}
+    if mode is None:
+        return found | {"modes": ["heat"], "mode_stat_t": state, "mode_stat_tpl": "heat"}
+    found |= {"modes": list(mode.options), "mode_cmd_t": topic, "mode_cmd_tpl": _command(mode, "value | to_json")}
+    if mode.path in shown:
+        found |= {"mode_stat_t": state, "mode_stat_tpl": _template(_value(mode.path))}
     return found
 
 

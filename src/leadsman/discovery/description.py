@@ -36,13 +36,33 @@ class Field(NamedTuple):
     pattern: str | None = None
 
 
+class Light(NamedTuple):
+    """A lamp that a command sets. A field of the readings with the same path shows the state of each field."""
+
+    on: Field
+    brightness: Field | None
+    """From 0 to its maximum; None if it cannot be dimmed."""
+
+
+class Climate(NamedTuple):
+    """A thermostat that a command sets. A field of the readings with the same path shows the state of each field."""
+
+    target: Field
+    mode: Field | None
+    """An enum; None if it always heats."""
+    current: tuple[str, ...] | None
+    """The path in the readings of the temperature that is measured."""
+
+
 class Command(NamedTuple):
     """What a device takes at ``set``."""
 
     fields: tuple[Field, ...]
-    """Those that can be sent alone. There may be none."""
+    """Those that can be sent alone, without those of the control. There may be none."""
     parameter: str | None
     """The parameter of the handler that gets the payload; None where it takes none."""
+    control: Light | Climate | None = None
+    """What some fields are together."""
 
 
 class Device(NamedTuple):

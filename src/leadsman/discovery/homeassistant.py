@@ -160,11 +160,11 @@ def _with_ids(found: Mapping[str, Component], unique: str) -> Document:
 
 def _shortened(document: Document, state: str) -> Document:
     """The same configuration with the topic of the readings written once, for all components. Not if there is one
-    without a state, since it would inherit that topic."""
+    without a state, since it would inherit that topic; buttons and climate controls know no such topic."""
     found = document["cmps"].values()
     if not any(each.get("stat_t") == state for each in found):
         return document
-    if any("stat_t" not in each and each["p"] != "button" for each in found):
+    if any("stat_t" not in each and each["p"] not in ("button", "climate") for each in found):
         return document
     short = {
         key: {word: value for word, value in each.items() if (word, value) != ("stat_t", state)}

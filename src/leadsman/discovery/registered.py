@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from leadsman.discovery.description import Command, Device, Field
+from leadsman.controls import CONTROL
+from leadsman.discovery.description import Climate, Command, Device, Field, Light
 from leadsman.discovery.fields import fields_of, scalar, settable
 from leadsman.introspection.schema import returned, schema_of
 from leadsman.registration.command import Command as RegisteredCommand
@@ -73,7 +75,22 @@ def _command(command: RegisteredCommand) -> Command:
         return Command((), None)
     schema = schema_of(command.annotation, mode="validation")
     alone = scalar(schema, command.payload)
-    return Command(settable(schema) if alone is None else (alone,), command.payload)
+    control = _control(schema)
+    taken = () if control is None else tuple(each for each in control[:2] if each is not None)
+    fields = settable(schema) if alone is None else (alone,)
+    return Command(tuple(each for each in fields if each not in taken), command.payload, control)
+
+
+def _control(schema: Mapping[str, Any]) -> Light | Climate | None:
+    """What the fields of a payload are together. Its names were checked when the command was registered."""
+    given = schema.get(CONTROL)
+    if given is None:
+        return None
+    fields = {each.path[0]: each for each in fields_of(schema) if len(each.path) == 1}
+    if given["kind"] == "light":
+        return Light(fields[given["on"]], fields.get(given["brightness"]))
+    current = given["current"]
+    return Climate(fields[given["target"]], fields.get(given["mode"]), None if current is None else (current,))
 
 
 def _finite(seconds: float) -> float | None:

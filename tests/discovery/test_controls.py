@@ -1,0 +1,133 @@
+"""A command that says that it sets a lamp or a thermostat is one light or one climate control."""
+
+import json
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, create_model
+
+from leadsman import App, Climate, Light, Sensor
+
+from .entities import entities, rendered
+from .test_homeassistant import configuration
+
+
+class Lamp(BaseModel):
+    on: bool
+    brightness: Annotated[int, Field(ge=0, le=100)] | None = None
+    effect: Literal["none", "rainbow"] = "none"
+
+
+class Heating(BaseModel):
+    target: Annotated[float, Field(ge=5, le=30), Sensor("°C", device_class="temperature")] | None = None
+    mode: Literal["heat", "off"] | None = None
+    measured: Annotated[float, Sensor("°C", device_class="temperature", state_class="measurement")] | None = None
+    boost: bool | None = None
+
+
+DIMMED = Annotated[Lamp, Light(brightness="brightness")]
+HEATED = Annotated[Heating, Climate(mode="mode", current="measured")]
+
+
+def described(annotation, returns):
+    """The entities of a device with such a command, and readings of the type that it returns."""
+    app = App("house")
+
+    async def handle(payload): ...
+
+    handle.__annotations__ = {"payload": annotation, "return": returns}
+    app.add_command("kitchen", handle)
+    return entities(configuration(app).payload)
+
+
+def test_a_lamp_is_one_light_and_other_fields_keep_their_entities():
+    found = described(DIMMED, Lamp)
+
+    assert {key for key in found if not key.startswith("_")} == {"effect"}
+    light = found["_light"]
+    assert (light["platform"], light["schema"], light["name"]) == ("light", "template", None)
+    assert (light["command_topic"], light["state_topic"]) == ("house/kitchen/set", "house/kitchen/state")
+
+
+@pytest.mark.parametrize(
+    ("brightness", "sent"),
+    [
+        ({}, {"on": True}),
+        ({"brightness": 255}, {"on": True, "brightness": 100}),
+        ({"brightness": 128}, {"on": True, "brightness": 50}),
+        ({"brightness": 1}, {"on": True, "brightness": 1}),
+    ],
+)
+def test_a_lamp_is_switched_on_with_a_brightness_or_without(brightness, sent):
+    light = described(DIMMED, Lamp)["_light"]
+
+    assert json.loads(rendered(light["command_on_template"], **brightness)) == sent
+    assert json.loads(rendered(light["command_off_template"])) == {"on": False}
+
+
+@pytest.mark.parametrize(
+    ("reading", "on", "brightness"),
+    [
+        ({"on": True, "brightness": 100}, "on", "255"),
+        ({"on": True, "brightness": 50}, "on", "128"),
+        ({"on": False, "brightness": 0}, "off", ""),
+        ({"on": True, "brightness": None}, "on", ""),
+        ({"on": None}, "None", ""),
+        ({}, "None", ""),
+    ],
+)
+def test_the_state_of_a_lamp_is_that_of_its_readings(reading, on, brightness):
+    light = described(DIMMED, Lamp)["_light"]
+
+    assert rendered(light["state_template"], value_json=reading) == on
+    assert rendered(light["brightness_template"], value_json=reading) == brightness
+
+
+def test_a_lamp_without_readings_or_brightness_has_none():
+    light = described(Annotated[Lamp, Light()], Heating)["_light"]
+
+    assert not light.keys() & {"state_template", "brightness_template"}
+    assert json.loads(rendered(light["command_on_template"])) == {"on": True}
+
+
+@given(st.text(min_size=1).filter(lambda name: name != "b"))
+def test_a_field_of_a_lamp_may_have_any_name(name):
+    fields = {"a": (bool, Field(alias=name)), "b": (int | None, Field(default=None, le=10))}
+    light = described(Annotated[create_model("Odd", **fields), Light(on=name, brightness="b")], dict)["_light"]
+
+    assert json.loads(rendered(light["command_on_template"], brightness=255)) == {name: True, "b": 10}
+    assert json.loads(rendered(light["command_off_template"])) == {name: False}
+
+
+def test_a_thermostat_is_one_climate_control_and_what_it_measures_keeps_its_statistics():
+    found = described(HEATED, Heating)
+
+    assert {key for key in found if key != "_status" and not key.startswith("_set_")} == {
+        "_climate",
+        "measured",
+        "boost",
+    }
+    climate = found["_climate"]
+    reading = {"target": 21.5, "mode": "heat", "measured": 20.25}
+    shown = [climate[f"{each}_state_template"] for each in ("temperature", "mode")]
+    assert [rendered(each, value_json=reading) for each in shown] == ["21.5", "heat"]
+    assert [rendered(each, value_json={}) for each in shown] == ["None", "None"]
+    assert rendered(climate["current_temperature_template"], value_json=reading) == "20.25"
+    assert (climate["min_temp"], climate["max_temp"], climate["temperature_unit"]) == (5, 30, "C")
+    assert climate["modes"] == ["heat", "off"]
+
+
+def test_a_thermostat_sends_its_target_or_its_mode_alone():
+    climate = described(HEATED, Heating)["_climate"]
+
+    assert json.loads(rendered(climate["temperature_command_template"], value=22.5)) == {"target": 22.5}
+    assert json.loads(rendered(climate["mode_command_template"], value="off")) == {"mode": "off"}
+
+
+def test_a_thermostat_without_modes_heats():
+    climate = described(Annotated[Heating, Climate()], Heating)["_climate"]
+
+    assert (climate["modes"], climate["mode_state_template"]) == (["heat"], "heat")
+    assert "mode_command_topic" not in climate

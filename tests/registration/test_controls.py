@@ -1,0 +1,70 @@
+"""What a command that sets a lamp or a thermostat must be."""
+
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from leadsman import App, Climate, Light, Sensor
+from leadsman.errors import InvalidType, InvalidValue
+
+
+class Payload(BaseModel):
+    on: bool
+    level: Annotated[int, Field(le=100)] | None = None
+    endless: int = 0
+    target: float = 20.0
+    kelvin: Annotated[float, Sensor("K")] = 293.15
+    mode: Literal["heat", "off"] = "off"
+    program: Literal["heat", "party"] = "heat"
+
+
+class Free(Payload):
+    on: bool = False
+
+
+def register(annotation):
+    async def handle(payload): ...
+
+    handle.__annotations__ = {"payload": annotation}
+    App("house").add_command("device", handle)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[Payload, Light()],
+        Annotated[Payload, Light(brightness="level")],
+        Annotated[Free, Climate(mode="mode", current="whatever the readings have")],
+    ],
+)
+def test_a_payload_with_the_fields_is_taken(annotation):
+    register(annotation)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "error", "message"),
+    [
+        (Annotated[Free, Light(on="no")], InvalidValue, "on is 'no', which is no field of Free; it has on, level"),
+        (Annotated[int, Light()], InvalidValue, "which is no field of int; it has no fields"),
+        (Annotated[Payload, Light(on="level")], InvalidValue, "'on' of Payload is required; give it a default"),
+        (Annotated[Free, Light(on="level")], InvalidType, "on is 'level', which must be a bool"),
+        (Annotated[Payload, Light(brightness="mode")], InvalidType, "must be a number"),
+        (Annotated[Payload, Light(brightness="endless")], InvalidValue, "'endless' has no largest value; write"),
+        (Annotated[Payload, Climate()], InvalidValue, "'on' of Payload is required"),
+        (Annotated[Free, Climate(target="mode")], InvalidType, "target is 'mode', which must be a number"),
+        (Annotated[Free, Climate(target="kelvin")], InvalidValue, "'kelvin' is in K; it must be in °C or °F"),
+        (Annotated[Free, Climate(mode="on")], InvalidType, "mode is 'on', which must be a Literal"),
+        (Annotated[Free, Climate(mode="program")], InvalidValue, "'program' may be 'party'; take some of auto, off"),
+    ],
+)
+def test_another_payload_is_refused_when_the_command_is_registered(annotation, error, message):
+    with pytest.raises(error, match="command 'device': ") as raised:
+        register(annotation)
+
+    assert message in str(raised.value)
+
+
+def test_a_name_that_is_no_text_is_refused():
+    with pytest.raises(InvalidType, match="brightness is 100; write the name of a field"):
+        Light(brightness=100)
