@@ -34,8 +34,8 @@ class Light(Value):
 
     Args:
         on: the field that is true while it is on: a bool.
-        brightness: the field with its brightness, a number that may be left out, with its largest value as
-            ``Field(le=100)``. None: it cannot be dimmed.
+        brightness: the field with its brightness, a number from 0 that may be left out, with its largest value as
+            ``Field(le=100)``. A whole number is 1 at least in a lamp that is switched on. None: it cannot be dimmed.
 
     Raises:
         InvalidType, InvalidValue: when the command is registered: its payload has no such field, the field has another

@@ -67,6 +67,14 @@ def test_a_lamp_is_switched_on_with_a_brightness_or_without(brightness, sent):
     assert json.loads(rendered(light["command_off_template"])) == {"on": False}
 
 
+def test_a_brightness_from_0_to_1_has_decimals():
+    payload = create_model("Share", on=(bool, ...), share=(float | None, Field(default=None, le=1.0)))
+    light = described(Annotated[payload, Light(brightness="share")], payload)["_light"]
+
+    assert json.loads(rendered(light["command_on_template"], brightness=51)) == {"on": True, "share": 0.2}
+    assert rendered(light["brightness_template"], value_json={"share": 0.2}) == "51"
+
+
 @pytest.mark.parametrize(
     ("reading", "on", "brightness"),
     [

@@ -17,6 +17,7 @@ from leadsman.wiring.build import build
 from leadsman.wiring.plan import plan_of
 
 OPTIONAL = (
+    "leadsman.controls",
     "leadsman.device_classes",
     "leadsman.discovery",
     "leadsman.wiring.discovery",

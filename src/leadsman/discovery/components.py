@@ -156,7 +156,8 @@ def _light(light: Light, topic: str, state: str | None) -> Component:
         found["cmd_on_tpl"] = _template(_quoted(f"{on}}}"))
     else:
         key = _quoted("," + _payload(dimmed, "")[1:-1])
-        scaled = _template(f"[(brightness*{dimmed.maximum}/255)|round|int,1]|max")
+        share = f"(brightness*{dimmed.maximum}/255)|round"
+        scaled = _template(f"[{share}|int,1]|max" if dimmed.whole else f"{share}(3)")
         found["cmd_on_tpl"] = (
             f"{_template(_quoted(on))}{{% if brightness is defined %}}{_template(key)}{scaled}{{% endif %}}}}"
         )
