@@ -6,6 +6,7 @@ import pytest
 
 from leadsman import App, Context, Delivery, Discovery
 from leadsman.cli.acl import emqx, mosquitto
+from leadsman.cli.main import main
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted
@@ -152,3 +153,18 @@ def test_the_rules_for_emqx_allow_these_topics_and_forbid_the_rest():
 
 def test_without_a_user_name_emqx_knows_the_app_by_its_client_id():
     assert '{allow, {clientid, "house-one"}, publish' in emqx("house", None, "house-one", ACCESS, "house/doctor/#")
+
+
+@pytest.mark.parametrize("command", ["acl", "check"])
+def test_discovery_is_switched_on_by_the_flag_that_the_app_is_run_with(command, tmp_path, monkeypatch, capsys):
+    module = tmp_path / f"house_for_{command}.py"
+    module.write_text(
+        "from leadsman import App\napp = App('house')\n"
+        "@app.telemetry('kitchen', interval=1)\nasync def read():\n    return {'co2': 400}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+
+    assert main([command, str(module), "--mqtt", "mqtt://x", "--discovery", "homeassistant"]) == 0
+
+    shown = {"acl": "topic readwrite homeassistant/device/house/+/config", "check": "flag discovery.convention"}
+    assert shown[command] in capsys.readouterr().out
