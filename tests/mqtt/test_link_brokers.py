@@ -21,7 +21,7 @@ from leadsman.timing.clock import system_clock
 
 STATUS, STATE = "house/status", "house/d/state"
 IDENTITY = ClientIdentity("me", STATUS, lambda session: json.dumps({"state": "offline"}).encode())
-BAD_PASSWORD, USE_ANOTHER_SERVER, SERVER_MOVED = 0x86, 0x9C, 0x9D
+BAD_PASSWORD, NOT_AUTHORIZED, USE_ANOTHER_SERVER, SERVER_MOVED = 0x86, 0x87, 0x9C, 0x9D
 LONG = 2 * RETURN
 
 
@@ -108,6 +108,19 @@ def test_a_state_that_arrived_at_the_primary_is_retained_at_the_replacement_too(
     life.run(5)
 
     assert life.brokers["b"].retained[STATE].payload == b"1"
+
+
+def test_a_topic_that_the_primary_refuses_arrives_at_the_replacement_without_its_pause(running):
+    life = running().run(10)
+    life.brokers["a"].refusals[STATE] = NOT_AUTHORIZED
+    life.put(1).run(40)
+    assert "refused" in life.link.last_error
+    life.brokers["a"].stop()
+    life.run(3)
+
+    assert life.where == "b"
+    assert life.at("b") == [1]
+    assert life.link.last_error is None
 
 
 def test_a_connection_that_is_cut_is_made_again_at_the_same_broker(running):

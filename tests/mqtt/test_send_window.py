@@ -11,7 +11,8 @@ from leadsman.mqtt.connection import ConnAck
 from leadsman.mqtt.connection_state import SESSION_TAKEN_OVER
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.send_window import BATCH, PAUSE, PUBACK_TIMEOUT, SendWindow
+from leadsman.mqtt.pauses import PAUSE
+from leadsman.mqtt.send_window import BATCH, PUBACK_TIMEOUT, SendWindow
 from leadsman.mqtt.suspects import FEW, QUIET
 from leadsman.mqtt.window_size import BEHIND, FIRST, LIMITED, MOST
 from leadsman.testing import VirtualLoop
@@ -267,6 +268,57 @@ def test_a_topic_that_breaks_the_connection_alone_is_named_and_pauses(here):
     assert broken.topic == "poison"
     assert "does not take messages of 'poison'" in broken.fault
     assert here.outbox.is_paused("poison")
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_topic_that_a_broker_refused_is_sent_at_once_to_another_one(here, moved):
+    here.connect()
+    here.put("a")
+    for _ in range(3):
+        here.window.acknowledged(len(here.sent), NOT_AUTHORIZED)
+        here.turn(here.events[-1].retry_in + 0.1)
+    here.window.acknowledged(len(here.sent), NOT_AUTHORIZED)
+    here.window.stop()
+    here.connect(moved=moved)
+
+    assert here.sent == ["a"] * moved, "at the same broker it pauses for eight seconds"
+    assert (here.window.fault is None) == moved
+
+
+def test_a_topic_that_the_next_broker_refuses_too_pauses_from_the_beginning(here):
+    here.connect()
+    here.put("a")
+    here.window.acknowledged(1, NOT_AUTHORIZED)
+    here.turn(PAUSE[0] + 0.1)
+    here.window.acknowledged(2, NOT_AUTHORIZED)
+    here.window.stop()
+    here.connect(moved=True)
+    here.window.acknowledged(1, NOT_AUTHORIZED)
+
+    assert [each.retry_in for each in here.events] == [1, 2, 1]
+    here.turn(PAUSE[0] + 0.1)
+    here.window.acknowledged(2, 0)
+    assert here.outbox.messages == 0
+
+
+def test_a_topic_that_broke_connections_is_sent_alone_and_at_once_to_another_broker(here):
+    for _ in range(3):
+        here.connect()
+        here.put("poison")
+        here.window.stop()
+    here.put("a")
+    here.connect(moved=True)
+    assert here.sent == ["a"]
+    here.window.acknowledged(1, 0)
+    here.turn()
+    assert here.sent == ["a", "poison"], "without its pause, and nothing else is in flight"
+    for number in range(2, 5):
+        here.window.acknowledged(number, 0)
+        here.turn(QUIET + 0.01)
+
+    assert here.sent == ["a", "poison", "poison", "poison"]
+    assert here.outbox.messages == 0
+    assert here.window.fault is None
 
 
 def test_no_topic_is_to_blame_if_another_client_took_the_session_over(here):

@@ -165,13 +165,22 @@ class Queues:
     def resume(self, now: float) -> float | None:
         """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
         for topic in [topic for topic, until in self.paused.items() if until <= now]:
-            self._end_pause(topic)
+            self.end_pause(topic)
         return min(self.paused.values(), default=None)
 
     def resume_next(self) -> None:
         """Let the topic go on whose pause ends first."""
         if self.paused:
-            self._end_pause(min(self.paused, key=self.paused.__getitem__))
+            self.end_pause(min(self.paused, key=self.paused.__getitem__))
+
+    def end_pause(self, topic: str) -> None:
+        """Let a topic go on that pauses."""
+        del self.paused[topic]
+        queue = self._queues.get(topic)
+        if queue is not None:
+            self._offer(topic, queue)
+            if self._newest_first and topic in self._ready:
+                self._fresh[topic] = None
 
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
@@ -187,14 +196,6 @@ class Queues:
         self._fresh.pop(topic, None)
         if not queue.waiting and not queue.in_flight:
             del self._queues[topic]
-
-    def _end_pause(self, topic: str) -> None:
-        del self.paused[topic]
-        queue = self._queues.get(topic)
-        if queue is not None:
-            self._offer(topic, queue)
-            if self._newest_first and topic in self._ready:
-                self._fresh[topic] = None
 
     def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
         """Count a message that is to be forgotten, and return it, unless it arrived before."""

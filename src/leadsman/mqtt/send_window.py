@@ -23,6 +23,7 @@ from leadsman.mqtt.diagnosis import CLOSES, PASSING
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.overdue import PUBACK_TIMEOUT, Overdue
+from leadsman.mqtt.pauses import PAUSE, Pauses
 from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.retiming import is_off, retimed
 from leadsman.mqtt.suspects import QUIET, Blame, Broken, Suspects
@@ -39,8 +40,6 @@ FIRST_CONNECTION = 5.0
 """Seconds that the first connection may take; what waits for it longer waits over an outage."""
 LATE = 5.0
 """Seconds. A reading that is older when it is sent is marked as replayed."""
-PAUSE = (1.0, 60.0)
-"""Seconds: the first and the longest pause of a topic whose message was refused."""
 PAUSE_DOUBTFUL = 8.0
 """Seconds of longest pause for a topic on which only connections broke that had not settled: the network may flap."""
 PAUSE_EACH = 10.0
@@ -77,8 +76,7 @@ class SendWindow:
         self._overdue = Overdue(outbox, self._sent, clock, lost)
         self._retained = Retained(outbox)
         self._suspects = Suspects()
-        self._pauses: dict[str, float] = {}
-        self._faults: dict[str, str] = {}
+        self._pauses = Pauses(outbox)
         self._empty: asyncio.Future[None] | None = None
         self._pump_due = False
         self._resume: asyncio.TimerHandle | None = None
@@ -95,12 +93,11 @@ class SendWindow:
     @property
     def fault(self) -> str | None:
         """What is wrong with a topic whose messages the broker does not take, or None."""
-        outbox = self.outbox
-        return next((why for topic, why in self._faults.items() if topic in outbox or outbox.is_paused(topic)), None)
+        return self._pauses.fault
 
     def fault_of(self, topic: str) -> str | None:
         """What is wrong with a topic since the broker refused a message of it; None since it took one."""
-        return self._faults.get(topic)
+        return self._pauses.fault_of(topic)
 
     @property
     def size(self) -> int:
@@ -161,10 +158,14 @@ class SendWindow:
             left -= timeout if self.frozen else self._clock.monotonic() - began
         return self.outbox.messages == 0
 
-    def start(self, connection: Connection, *, timed: bool = True) -> None:
+    def start(self, connection: Connection, *, timed: bool = True, moved: bool = False) -> None:
         """Send through a connection that was just made. Retained messages come again, for a restarted broker may have
-        lost them. `timed`: subscribers receive the times of readings, so that newer ones may go first."""
+        lost them. `timed`: subscribers receive the times of readings, so that newer ones may go first. `moved`: the
+        last connection was one to another broker."""
         self.connection = connection
+        if moved:
+            self._suspects.forget()
+            self._pauses.forget()
         self._timed = timed
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
@@ -325,11 +326,11 @@ class SendWindow:
         self._suspects.acknowledged(topic, now)
         self._size.acknowledged(now)
         self._retained.arrived(item, message)
-        if self._faults and not self._suspects.is_blamed(topic):
-            self._forgive(topic)
+        if self._pauses and not self._suspects.is_blamed(topic):
+            self._pauses.forgive(topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
-        self._faults[topic] = f"the broker refused a message of {topic!r} (0x{code:02x})"
+        self._pauses.refused(topic, f"the broker refused a message of {topic!r} (0x{code:02x})")
         self._suspects.refused(topic, self._clock.monotonic())
         if code not in PASSING:
             self._bury(item, f"the broker refused it for good (0x{code:02x})")
@@ -344,7 +345,7 @@ class SendWindow:
         self._quiet = None
         if self._suspects.survived(topic):
             if not self.outbox.is_paused(topic):
-                self._forgive(topic)
+                self._pauses.forgive(topic)
             self.outbox.resume_next()  # what was wrong with this topic may have been wrong with the next one too
         self.pump()
 
@@ -355,7 +356,8 @@ class SendWindow:
             self.outbox.defer(topic)
             return Broken(in_flight=True)
         self._retained.forget(topic)
-        self._faults[topic] = fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
+        fault = f"the broker does not take messages of {topic!r}: {CLOSES}"
+        self._pauses.refused(topic, fault)
         if not self.outbox.is_paused(topic):
             settled = blame.refused or self._clock.monotonic() - self._started >= SETTLED
             self._pause(topic, CLOSES, PAUSE[1] if settled else PAUSE_DOUBTFUL)
@@ -366,17 +368,10 @@ class SendWindow:
             self._report(self.outbox.discard(topic, why))
         return Broken(True, topic, fault)
 
-    def _forgive(self, topic: str) -> None:
-        self._pauses.pop(topic, None)
-        self._faults.pop(topic, None)
-        self.outbox.trust(topic)
-
     def _pause(self, topic: str, reason: str, longest: float = PAUSE[1]) -> None:
         """Keep `topic` back, twice as long as the last time."""
         others = PAUSE_EACH * (self._suspects.blamed - 1)
-        pause = min(self._pauses.get(topic, PAUSE[0] / 2) * 2, max(longest, others))
-        self._pauses[topic] = pause
-        self.outbox.pause(topic, self._clock.monotonic() + pause)
+        pause = self._pauses.begin(topic, self._clock.monotonic(), max(longest, others))
         self._events.emit(MessageRefused(topic, reason, pause))
 
     def _resume_paused(self, now: float) -> None:

@@ -166,6 +166,11 @@ class Suspects:
         """The connection ended for a reason that is no message."""
         self.solo = self._refused = self._acknowledged = None
 
+    def forget(self) -> None:
+        """The next connection is one to another broker, which may take what the last one did not: no topic is to blame
+        there, but the messages of those that were are sent alone."""
+        self.alone = dict.fromkeys(self.alone)
+
     def pardon(self, topic: str) -> None:
         """A message of `topic` was dropped: the next one is counted from the beginning."""
         blame = self.alone[topic]
