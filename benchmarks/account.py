@@ -29,6 +29,8 @@ class Numbers:
             return True
         if number in self.missing:
             self.missing.discard(number)
+            if not self.missing:
+                self.missing = set()  # one that was emptied keeps its memory
             return True
         return False
 
@@ -69,6 +71,11 @@ class Account:
         (outbox,) = self._outboxes
         left = outbox.messages + (0 if outbox.on_disk is None else outbox.on_disk.only)
         return {"devices": devices, "dropped": outbox.dropped, "left": left, "most": self._most}
+
+    @property
+    def waiting(self) -> int:
+        """Messages in the memory of the outbox."""
+        return sum(outbox.messages for outbox in self._outboxes)
 
     def _follow(self, most_messages: int, most_bytes: int) -> None:
         begin, put, hand_over, accept = Outbox.__init__, Outbox.put, Outbox.hand_over, Outbox.accept

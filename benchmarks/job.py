@@ -172,13 +172,16 @@ def ours(given: argparse.Namespace) -> None:
 
 
 def _until_sigterm(app: Any, meter: Meter, outbox: int) -> None:
-    """Run it, and print what became of its readings, of each one if the size of the outbox is given."""
+    """Run it, and print what became of its readings, of each one if the size of the outbox is given; then SIGUSR1
+    prints what the process holds, too."""
     lost, said = Lost(), dict[str, Any]()
     logging.getLogger("leadsman").addHandler(lost)
     if outbox:
+        from benchmarks import held
         from benchmarks.account import Account
 
         account = Account(outbox)
+        held.answer(account)
         app.run()
         said = account.report()
     else:

@@ -7,8 +7,20 @@ message to its subscriber before it acknowledges it, so what was acknowledged co
 the message waited in the memory of the broker when it was killed. Each device numbers its readings; the app says at its
 end what the broker acknowledged, see `benchmarks.account`. So for each reading that did not come it is known who had it
 last.
+
+Memory is flat if, in the second half,
+
+* what Python has handed out grows by less than half a block for each device and kill, the gaps of the ledgers left out,
+  which are counted: the least that a leak for each device or reading of a kill could be is one block;
+* what malloc has handed out grows by less than `MALLOC_GROWS`;
+* the resident memory, as the median of the last third of the run and that of the third before it, grows by no more than
+  `ARENA`, the step in which Python takes memory.
+
+Only samples with few messages in the outbox count in the first two, for a backlog is meant to be in memory; the third
+takes all samples, so that a backlog whose memory is not used again shows.
 """
 
+import itertools
 import json
 import signal
 import socket
@@ -23,6 +35,7 @@ import psutil
 
 from benchmarks.account import Numbers, spans
 from benchmarks.ear import Ear, Heard
+from benchmarks.held import Held
 from benchmarks.measures import WIDE, highest_rates, job
 from benchmarks.overload import PROBED
 from benchmarks.rows import note
@@ -40,6 +53,10 @@ SAMPLE_EVERY = 5.0
 SETTLED = 30.0
 """Seconds after which memory is looked at."""
 EXAMPLES = 5
+MALLOC_GROWS = 10.0
+"""KiB a minute. Half a block of Python's for each device and kill is 5 to 25 of them."""
+ARENA = 1.0
+"""MiB. Python 3.10 and later take memory for small objects in arenas of that size (``Objects/obmalloc.c``)."""
 
 
 class Tally:
@@ -125,6 +142,8 @@ class Sample(NamedTuple):
     """MiB resident."""
     descriptors: int
     threads: int
+    held: Held
+    """What its allocators have handed out."""
 
 
 class Soak:
@@ -150,7 +169,8 @@ class Soak:
             began = time.monotonic()
             while (passed := time.monotonic() - began) < self.seconds:
                 time.sleep(SAMPLE_EVERY)
-                self.samples.append(_sample(process, passed))
+                if self.tally.readings:  # else the app may not answer yet
+                    self.samples.append(_sample(process, passed))
                 if passed > self.plan.kill_every * (self.kills + 0.5):
                     ear = self._killed(broker, proxy, ear)
             said = _ended(process)
@@ -199,28 +219,74 @@ class Soak:
         half = [each for each in settled if each.at > self.seconds / 2]
         first, last = settled[0], half[-1]
         descriptors, threads = (
-            f"{first[field]} after {first.at:.0f} s, {last[field]} at the end,"
-            f" at most {max(each[field] for each in settled)},"
-            f" {_slope(half, field):+.2f} a minute in the second half"
-            for field in (2, 3)
+            f"{value(first)} after {first.at:.0f} s, {value(last)} at the end,"
+            f" at most {max(map(value, settled))}, {_slope(half, value):+.2f} a minute in the second half"
+            for value in (_descriptors, _threads)
         )
         return [
-            f"* Memory after {first.at:.0f} s: {first.memory:.1f} MiB; at half of the time {half[0].memory:.1f} MiB;"
-            f" at the end {last.memory:.1f} MiB; at most {max(each.memory for each in settled):.1f} MiB. It grew by"
-            f" {_slope(settled, 1) * 1024:+.1f} KiB a minute, and in the second half by {_slope(half, 1) * 1024:+.1f}"
-            " (linear regression).",
+            f"* Resident memory after {first.at:.0f} s: {first.memory:.1f} MiB; at half of the time"
+            f" {half[0].memory:.1f} MiB; at the end {last.memory:.1f} MiB; at most"
+            f" {max(each.memory for each in settled):.1f} MiB. In the second half it grew by"
+            f" {_slope(half, lambda each: each.memory * 1024):+.1f} KiB a minute (linear regression).",
+            *self._flat(half),
             f"* Descriptors: {descriptors}. Threads: {threads}.",
         ]
+
+    def _flat(self, half: Sequence[Sample]) -> list[str]:
+        """Whether memory is flat by each criterion."""
+        calm = [each for each in half if each.held.waiting <= DEVICES]
+        most = DEVICES * 60 / self.plan.kill_every / 2
+        blocks = _typical_slope(calm, lambda each: each.held.blocks - each.held.gaps)
+        malloc = _typical_slope(calm, lambda each: each.held.malloc / 1024)
+        middle, end = (
+            statistics.median(each.memory for each in self.samples if part <= each.at / self.seconds * 3 < part + 1)
+            for part in (1, 2)
+        )
+        gaps = [each.held.gaps for each in half]
+        return [
+            f"* {_verdict(blocks < most)}: blocks of Python without gaps of ledgers: {calm[0].held.blocks:,} at half of"
+            f" the time, {calm[-1].held.blocks:,} at the end, {blocks:+.0f} a minute (flat: less than {most:.0f});"
+            f" gaps {gaps[0]:,} and {gaps[-1]:,}.",
+            f"* {_verdict(malloc < MALLOC_GROWS)}: malloc: {calm[0].held.malloc / 1024:,.0f} KiB and"
+            f" {calm[-1].held.malloc / 1024:,.0f} KiB, {malloc:+.1f} KiB a minute (flat: less than {MALLOC_GROWS:g}).",
+            f"* {_verdict(end - middle <= ARENA)}: resident memory, medians of the second and the last third:"
+            f" {middle:.2f} and {end:.2f} MiB (flat: at most {ARENA:g} MiB more).",
+        ]
+
+
+def _descriptors(sample: Sample) -> int:
+    return sample.descriptors
+
+
+def _threads(sample: Sample) -> int:
+    return sample.threads
+
+
+def _verdict(flat: bool) -> str:
+    return "Flat" if flat else "**Not flat**"
 
 
 def _sample(process: "subprocess.Popen[str]", at: float) -> Sample:
     seen = psutil.Process(process.pid)
-    return Sample(at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads())
+    process.send_signal(signal.SIGUSR1)
+    assert process.stdout is not None  # `job` pipes it
+    held = Held(*json.loads(process.stdout.readline()))
+    return Sample(at, seen.memory_info().rss / 2**20, seen.num_fds(), seen.num_threads(), held)
 
 
-def _slope(samples: Sequence[Sample], field: int) -> float:
-    """How much a field of the samples grows in a minute."""
-    return statistics.linear_regression([each.at for each in samples], [each[field] for each in samples]).slope * 60
+def _slope(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+    """How much a value of the samples grows in a minute."""
+    return statistics.linear_regression([each.at for each in samples], [value(each) for each in samples]).slope * 60
+
+
+def _typical_slope(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+    """The same as the median of the slopes between any two samples (Theil and Sen): some samples are taken while
+    devices fail, or before garbage is collected, and are thousands of blocks above the others."""
+    slopes = [
+        (value(later) - value(earlier)) / (later.at - earlier.at)
+        for earlier, later in itertools.combinations(samples, 2)
+    ]
+    return statistics.median(slopes) * 60
 
 
 def restarted(broker: Mosquitto, proxy: Proxy, ear: Ear, hand_on: Callable[[Heard], None], away: float) -> Ear:

@@ -1,0 +1,66 @@
+"""What a process holds: counted where it was allocated, since an allocator keeps pages that it may need again."""
+
+import ctypes
+import ctypes.util
+import json
+import signal
+import sys
+from typing import NamedTuple
+
+from benchmarks.account import Account
+from leadsman.monitoring.ledger import Ledger
+
+
+class Held(NamedTuple):
+    """What the process of an app holds at one time."""
+
+    waiting: int
+    """Messages in the memory of the outbox."""
+    blocks: int
+    """Pieces of memory up to 512 bytes that Python has handed out (`sys.getallocatedblocks`)."""
+    malloc: int
+    """Bytes of larger ones, and of all that libraries in C have, SQLite for one (``mallinfo2`` of glibc)."""
+    gaps: int
+    """Gaps in all ledgers. Each of them is one block."""
+
+
+class _Mallinfo(ctypes.Structure):
+    """``struct mallinfo2``, see mallinfo(3). glibc 2.33 has it, and later ones."""
+
+    _fields_ = [  # ctypes wants this
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def answer(account: Account) -> None:
+    """On SIGUSR1, print what this process holds, as JSON. It must be called before the app runs, since it replaces a
+    method of `Ledger`."""
+    mallinfo = ctypes.CDLL(ctypes.util.find_library("c")).mallinfo2
+    mallinfo.restype = _Mallinfo
+    ledgers: list[Ledger] = []
+    begin = Ledger.__init__
+
+    def followed_begin(ledger: Ledger, start: float) -> None:
+        begin(ledger, start)
+        ledgers.append(ledger)
+
+    def show(*_: object) -> None:
+        found = mallinfo()
+        gaps = sum(len(each._closed) for each in ledgers)
+        held = Held(account.waiting, sys.getallocatedblocks(), found.uordblks + found.hblkhd, gaps)
+        print(json.dumps(held), flush=True)
+
+    Ledger.__init__ = followed_begin  # type: ignore[method-assign,assignment]
+    signal.signal(signal.SIGUSR1, show)
