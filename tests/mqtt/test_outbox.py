@@ -428,8 +428,8 @@ class Receipt:
     def __init__(self):
         self.published = self.replayed = self.drops = self.replacements = 0
 
-    def dropped(self, at):
-        self.drops += 1
+    def dropped(self, at, messages=1):
+        self.drops += messages
 
     def replaced(self):
         self.replacements += 1

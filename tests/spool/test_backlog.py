@@ -24,8 +24,8 @@ class Receipts:
     def arrived(self):
         return self.published + self.replayed
 
-    def dropped(self, at):
-        self.lost.append(at)
+    def dropped(self, at, messages=1):
+        self.lost += [at] * messages
 
     def replaced(self):
         self.superseded += 1
@@ -536,18 +536,53 @@ def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
     assert life.outbox.drops["damaged"] == 10
 
 
-def test_receipts_learn_of_the_newest_reading_whose_row_cannot_be_read(life, disk):
-    receipts = Receipts()
-    for number, payload in enumerate(numbered(0, 60)):
-        message = Message("t", payload, taken_at=float(number), clock_offset=0.0, receipt=receipts)
+def put_with_receipts(life, receipts, first, last):
+    for number in range(first, last):
+        message = Message("t", b"%d" % number, taken_at=float(number), clock_offset=0.0, receipt=receipts)
         life.outbox.put(message)
         life.commit()
+
+
+def test_receipts_learn_of_the_newest_reading_whose_row_cannot_be_read(life, disk):
+    receipts = Receipts()
+    put_with_receipts(life, receipts, 0, 60)
     newest = max(disk.rows)
     del disk.rows[newest]  # damaged
 
     life.drain()
 
     assert receipts.lost == [59.0]
+
+
+def test_receipts_learn_of_each_reading_whose_row_cannot_be_read(life, disk):
+    first, second, third = Receipts(), Receipts(), Receipts()
+    put_with_receipts(life, first, 0, 100)
+    put_with_receipts(life, second, 100, 110)
+    put_with_receipts(life, third, 110, 120)
+    rows = sorted(disk.rows)
+    for number in (*rows[70:80], *rows[98:103], *rows[115:119]):
+        del disk.rows[number]  # damaged
+
+    life.drain()
+
+    assert (len(first.lost), len(second.lost), len(third.lost)) == (12, 3, 4)
+    assert first.lost[-1] == 99.0
+    assert 119.0 not in third.lost
+    assert (first.arrived, second.arrived, third.arrived) == (88, 7, 6)
+    assert life.dropped == [Dropped("t", 19, DAMAGED)]
+
+
+def test_receipts_learn_of_each_reading_of_a_file_that_was_replaced(life, disk):
+    receipts = Receipts()
+    put_with_receipts(life, receipts, 0, 60)
+    only = life.backlog.rows
+    disk.rows.clear()
+
+    life.dropped += life.backlog.begin({}, 1)
+    life.drain()
+
+    assert 0 < only == len(receipts.lost) == 60 - receipts.arrived
+    assert life.dropped == [Dropped("t", only, REPLACED)]
 
 
 def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):

@@ -48,7 +48,7 @@ class _Removal:
         self.published = 0
         self.replayed = 0
 
-    def dropped(self, at: float) -> None:
+    def dropped(self, at: float, messages: int = 1) -> None:
         """See `Receipt`. The topic stays in the registry."""
 
     def replaced(self) -> None:

@@ -114,10 +114,10 @@ class Period:
         others = self._others = self._others or {}
         others[disposition] = others.get(disposition, 0) + slots
 
-    def dropped(self, at: float) -> None:
-        """A reading that was taken at `at` will never arrive. See `leadsman.mqtt.message.Receipt`."""
-        self.add(DROPPED, 1)
-        self._ledger.dropped(at)
+    def dropped(self, at: float, messages: int = 1) -> None:
+        """Readings that were taken at `at`, or since, will never arrive. See `leadsman.mqtt.message.Receipt`."""
+        self.add(DROPPED, messages)
+        self._ledger.dropped(at, messages)
 
     def replaced(self) -> None:
         """A newer reading took the place of one that waited. See `leadsman.mqtt.message.Receipt`."""
@@ -176,17 +176,17 @@ class Ledger:
             self._keep(self._drops, gap._replace(until=max(at, gap.since)))
             self._tell()
 
-    def dropped(self, at: float) -> None:
-        """A reading that was taken at `at` will never arrive. `Period` counts it."""
+    def dropped(self, at: float, messages: int = 1) -> None:
+        """Readings that were taken at `at`, or since, will never arrive. `Period` counts them."""
         if self.comparison is not None:
-            self.comparison.dropped(at)
+            self.comparison.dropped(at, messages)
         drops = self._drops
         if drops is not None and drops.until is not None and 0 <= at - drops.until <= ONE_DROP:
-            drops.slots[DROPPED] += 1
+            drops.slots[DROPPED] += messages
             self._drops = drops._replace(until=at)
         else:
             self._keep(drops)
-            self._drops = Gap(at, at, DROPPED, {DROPPED: 1})
+            self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
             self._tell()
 
     def explain(self, cause: str) -> None:

@@ -15,8 +15,8 @@ class Receipt(Protocol):
     replayed: int
     """Those that the broker has, and that waited over an outage of the connection. They are not `published`."""
 
-    def dropped(self, at: float) -> None:
-        """A message whose reading was taken at `at` will never arrive. `at` is seconds of
+    def dropped(self, at: float, messages: int = 1) -> None:
+        """Messages whose readings were taken at `at`, or since then, will never arrive. `at` is seconds of
         `leadsman.timing.clock.Clock.uptime`."""
         ...
 

@@ -36,7 +36,7 @@ class Comparison:
         """A reading was not published, since the rule compared it with this one."""
         self.last = last._replace(since=last.since + 1)
 
-    def dropped(self, at: float) -> None:
+    def dropped(self, at: float, messages: int = 1) -> None:
         """See `leadsman.mqtt.message.Receipt`. How long ago the last publication was does not change: the rule sets the
         pace of what the broker refuses, too."""
         before, self._before = self._before, None

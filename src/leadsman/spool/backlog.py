@@ -291,7 +291,7 @@ class Backlog:
         self.rows = 0
         lost = [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
-            tail.damaged()
+            tail.lost()
         for topic in list(self._tails):
             self._release(topic)
         return lost
@@ -300,7 +300,7 @@ class Backlog:
         """The message of a row. Only the newest of its topic is sent with the retain flag."""
         newest = tail.rows == 0 and not tail.held and row.id > self._overtaken
         expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
-        span = tail.span_of(row.id)
+        span = tail.read(row.id)
         offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
         retain = row.retain and newest
         times = (row.taken_at, expires, row.latest, None, offset, receipt)
@@ -370,10 +370,8 @@ class Backlog:
                 item.number += by
             if tail.rows:
                 lost.append(Dropped(topic, tail.rows, REPLACED))
-                for span in tail.spans:
-                    span.dropped(span.last)
+                tail.lost()
                 tail.rows = 0
-                tail.spans.clear()
         self._outbox.drops["damaged"] += self.rows
         self.rows = 0
         return lost

@@ -12,11 +12,14 @@ STEP = 0.5
 class Span:
     """Readings in a row that one receipt counts, and that were taken while the wall clock was set to one offset."""
 
-    __slots__ = ("first", "last", "last_taken_at", "offset", "read", "receipt", "taken_at")
+    __slots__ = ("first", "last", "last_taken_at", "offset", "read", "receipt", "rows", "taken_at")
 
     def __init__(self, number: int, message: Message) -> None:
         self.first = self.last = number
         self.read = 0
+        """The number of the last one that came back."""
+        self.rows = 1
+        """Those of them that did not come back and were not deleted."""
         self.receipt: Receipt | None = message.receipt
         self.offset = message.clock_offset
         self.taken_at = self.last_taken_at = message.taken_at
@@ -29,17 +32,31 @@ class Span:
 
     def goes_on(self, number: int, message: Message) -> None:
         """Add a further reading."""
+        self.rows += 1
         self.last, self.last_taken_at = number, message.taken_at
 
     def dropped(self, number: int) -> None:
         """One of these readings will never arrive. The time that the receipt learns is right for the first and the last
         of them; the others have that of the first."""
-        taken_at = self.last_taken_at if number == self.last else self.taken_at
+        self.rows -= 1
+        self._drop(self.last_taken_at if number == self.last else self.taken_at, 1)
+
+    def lost(self) -> None:
+        """What did not come back will never arrive. The receipt learns of all of them."""
+        rows, self.rows = self.rows, 0
+        newest = 1 if rows and self.read < self.last else 0
+        if rows > newest:
+            self._drop(self.taken_at, rows - newest)
+        if newest:
+            self._drop(self.last_taken_at, 1)
+
+    def _drop(self, taken_at: float | None, readings: int) -> None:
         if self.receipt is not None and taken_at is not None and self.offset is not None:
-            self.receipt.dropped(taken_at - self.offset)
+            self.receipt.dropped(taken_at - self.offset, readings)
 
     def replaced(self) -> None:
         """A newer reading took the place of one of these."""
+        self.rows -= 1
         if self.receipt is not None:
             self.receipt.replaced()
 
@@ -55,16 +72,22 @@ class Tail:
         self.spans: deque[Span] = deque()
 
     def span_of(self, number: int) -> Span | None:
-        """The span of a reading that comes back. Those before it are forgotten."""
+        """The span of a reading that is deleted."""
+        return next((span for span in self.spans if span.first <= number <= span.last), None)
+
+    def read(self, number: int) -> Span | None:
+        """The span of a reading that comes back. They come in order: what did not come back of those before is lost."""
         while self.spans and self.spans[0].last < number:
-            self.spans.popleft()
+            self.spans.popleft().lost()
         if not self.spans or self.spans[0].first > number:
             return None
-        self.spans[0].read = number
-        return self.spans[0]
+        span = self.spans[0]
+        span.rows -= 1
+        span.read = number
+        return span
 
-    def damaged(self) -> None:
-        """No more rows can be read. What came last of each span is lost if it was not read."""
+    def lost(self) -> None:
+        """No more rows can be read."""
         for span in self.spans:
-            if span.read < span.last:
-                span.dropped(span.last)
+            span.lost()
+        self.spans.clear()
