@@ -674,9 +674,9 @@ def test_the_oldest_reading_is_the_one_that_was_taken_first_whatever_the_clock_s
     in_1970 = message("a", taken_at=30.0, clock_offset=0.0)
     in_2026 = message("b", taken_at=1_767_225_650.0, clock_offset=1_767_225_600.0)
 
-    assert filled(in_2026, in_1970, message("status")).oldest == 30.0
-    assert filled(in_2026).oldest == 50.0
-    assert filled(message("status")).oldest is None
+    assert filled(in_2026, in_1970, message("status")).oldest(0.0) == 30.0
+    assert filled(in_2026).oldest(0.0) == 50.0
+    assert filled(message("status")).oldest(0.0) is None
 
 
 def reading(topic, at, offset=1000.0):

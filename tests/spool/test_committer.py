@@ -54,6 +54,9 @@ class File:
         self._call("read")
         return [row for number, row in sorted(self.rows.items()) if number > after][:most_rows]
 
+    def taken_at(self, after):
+        return next((row.taken_at for number, row in sorted(self.rows.items()) if number > after), None)
+
     def close(self):
         self._call("close")
 
@@ -189,6 +192,36 @@ def test_rows_are_read_when_there_is_a_connection(rig, file):
     rig.run(0.1)
 
     assert rig.deliver() == [b"old"]
+
+
+def test_the_age_of_the_oldest_reading_counts_those_that_are_on_disk_only(rig, file):
+    file.rows = {
+        4: row(4)._replace(taken_at=rig.loop.wall_time() - 7200),
+        5: row(5)._replace(taken_at=rig.loop.wall_time() - 3600),
+        6: row(6, topic="u")._replace(taken_at=5.0),  # before the clock was set, so that its age is not known
+    }
+
+    offset = rig.loop.wall_time() - rig.loop.time()
+
+    def age():
+        oldest = rig.link.outbox.oldest(offset)
+        return None if oldest is None else round(rig.loop.time() - oldest)
+
+    rig.link.up = False
+    rig.start()
+    assert age() == 7200
+    rig.link.outbox.put(Message("t", b"held", taken_at=rig.loop.wall_time() - 5, clock_offset=offset))
+    assert age() == 7200
+
+    del file.rows[4]  # as the quota does
+    rig.put(b"another", topic="live")
+    rig.write()
+    assert age() == 3600
+
+    del file.rows[5]
+    rig.put(b"one more", topic="live")
+    rig.write()
+    assert age() is None
 
 
 def test_rows_are_read_though_nothing_else_happens(rig, file):

@@ -239,6 +239,12 @@ def test_a_topic_stays_in_the_list_until_it_had_no_rows_for_ten_minutes(path, op
     assert listed(path) == [{"c", "d"}]
 
 
+def test_the_first_row_after_another_has_its_time(spool, row):
+    spool.write([row(2, taken_at=NOW + 2), row(5, taken_at=NOW + 5)], ())
+
+    assert [spool.taken_at(after) for after in (0, 2, 4, 5)] == [NOW + 2, NOW + 5, NOW + 5, None]
+
+
 def test_dead_letters_that_are_sent_again_are_in_the_list_of_topics(path, open_spool, row, clock):
     spool = open_spool()
     spool.write([row(1, topic="a")], ())

@@ -137,10 +137,11 @@ class Measures:
         link, outbox = parts.link, parts.link.outbox
         lag = 0.0 if parts.watching is None else parts.watching.lag.seconds
         stored = outbox.on_disk or NOTHING_STORED
+        oldest = outbox.oldest(clock.offset())
         values: dict[Family, float] = {
             MESSAGES: outbox.messages,
             BYTES: outbox.bytes,
-            OLDEST: 0.0 if outbox.oldest is None else clock.uptime() - outbox.oldest,
+            OLDEST: 0.0 if oldest is None else max(0.0, clock.uptime() - oldest),
             DELIVERED: outbox.delivered,
             STORED: stored.readings,
             REPLAYED: stored.replayed,

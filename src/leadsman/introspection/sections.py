@@ -113,7 +113,7 @@ class Sections:
     def mqtt(self) -> "MqttSection":
         """The connection to the broker."""
         link, outbox = self._parts.link, self._parts.link.outbox
-        oldest = outbox.oldest
+        oldest = outbox.oldest(self._clock.offset())
         found = outbox.on_disk
         waiting: OutboxSection = {
             "messages": outbox.messages,
@@ -122,7 +122,7 @@ class Sections:
             "delivered": outbox.delivered,
             "dropped": outbox.dropped,
             "dropped_by": cast("DroppedBy", dropped_by(outbox)),
-            "oldest": None if oldest is None else round(self._clock.uptime() - oldest, 3),
+            "oldest": None if oldest is None else max(0.0, round(self._clock.uptime() - oldest, 3)),
         }
         if found is not None:
             waiting["on_disk"] = {

@@ -271,8 +271,8 @@ def on_disk(outbox: Outbox) -> dict[str, object]:
 
 def oldest(outbox: Outbox, clock: Clock) -> dict[str, object]:
     """What the heartbeat says of the oldest reading that waits."""
-    taken = outbox.oldest
-    return {} if taken is None else {"oldest_s": round(clock.uptime() - taken, 1)}
+    taken = outbox.oldest(clock.offset())
+    return {} if taken is None else {"oldest_s": max(0.0, round(clock.uptime() - taken, 1))}
 
 
 def dropped_by(outbox: Outbox) -> dict[str, int]:

@@ -96,14 +96,18 @@ class Queues:
         """Whether `take` has something to hand out, unless it has expired."""
         return bool(self._ready)
 
-    @property
-    def oldest(self) -> float | None:
+    def oldest(self, offset: float) -> float | None:
         """When the oldest undelivered reading was taken, seconds of `leadsman.timing.clock.Clock.uptime`, which is
-        never set."""
+        never set. `offset` is `Clock.offset`, for readings on disk: they have the time of the wall clock only."""
+        keeper = self._keeper
         heads = [head.message for queue in self._queues.values() if (head := queue.oldest) is not None]
         heads += [item.message for item in self._flying if item.row != COPY]
-        taken = ((head.taken_at, head.clock_offset) for head in heads)
-        return min((at - offset for at, offset in taken if at is not None and offset is not None), default=None)
+        heads += [item.message for item in keeper.heads] if keeper is not None else []
+        times = ((head.taken_at, head.clock_offset) for head in heads)
+        taken = [at - offset for at, offset in times if at is not None and offset is not None]
+        if keeper is not None and keeper.oldest is not None:
+            taken.append(keeper.oldest - offset)
+        return min(taken, default=None)
 
     def is_full(self, reserve: float = 0.0) -> bool:
         """Whether the bounds are reached, less this part of them."""

@@ -93,6 +93,11 @@ class Keeper(Protocol):
         ...
 
     @property
+    def oldest(self) -> float | None:
+        """When the oldest of the readings that are on disk only was taken, epoch seconds; None if that is not known."""
+        ...
+
+    @property
     def on_disk(self) -> OnDisk:
         """What is on disk."""
         ...
@@ -100,6 +105,11 @@ class Keeper(Protocol):
     @property
     def held(self) -> Iterable[Item]:
         """Readings that wait in memory until they are written, and are not offered to the broker before."""
+        ...
+
+    @property
+    def heads(self) -> Iterable[Item]:
+        """The oldest of those, of each topic."""
         ...
 
     def holds(self, topic: str) -> bool:

@@ -74,6 +74,8 @@ class Backlog:
         """The number of the last row that was read back."""
         self.replayed = 0
         """Readings that were read back since the start."""
+        self.taken_at: float | None = None
+        """When the first reading on disk after `read` was taken, epoch seconds; None if that is not known."""
         self.dead = 0
         """Readings since the start that the broker does not take."""
         self._buried: list[tuple[Item, str]] = []
@@ -84,6 +86,12 @@ class Backlog:
         return self.rows + len(self._stored)
 
     @property
+    def oldest(self) -> float | None:
+        """See `Keeper`. The time of a reading that was taken before the clock was set is of no use."""
+        known = self.rows > 0 and self.taken_at is not None and self.taken_at >= FIRST_TIME
+        return self.taken_at if known else None
+
+    @property
     def on_disk(self) -> OnDisk:
         """What is on disk."""
         return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead)
@@ -92,6 +100,11 @@ class Backlog:
     def held(self) -> Iterator[Item]:
         """Readings that wait in memory until they are written, and are not offered to the broker before."""
         return (item for tail in self._tails.values() for item in tail.held)
+
+    @property
+    def heads(self) -> Iterator[Item]:
+        """The oldest of those, of each topic."""
+        return (tail.held[0] for tail in self._tails.values() if tail.held)
 
     def holds(self, topic: str) -> bool:
         """Whether older readings of a topic are on disk only, or may be."""

@@ -83,6 +83,8 @@ class _Done(NamedTuple):
     evicted: Sequence[Evicted] = ()
     """What was deleted besides, also if nothing was written."""
     page: list[Row] | None = None
+    taken_at: float | None = None
+    """When the first reading that was not read back was taken, epoch seconds."""
     error: SpoolError | None = None
     broken: bool = False
 
@@ -228,10 +230,11 @@ class Committer:
                 found = file.open(self._listed)
                 if job.delete and not self._first:
                     file.write((), job.delete)
-                return _Done(job, found, file.topics() if found.rows else {})
+                return _Done(job, found, file.topics() if found.rows else {}, taken_at=file.taken_at(0))
             if job.add or job.delete or job.dead:
                 done = self._write(file, job)
-            return done._replace(page=file.read(job.after, job.page, PAGE) if job.page else None)
+            page = file.read(job.after, job.page, PAGE) if job.page else None
+            return done._replace(page=page, taken_at=file.taken_at(page[-1].id if page else job.after))
         except SpoolError as error:
             return done._replace(error=error, broken=True)
         except Exception as error:  # a fault of ours, or a kind of damage that nobody knew
@@ -277,6 +280,7 @@ class Committer:
         if done.error is not None and not done.written:
             self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
         if done.error is None:
+            self.backlog.taken_at = done.taken_at
             self._succeeded(done)
         elif done.broken:
             self._broken(done.error)

@@ -112,6 +112,10 @@ class SpoolFile:
         """Rows of each topic."""
         return {name: topic.rows for name, topic in self._index.topics.items()}
 
+    def taken_at(self, after: int) -> float | None:
+        """When the first row with an id larger than `after` was taken, epoch seconds; None if there is none."""
+        return self._guarded(lambda database: queries.taken_at(database, after))
+
     def dead_letters(self) -> list[DeadLetter]:
         """The dead letters, oldest first."""
         return self._guarded(dead_letters.listed)

@@ -57,6 +57,13 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     return frozenset(topic for (topic,) in database.execute("SELECT topic FROM topics").fetchall())
 
 
+def taken_at(database: sqlite3.Connection, after: int) -> float | None:
+    """When the first row with a larger id was taken; None if there is none."""
+    query = "SELECT taken_at FROM outbox WHERE id > ? ORDER BY id LIMIT 1"
+    rows: list[tuple[float]] = database.execute(query, (after,)).fetchall()
+    return rows[0][0] if rows else None
+
+
 def stored(database: sqlite3.Connection, ids: Iterable[int]) -> list[Stored]:
     """The rows with these ids that are in the file."""
     wanted, found = sorted(set(ids)), list[Stored]()
