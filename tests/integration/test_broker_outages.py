@@ -537,7 +537,7 @@ def test_a_message_larger_than_the_broker_takes_is_not_sent_but_told(harness, ca
 
     assert running.states("large") == [{"text": "short"}]
     assert len(running.broker.connects) == 1
-    assert any("larger than the broker's limit" in record.getMessage() for record in caplog.records)
+    assert any("larger than the limit of the broker: 2000 bytes" in record.getMessage() for record in caplog.records)
 
 
 def test_a_small_receive_maximum_is_obeyed(harness):

@@ -36,9 +36,9 @@ def measured(on_disk=None, current=0):
     outbox = Outbox()
     outbox.drops["refused"] = 4
     if on_disk is not None:
-        outbox.keep(SimpleNamespace(on_disk=on_disk))
+        outbox.keep(SimpleNamespace(on_disk=on_disk, heads=(), oldest=None))
     link = SimpleNamespace(outbox=outbox, up=True, connects=3, breaks=2, choice=SimpleNamespace(current=current))
-    clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0)
+    clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0, offset=lambda: 995.0)
     about = SimpleNamespace(name="house", version="1", leadsman="1")
     found = Measures(about, SimpleNamespace(link=link, watching=None), {}, clock, 0.0).of_the_app()
     assert set(found) == set(OF_THE_APP)

@@ -168,7 +168,7 @@ class TestSending:
 
         (dropped,) = life.all(MessageDropped)
         assert (dropped.topic, dropped.messages) == ("house/large", 1)
-        assert "limit of 200 bytes" in dropped.reason
+        assert dropped.reason == "larger than the limit of the broker: 200 bytes"
         assert life.arrived() == [1]
 
     def test_what_makes_room_in_a_full_outbox_is_reported(self, running):

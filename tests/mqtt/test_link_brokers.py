@@ -7,7 +7,7 @@ import pytest
 
 from leadsman.errors import ConnectionRefused
 from leadsman.event_bus import EventBus
-from leadsman.events import LinkDown, LinkUp
+from leadsman.events import LinkDown, LinkUp, MessageDropped
 from leadsman.mqtt import broker_choice
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.broker_choice import RETURN
@@ -100,6 +100,22 @@ def test_what_waits_goes_to_the_replacement_and_the_retained_state_with_it(runni
     assert life.at("a") == [1, 2]
     assert sorted({*life.at("b")} - {2}) == [3, 4]
     assert life.brokers["b"].retained[STATE].payload == b"4"
+
+
+def test_the_reason_of_a_dead_letter_names_the_replacement_that_does_not_take_it(running):
+    life = running()
+    life.brokers["b"].connack = ConnAck(maximum_packet_size=200)
+    life.run(10)
+    life.link.put(Message("house/large", b"x" * 500))
+    life.run(1)
+    assert life.all(MessageDropped) == []
+
+    life.brokers["a"].stop()
+    life.run(5)
+    life.link.put(Message("house/large", b"x" * 500, taken_at=1e9))
+    life.run(1)
+
+    assert [event.reason for event in life.all(MessageDropped)] == ["larger than the limit of mqtt://b:1883: 200 bytes"]
 
 
 def test_a_state_that_arrived_at_the_primary_is_retained_at_the_replacement_too(running):

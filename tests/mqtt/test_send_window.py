@@ -205,6 +205,18 @@ def test_a_message_larger_than_the_broker_takes_costs_no_other_one(here):
     assert [each.topic for each in here.events] == ["large"]
 
 
+def test_one_of_several_brokers_that_does_not_take_a_message_is_named(here):
+    connection = here.connect(Connection(ConnAck(maximum_packet_size=100)), broker="mqtt://spare.lan:1883")
+    here.window.put(Message("large", b"x" * 200))
+    here.put("a")
+    here.window.acknowledged(len(connection.published), TOPIC_INVALID)
+
+    assert [each.reason for each in here.events] == [
+        "larger than the limit of mqtt://spare.lan:1883: 100 bytes",
+        "mqtt://spare.lan:1883 refused it for good (0x90)",
+    ]
+
+
 def test_what_was_in_flight_is_sent_again_on_the_next_connection(here):
     here.connect()
     here.put("a", "b")

@@ -302,7 +302,8 @@ class Link:
         self._moved, self._last = self._last not in (None, self.broker), self.broker
         self._window.connection = connection
         self._events.emit(LinkUp(self.number, self.session.protocol, connection.client, self._named()))
-        self._window.start(connection, timed=self.session.protocol == V5, moved=self._moved)
+        about = self._named() or "the broker"
+        self._window.start(connection, timed=self.session.protocol == V5, broker=about, moved=self._moved)
         if self.subscriptions.listeners:
             self._subscribing = self._loop.create_task(self._subscribe(connection))
         if self.choice.current:

@@ -82,7 +82,7 @@ class SendWindow:
         self._resume: asyncio.TimerHandle | None = None
         self._started = 0.0
         self._outage_after = clock.monotonic() + FIRST_CONNECTION
-        self._timed = True
+        self._timed, self._broker = True, "the broker"
         self._size = WindowSize(ConnAck().receive_maximum)
         self._lag = Lag()
         self._round_trip = self._answered = 0.0
@@ -158,15 +158,17 @@ class SendWindow:
             left -= timeout if self.frozen else self._clock.monotonic() - began
         return self.outbox.messages == 0
 
-    def start(self, connection: Connection, *, timed: bool = True, moved: bool = False) -> None:
-        """Send through a connection that was just made. Retained messages come again, for a restarted broker may have
-        lost them. `timed`: subscribers receive the times of readings, so that newer ones may go first. `moved`: the
-        last connection was one to another broker."""
+    def start(
+        self, connection: Connection, *, timed: bool = True, broker: str = "the broker", moved: bool = False
+    ) -> None:
+        """Send through a connection that was just made to `broker`. Retained messages come again, for it may have lost
+        them in a restart. `timed`: subscribers receive the times of readings, so that newer ones may go first. `moved`:
+        the last connection was one to another broker."""
         self.connection = connection
         if moved:
             self._suspects.forget()
             self._pauses.forget()
-        self._timed = timed
+        self._timed, self._broker = timed, broker
         self._round_trip = PUBACK_TIMEOUT  # until it is known
         self._size = WindowSize(connection.connack.receive_maximum)
         self._started = self._clock.monotonic()
@@ -319,7 +321,7 @@ class SendWindow:
                 return None
             if largest is None or item.message.size + 20 <= largest:
                 return item
-            self._bury(item, f"larger than the broker's limit of {largest} bytes")
+            self._bury(item, f"larger than the limit of {self._broker}: {largest} bytes")
 
     def _accepted(self, item: Item, topic: str, now: float) -> None:
         message = self.outbox.accept(item)
@@ -333,7 +335,7 @@ class SendWindow:
         self._pauses.refused(topic, f"the broker refused a message of {topic!r} (0x{code:02x})")
         self._suspects.refused(topic, self._clock.monotonic())
         if code not in PASSING:
-            self._bury(item, f"the broker refused it for good (0x{code:02x})")
+            self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so
             self.outbox.refuse(item)
         else:
