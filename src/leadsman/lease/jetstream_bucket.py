@@ -244,7 +244,7 @@ class Bucket:
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
-        if isinstance(error, AuthorizationError):
+        if isinstance(error, AuthorizationError) or "authorization violation" in text.lower():
             why = f"NATS at {self._where} does not accept the user and the password; correct them in the URL"
         elif "permissions violation" in text.lower():
             denied = text.partition(" for ")[2] or text

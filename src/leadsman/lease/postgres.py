@@ -30,7 +30,9 @@ create table if not exists leadsman.member (
     until timestamptz not null, primary key (cluster, owner)) with (fillfactor = 50);
 """
 """Half of each page is left free, so that a renewal writes the page of its row and no index."""
-_JOIN_TERMS = "insert into leadsman.terms values (%(cluster)s, %(shards)s, %(ttl)s) on conflict do nothing"
+_JOIN_TERMS = """
+insert into leadsman.terms (cluster, shards, ttl) values (%(cluster)s, %(shards)s, %(ttl)s) on conflict do nothing
+"""
 _READ_TERMS = "select shards, ttl from leadsman.terms where cluster = %(cluster)s"
 _FORGET = "delete from leadsman.member where cluster = %(cluster)s and until < now() - interval '1 day'"
 
@@ -54,7 +56,8 @@ where cluster = %(cluster)s and key = any(%(keys)s::text[]) and owner <> %(owner
 """
 _RENEW = """
 with alive as (
-    insert into leadsman.member values (%(cluster)s, %(owner)s, %(node)s, %(run)s, %(labels)s::text[], %(version)s,
+    insert into leadsman.member (cluster, owner, node, run, labels, version, until)
+    values (%(cluster)s, %(owner)s, %(node)s, %(run)s, %(labels)s::text[], %(version)s,
         now() + %(ttl)s * interval '1 second')
     on conflict (cluster, owner) do update set until = excluded.until)
 update leadsman.lease set until = now() + %(ttl)s * interval '1 second'

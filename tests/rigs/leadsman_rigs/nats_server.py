@@ -19,8 +19,8 @@ START_TIMEOUT = 60.0
 class NatsServer:
     """A NATS server that runs inside a ``with`` block. `conf`: further lines of configuration."""
 
-    def __init__(self, conf="", name="one"):
-        self.port, self.name, self.conf = free_port(), name, conf
+    def __init__(self, conf="", name="one", jetstream=True):
+        self.port, self.name, self.conf, self.jetstream = free_port(), name, conf, jetstream
         self.directory = Path(tempfile.mkdtemp(prefix="leadsman-nats-"))
         self.log = self.directory / "log"
         self.process = None
@@ -41,7 +41,8 @@ class NatsServer:
         file = self.directory / "nats.conf"
         file.write_text(
             f"server_name: {self.name}\nlisten: 127.0.0.1:{self.port}\n"
-            f"jetstream {{ store_dir: {json.dumps(str(self.directory / 'data'))} }}\n{self.conf}\n"
+            + (f"jetstream {{ store_dir: {json.dumps(str(self.directory / 'data'))} }}\n" if self.jetstream else "")
+            + f"{self.conf}\n"
         )
         program = shutil.which("nats-server") or shutil.which("nats-server", path="/usr/sbin:/usr/local/sbin")
         assert program, "nats-server is not installed; type: make deps"
@@ -73,7 +74,7 @@ class NatsServer:
 def nats_cluster(count=3):
     """Servers that form a cluster."""
     routes = [free_port() for _ in range(count)]
-    known = " ".join(f"nats-route://127.0.0.1:{port}" for port in routes)
+    known = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in routes)
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(
