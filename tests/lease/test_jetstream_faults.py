@@ -9,7 +9,7 @@ from contextlib import aclosing
 import nats
 import pytest
 
-from leadsman.errors import LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
+from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.lease.fence import FENCE_AT
 from leadsman.lease.jetstream import JetStreamStore
 from leadsman.lease.lease import Member, Terms
@@ -274,8 +274,17 @@ async def seconds_of(call):
 def test_the_servers_are_named_without_credentials():
     async def scenario():
         urls = "nats://u:secret@127.0.0.1:1,nats://u:secret@127.0.0.1:2"
-        with pytest.raises(LeaseStoreUnreachable, match=r"NATS at 127\.0\.0\.1:1, 127\.0\.0\.1:2 ") as away:
+        with pytest.raises(LeaseStoreUnreachable, match=r"NATS at 127\.0\.0\.1:1, 127\.0\.0\.1:2 .*failed") as away:
             await store(urls, terms=Terms("house", ttl=1.0)).__aenter__()
         assert "secret" not in str(away.value)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://host:port", "nats://", "nats://one:4222,two:4222", "nats://u:secret@one:99999"]
+)
+def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
+    with pytest.raises(InvalidValue, match="write nats://one:4222,nats://two:4222") as refused:
+        store(url)
+    assert "secret" not in str(refused.value)

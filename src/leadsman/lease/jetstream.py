@@ -28,6 +28,9 @@ class JetStreamStore:
         url: of the servers, with commas in between.
         terms: the terms of the cluster.
         member: this run of the node.
+
+    Raises:
+        InvalidValue: the URL cannot be read.
     """
 
     def __init__(self, url: str, terms: Terms, member: Member) -> None:

@@ -21,7 +21,7 @@ from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, StreamConfig, StreamInfo
 from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
 
-from leadsman.errors import LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
+from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.lease.lease import Terms
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ PAUSE = 0.1
 """Seconds between two attempts, while no server leads the stream."""
 BATCH = 64
 """Requests that are under way at the same time."""
-_WRONG_SEQUENCE, _OTHER_CONFIGURATION, _NOT_CLUSTERED = 10071, 10058, 10074
+_WRONG_SEQUENCE, _OTHER_CONFIGURATION, _NOT_CLUSTERED, _TOO_FEW_SERVERS = 10071, 10058, 10074, 10005
 """Error codes of JetStream (nats-server, server/errors.json)."""
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 _OPERATION = "KV-Operation"
@@ -55,10 +55,13 @@ class Bucket:
     Args:
         url: of the servers, with commas in between: ``nats://user:password@one:4222,nats://two:4222``.
         terms: the terms of the cluster.
+
+    Raises:
+        InvalidValue: the URL cannot be read.
     """
 
     def __init__(self, url: str, terms: Terms) -> None:
-        self._servers = [each.strip() for each in url.split(",")]
+        self._servers = [_checked(each.strip()) for each in url.split(",")]
         self._terms = terms
         self.name = f"leadsman-{terms.cluster}"
         self._prefix = f"$KV.{self.name}."
@@ -66,6 +69,7 @@ class Bucket:
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
         self._refusal: asyncio.Future[str] | None = None
+        self._last_error: Exception | None = None
 
     async def call(self, requests: Coroutine[Any, Any, T]) -> T:
         """Make some requests within `Terms.timeout`, which is for all of them together.
@@ -83,8 +87,13 @@ class Bucket:
                 raise LeaseStoreRefused(refusal.result())
             raise await self._why_unanswered()
         except APIError as error:
-            raise LeaseError(
-                f"NATS refused a request to bucket {self.name}: {error.description}; look into the log of the server"
+            raise LeaseStoreRefused(
+                f"NATS at {self._where} refuses a request to bucket {self.name} ({error.description}); look into the"
+                " limits of the account, and into the log of the server"
+            ) from error
+        except nats.errors.Error as error:
+            raise LeaseStoreUnreachable(
+                f"the connection to NATS at {self._where} is lost ({error}); check that nats-server runs"
             ) from error
         finally:
             if refusal.done():
@@ -214,6 +223,10 @@ class Bucket:
                 return await request(client.jetstream(timeout=min(ATTEMPT, self._terms.timeout / 2)))
             except _AWAY:
                 await asyncio.sleep(PAUSE)
+            except APIError as error:
+                if error.err_code != _TOO_FEW_SERVERS:
+                    raise
+                await asyncio.sleep(PAUSE)
             except ConnectionClosedError:
                 continue
 
@@ -243,7 +256,7 @@ class Bucket:
         return client
 
     async def _on_error(self, error: Exception) -> None:
-        text = str(error)
+        text, self._last_error = str(error), error
         if isinstance(error, AuthorizationError) or "authorization violation" in text.lower():
             why = f"NATS at {self._where} does not accept the user and the password; correct them in the URL"
         elif "permissions violation" in text.lower():
@@ -262,7 +275,8 @@ class Bucket:
         where, wait = self._where, f"within {self._terms.timeout:g} s"
         if self._client is None or not self._client.is_connected:
             return LeaseStoreUnreachable(
-                f"NATS at {where} cannot be reached {wait}; check the URL, and that nats-server runs"
+                f"NATS at {where} cannot be reached {wait} ({self._last_error or 'no answer'}); check the URL, and that"
+                " nats-server runs"
             )
         try:
             await self._info(self._client.jetstream(timeout=PAUSE))
@@ -281,6 +295,18 @@ class Bucket:
     def _where(self) -> str:
         """The servers, without credentials."""
         return ", ".join(urlsplit(each).netloc.rpartition("@")[2] or each for each in self._servers)
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("nats", "tls") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        shown = url.rpartition("@")[2]
+        raise InvalidValue(f"the URL of NATS cannot be read at {shown!r}; write nats://one:4222,nats://two:4222")
+    return url
 
 
 async def in_batches(requests: list[Coroutine[Any, Any, T]]) -> list[T]:
