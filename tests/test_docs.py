@@ -5,6 +5,7 @@ import json
 import random
 import re
 import textwrap
+import time
 import tomllib
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -315,6 +316,8 @@ def shown_on_the_page_about_silent_devices():
 @pytest.mark.parametrize(("command", "shown"), shown_on_the_page_about_silent_devices())
 def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, silent_house, monkeypatch, capsys):
     answer, seen, wall = silent_house
+    monkeypatch.setenv("TZ", "CET-1")
+    time.tzset()
     data = answer.json["data"]
     if command.startswith("watch"):
         fleet = Fleet(())
@@ -327,5 +330,7 @@ def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, 
         printed = capsys.readouterr().out
 
     # The reading of the last moment is on its way, or waits a turn of the loop before Python 3.12.
+    monkeypatch.delenv("TZ")
+    time.tzset()
     printed, shown = (text.strip("\n").replace("outbox 1", "outbox 0") for text in (printed, shown))
     assert printed == shown

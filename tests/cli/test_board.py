@@ -59,7 +59,7 @@ def test_without_a_connection_it_says_so_above_all():
     )
 
     assert lines[1].startswith("no connection to the broker for 12s")
-    assert "1 device " in lines[0]
+    assert "1 device, state unknown " in lines[0]
     assert "well" not in lines[0]
     assert "1 device, all is well" in shown([ATTIC])[0]
 

@@ -63,7 +63,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
     assert ask.request == {"devices": ["boiler"]}
     assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability")
     first, *_, last = printed.splitlines()
-    assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00Z'
+    assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
     assert last == "To do: mend it, then: leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
 
 
@@ -152,7 +152,7 @@ def test_a_person_who_asks_about_all_devices_reads_which_silences_are_over(ask):
     assert {"devices", "ledger"} <= set(ask.request["sections"])
     first, _, over, end = printed.splitlines()
     assert first == "No device is silent."
-    assert over.startswith("meter was silent 16:35:13Z to 16:35:25Z (12s): failed: DeviceUnavailable: gone")
+    assert over.startswith("meter was silent 16:35:13 to 16:35:25 (12s): failed: DeviceUnavailable: gone")
     assert "\x1b" not in over
     assert end == "leadsman gaps has more."
     assert ask("--json", finds=looked) == (0, "[]\n")

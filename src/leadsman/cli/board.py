@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.cli.fleet import SEVERITY, AppRow, Row
+from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
 from leadsman.text import counted, escaped
 
@@ -158,7 +159,7 @@ def screen(
 def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> list[Line]:
     """The board as lines without an end, for ``--once``."""
     table = [line for row in rows for line in _row(row, len(apps) > 1, width, marker="  ")]
-    return [*(_app(app, width) for app in apps), _titles(width), *table]
+    return [*(_app(app, width, known=True) for app in apps), _titles(width), *table]
 
 
 def text_of(line: Line, *, colour: bool) -> str:
@@ -184,20 +185,21 @@ def clip(text: str, width: int) -> str:
 
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
-    well = ", all is well" if rows and head.lost is None else ""
-    state = f", {trouble} in trouble" if trouble else well
+    state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
+    if head.lost is not None:
+        state = ", state unknown"
     text = f"  {head.broker}  {counted(len(rows), 'device')}{state}"
     name, clock = "leadsman watch", f"  {head.clock}"
     yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
         yield from ([(_fill(line, width), "lost")] for line in textwrap.wrap(head.lost, max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
-        yield _app(app, width)
+        yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
         yield [(f"… and {counted(len(apps) - _APPS, 'other app')}", "dim")]
 
 
-def _app(app: AppRow, width: int) -> Line:
+def _app(app: AppRow, width: int, *, known: bool) -> Line:
     parts = [f"up {span(app.uptime)}"] if app.uptime is not None and app.state == "online" else []
     if app.state != "online":
         parts += [f"heard {span(app.heard)} ago"] if app.heard is not None else []
@@ -207,11 +209,9 @@ def _app(app: AppRow, width: int) -> Line:
         parts += [f"dropped {app.dropped}"] if app.dropped else []
     parts += [app.error] if app.error else []
     name = _fill(app.prefix, 16)
-    return [
-        (name, "bold"),
-        (f" {app.state}", app.state),
-        (clip(f"  {', '.join(parts)}", width - 17 - len(app.state)), ""),
-    ]
+    state = f" {app.state}" if known else f" was {app.state}"
+    rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
+    return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
 
 
 def _titles(width: int) -> Line:
@@ -286,7 +286,7 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
         return
     yield from ([(text, "bold")] for text in textwrap.wrap(why["summary"], width))
     for each in why["evidence"]:
-        yield from _wrapped(f"  {each}", width)
+        yield from _wrapped(f"  {localised(each)}", width)
     if why["state"] != "ok":
         todo = textwrap.wrap(f"To do: {why['advice']}", width, subsequent_indent="  ")
         yield from ([(text, "bold")] for text in todo)

@@ -213,6 +213,7 @@ def held(options: argparse.Namespace) -> int:
     """List the held devices of a running app."""
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
+    from leadsman.cli.times import local, zone
 
     brokers, prefix = running_app(options)
     request: Request = {"sections": ["devices", "jobs"]}
@@ -220,11 +221,11 @@ def held(options: argparse.Namespace) -> int:
     with any_version():
         states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
         rows = [
-            (name, state["failing_since"] or "", clean(state["last_error"] or "held by a person"))
+            (name, local(state["failing_since"]), clean(state["last_error"] or "held by a person"))
             for name, state in states
             if state is not None and state.get("held")
         ]
-        print(table(("device", "since", "error"), rows) if rows else "No device is held.")
+        print(table(("device", f"since ({zone()})", "error"), rows) if rows else "No device is held.")
     return SOME_HELD if rows else 0
 
 

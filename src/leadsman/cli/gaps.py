@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from leadsman.cli.tables import json_text, table
+from leadsman.cli.times import clock, local, zone
 from leadsman.monitoring.ledger import DISABLED, READ
 from leadsman.monitoring.ledger_state import KEPT as KEPT
 from leadsman.text import clean, counted
@@ -28,15 +29,17 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
         return
     starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
     if starts:
-        print(f"Slots are counted by the hour; these are all since {_time(min(starts))}:\n")
+        print(f"Polls that were due since {local(min(starts))}, {zone()}:\n")
     rows = [_device(name, ledger) for name, ledger in ledgers.items()]
-    print(table(("device", "available", "slots", "read", "without a reading"), rows))
+    print(table(("device", "available", "due", "read", "without a reading"), rows))
     gaps = [(name, gap) for name, ledger in ledgers.items() for gap in ledger["gaps"]]
     if not gaps:
         print("\nThere is no gap.")
         return
     gaps.sort(key=lambda found: found[1]["since"], reverse=True)
-    print("\n" + table(("device", "since", "length", "slots", "cause"), [_gap(*found) for found in gaps[:MOST]]))
+    print(
+        "\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), [_gap(*found) for found in gaps[:MOST]])
+    )
     if len(gaps) > MOST:
         print(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
 
@@ -54,7 +57,7 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
             continue
         until = datetime.fromisoformat(last["until"])
         if (datetime.fromisoformat(ledger["at"]) - until).total_seconds() < LATELY:
-            times = f"{_time(last['since'])[11:]} to {_time(last['until'])[11:]} ({human(round(last['seconds']))})"
+            times = f"{clock(last['since'])} to {clock(last['until'])} ({human(round(last['seconds']))})"
             found.append((until, f"{clean(name)} was silent {times}: {clean(last['cause'])}"))
     found.sort(key=lambda each: each[0], reverse=True)
     more = [f"… and {counted(len(found) - MOST_ENDED, 'further device')}"] if len(found) > MOST_ENDED else []
@@ -64,7 +67,7 @@ def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:
 def _device(name: str, ledger: "DeviceLedger") -> Sequence[str]:
     counts, share = ledger["counts"], ledger["availability"]
     read = sum(count for word, count in counts.items() if word in READ)
-    lost = ", ".join(f"{word} {count}" for word, count in counts.items() if word not in READ)
+    lost = ", ".join(f"{word.replace('_', ' ')} {count}" for word, count in counts.items() if word not in READ)
     slots = str(ledger["slots"]) if ledger["slots"] or DISABLED in counts else "–"
     return clean(name), "–" if share is None else f"{_floored(share)} %", slots, str(read), lost or "–"
 
@@ -76,8 +79,4 @@ def _floored(share: float) -> str:
 
 def _gap(name: str, gap: "LedgerGap") -> Sequence[str]:
     length = human(round(gap["seconds"])) + (", not ended" if gap["until"] is None else "")
-    return clean(name), _time(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])
-
-
-def _time(text: str) -> str:
-    return clean(text.replace("T", " ")[:19] + "Z")
+    return clean(name), local(gap["since"]), length, str(sum(gap["slots"].values()) or "–"), clean(gap["cause"])

@@ -12,6 +12,7 @@ from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli import gaps
 from leadsman.cli.tables import json_text, table
+from leadsman.cli.times import local, zone
 from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
@@ -90,7 +91,7 @@ def show(document: "Introspection", *, as_json: bool) -> None:
         print("\n".join(["", clean(name), *(f"  {clean(sentence)}" for sentence in sentences)]))
     if "recent" in document:
         rows = [_recent_row(name, recent) for name, recent in document["recent"].items()]
-        print("\n" + table(("device", "read at", "last values", "last polls"), rows))
+        print("\n" + table(("device", f"read at ({zone()})", "last values", "last polls"), rows))
     if "ledger" in document:
         print()
         gaps.show(document["ledger"], as_json=False)
@@ -230,7 +231,16 @@ _COLUMNS: Mapping[str, Callable[["Registered"], str]] = {
 
 
 def _runtime_table(title: str, devices: dict[str, "DeviceSection"], now: datetime) -> str:
-    heads = (title, "status", "circuit", "failures", "polls retried", "last success", "next call", "last error")
+    heads = (
+        title,
+        "status",
+        "circuit",
+        "failures",
+        "polls retried",
+        f"last success ({zone()})",
+        "next call",
+        "last error",
+    )
     rows = [_runtime_row(name, device.get("runtime"), now) for name, device in devices.items()]
     return table(heads, rows)
 
@@ -254,7 +264,7 @@ def _runtime_row(name: str, runtime: "Runtime | None", now: datetime) -> Sequenc
         _circuit(runtime),
         str(runtime["consecutive_failures"]),
         "" if counters is None else f"{counters['retried_polls']} of {counters['polls']}",
-        _time(runtime["last_success_at"]),
+        local(runtime["last_success_at"]),
         _next(next_at, now),
         clean(error or ""),
     )
@@ -264,7 +274,7 @@ def _recent_row(name: str, recent: "Recent") -> Sequence[str]:
     at = recent["at"]
     values = ", ".join(f"{field} {json.dumps(value, ensure_ascii=False)}" for field, value in recent["fields"].items())
     polls = ", ".join(f"{count} {word}" for word, count in Counter(recent["outcomes"]["words"]).items())
-    return name, "" if at is None else _time(rfc3339(at)), values, polls
+    return name, "" if at is None else local(rfc3339(at)), values, polls
 
 
 def _now(document: "Introspection") -> datetime:
@@ -285,8 +295,4 @@ def _next(text: str | None, now: datetime) -> str:
     if text is None:
         return ""
     left = (datetime.fromisoformat(text) - now).total_seconds()
-    return f"{_time(text)}, in {human(max(1, round(left)))}" if left > 0 else _time(text)
-
-
-def _time(text: str | None) -> str:
-    return "" if text is None else text[:19].replace("T", " ") + "Z"
+    return f"{local(text)}, in {human(max(1, round(left)))}" if left > 0 else local(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from leadsman.cli.tables import json_text
+from leadsman.cli.times import local, zone
 from leadsman.errors import LeadsmanError
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean
@@ -31,10 +32,14 @@ class Printer:
         self._outage = outage
         self._as_json = as_json
         self._empty = True
+        self._zone_said = False
 
     def print(self, rows: Sequence["TraceRow"]) -> None:
         """Print rows, one a line."""
         wanted = [row for row in rows if self._outage is None or row["outage_id"] == self._outage]
+        if wanted and not self._zone_said and not self._as_json:
+            print(f"Times are local, {zone()}.")
+            self._zone_said = True
         for row in wanted:
             print(json_text(row) if self._as_json else line_of(row), flush=True)
         if self._empty and not wanted and not self._as_json:
@@ -78,7 +83,7 @@ def line_of(row: "TraceRow") -> str:
     if row["attempt"] is not None and row["cycle"] is not None:
         where += f" poll {row['cycle'] + 1} call {row['attempt']}"
     error = "" if row["error_type"] is None else f"{row['error_type']}: {row['error_message']}"
-    return clean(f"{row['at']}  {where}  {_verdict(row)}  {error}".rstrip())
+    return clean(f"{local(row['at'])}{row['at'][19:23]}  {where}  {_verdict(row)}  {error}".rstrip())
 
 
 def _verdict(row: "TraceRow") -> str:

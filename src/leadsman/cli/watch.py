@@ -10,12 +10,13 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
 from leadsman.cli.remote import connected
 from leadsman.cli.tables import json_text
+from leadsman.cli.times import zone
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
 from leadsman.monitoring.log_format import wants_colour
@@ -253,7 +254,7 @@ class Watcher:
     def _frame(self, now: float) -> list[str]:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
-        clock = datetime.fromtimestamp(now, UTC).strftime("%H:%M:%SZ")
+        clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
         head = Head(str(self._broker), clock, self._trouble(now))
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
         columns, height = _size()

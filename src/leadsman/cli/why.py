@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.cli.gaps import LATELY, ended_lately
 from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import json_text, table
+from leadsman.cli.times import local, localised, zone
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import Retained
@@ -125,7 +126,7 @@ def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
     if as_json:
         print(json_text(found[0] if device is not None else found, indent=2))
     elif device is None and len(found) > 1:
-        print(table(("device", "link", "since", "why"), [_row(each) for each in found]))
+        print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found]))
         print(f"\n{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
     elif not found:
         print("No device is silent.")
@@ -138,10 +139,13 @@ def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
 def lines(verdict: "Verdict") -> list[str]:
     """A verdict for a person: what it is, the evidence, and what to do."""
     name = f"{clean(verdict['device'])}: " if verdict["device"] else ""
-    since = f", since {_time(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
+    since = f", since {local(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
     head = f"{name}{verdict['summary']}{since}"
     advice = [] if verdict["state"] == "ok" else [f"To do: {verdict['advice']}"]
-    return [escaped(line) for line in (head, *(f"  {each}" for each in verdict["evidence"]), *advice)]
+    evidence = [localised(each) for each in verdict["evidence"]]
+    if since or evidence != verdict["evidence"]:
+        evidence.append(f"times are local: {zone()}")
+    return [escaped(line) for line in (head, *(f"  {each}" for each in evidence), *advice)]
 
 
 def _summary(found: "Sequence[Verdict]") -> str:
@@ -152,11 +156,7 @@ def _summary(found: "Sequence[Verdict]") -> str:
 
 
 def _row(verdict: "Verdict") -> tuple[str, ...]:
-    return clean(verdict["device"]), verdict["link"], _time(verdict["since"]), verdict["summary"]
-
-
-def _time(text: str | None) -> str:
-    return "" if text is None else clean(text[:19].replace("T", " ") + "Z")
+    return clean(verdict["device"]), verdict["link"], local(verdict["since"]), verdict["summary"]
 
 
 def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Retained:

@@ -1,0 +1,39 @@
+"""Writes times for a person at a terminal: those of the zone of this machine, while documents and programs have UTC."""
+
+import re
+from datetime import datetime
+
+from leadsman.text import clean
+
+_UTC = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
+"""A time as the evidence of a verdict has it."""
+
+
+def local(text: str | None) -> str:
+    """A time of RFC 3339 as a date and a time of this zone; empty for None. Text that is no time is left as it is."""
+    if text is None:
+        return ""
+    return clean(text) if (found := _local(text)) is None else found
+
+
+def _local(text: str) -> str | None:
+    try:
+        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError):
+        return None
+
+
+def clock(text: str) -> str:
+    """A time of RFC 3339 without its date."""
+    return local(text)[11:]
+
+
+def localised(line: str) -> str:
+    """A line of text with each time in it, such as ``2026-04-08 10:00:05Z``, as one of this zone."""
+    return _UTC.sub(lambda found: _local(f"{found[1]}T{found[2]}+00:00") or found[0], line)
+
+
+def zone() -> str:
+    """The zone of this machine now, as its offset: ``UTC`` or ``UTC+01:00``."""
+    offset = f"{datetime.now().astimezone():%z}"
+    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
