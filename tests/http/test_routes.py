@@ -2,18 +2,23 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 from tests.http.conftest import events, house_app, streams
 from typing_extensions import is_typeddict
 
+from leadsman.http import routes
+from leadsman.http.routes import static_files
 from leadsman.http.rules import PROTECTION
 from leadsman.introspection import document, exchange, explanations, ledger_document
 from leadsman.introspection.document import Introspection
 from leadsman.introspection.exchange import Beat, By, Happening, HealthDocument, PollAnswer, Problem
 from leadsman.introspection.registry_document import Registry
 from leadsman.mqtt.answers import decode
+
+PAGE = Path(routes.__file__).with_name("page")
 
 for each in (
     *vars(document).values(),
@@ -241,6 +246,21 @@ def test_the_page_is_sent_once_and_then_only_confirmed(run):
 
     assert (first.status_code, again.status_code, again.content) == (200, 304, b"")
     assert first.headers["content-type"] == "text/html; charset=utf-8"
+
+
+def test_the_page_is_sent_without_its_comments_and_with_its_lines(tmp_path):
+    script = tmp_path / "page.js"
+    script.write_text("// one\n\tlet a = 1; // two\n\t/** three\n\t * four */\n\tlet b = `/** ${a} */`; /** five */\n")
+
+    content = static_files([script])["/page.js"].content
+
+    assert content == b"\nlet a = 1; // two\n\n\nlet b = `/** ${a} */`; /** five */\n"
+
+
+@pytest.mark.parametrize("path", sorted(PAGE.glob("*.js")), ids=lambda path: path.name)
+def test_no_text_of_the_page_goes_over_several_lines(path):
+    assert [line for line in path.read_text().splitlines() if line.count("`") % 2] == []
+    assert static_files([path])[f"/{path.name}"].content.count(b"\n") == path.read_bytes().count(b"\n")
 
 
 class TestEvents:

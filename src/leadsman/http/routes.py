@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -300,10 +301,29 @@ _TITLES = {404: "Not found", 405: "Method not allowed", 500: "A fault", 502: "Th
 
 
 def static_files(paths: Iterable[Path]) -> dict[str, StaticFile]:
-    """The files of the page, by the paths of their URLs. The page itself is at ``/``; others have their names."""
+    """The files of the page, by the paths of their URLs. The page itself is at ``/``; others have their names.
+
+    Indentation, and comments that fill whole lines, are not sent. The lines stay, so that an error in a browser names
+    the right one.
+    """
     kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".json": JSON}
     return {
-        "/" if path.name == "index.html" else f"/{path.name}": StaticFile(path.read_bytes(), kinds[path.suffix])
+        "/" if path.name == "index.html" else f"/{path.name}": StaticFile(_sent(path), kinds[path.suffix])
         for path in sorted(paths)
         if path.suffix in kinds
     }
+
+
+def _sent(path: Path) -> bytes:
+    """What is sent of a file. No text of the page goes over several lines, so no line of it looks like a comment."""
+    content = path.read_bytes()
+    if path.suffix not in (".html", ".css", ".js"):
+        return content
+    content = re.sub(rb"^[ \t]+", b"", content, flags=re.MULTILINE)
+    if path.suffix != ".js":
+        return content
+    return _COMMENTS.sub(lambda found: b"\n" * found[0].count(b"\n"), content)
+
+
+_COMMENTS = re.compile(rb"^//[^\n]*$|^/\*\*(?s:.*?)\*/$", re.MULTILINE)
+"""Comments in JavaScript that fill whole lines."""

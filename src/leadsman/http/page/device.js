@@ -132,7 +132,7 @@ export class DeviceView {
 			["Polls", counters ? `${counters.polls.toLocaleString()}, ${counters.failed_polls.toLocaleString()} failed, ${counters.retried_polls.toLocaleString()} with retries` : "–"],
 			["Calls", counters ? `${counters.calls.toLocaleString()}, ${counters.failed_calls.toLocaleString()} failed` : "–"],
 			["Missed", runtime ? counted(runtime.missed_polls, "poll") : "–"],
-			device.ledger?.availability != null && ["Available", `${Math.floor(device.ledger.availability * 100) / 100} % of ${counted(device.ledger.slots, "slot")}`],
+			device.ledger?.availability != null && ["Available", `${Math.floor(device.ledger.availability * 100) / 100} % of ${counted(device.ledger.slots, "poll")} due`],
 			runtime?.deferred_until && ["Pause until", `${clock(Date.parse(runtime.deferred_until), now)}${runtime.deferred_reason ? `: ${runtime.deferred_reason}` : ""}`],
 			runtime?.restarts != null && ["Restarts", String(runtime.restarts)],
 			runtime?.commands && ["Commands", `${runtime.commands.done} done, ${runtime.commands.failed} failed, ${runtime.commands.waiting} waiting`],

@@ -177,9 +177,9 @@ export class Overview {
 		for (const device of model.devices.values()) counts.set(device.status, (counts.get(device.status) ?? 0) + 1);
 		const bad = [...TROUBLE].reduce((sum, status) => sum + (counts.get(status) ?? 0), 0);
 		const total = model.devices.size;
-		const words = bad ? `${bad} of ${counted(total, "device")} ${bad === 1 ? "needs" : "need"} attention` : `${counted(total, "device")}, no trouble`;
-		const away = model.mqtt && !model.mqtt.connected;
-		say(by("summary"), words + (away ? "; the broker is away" : ""));
+		const away = model.mqtt && !model.mqtt.connected, devices = counted(total, "device");
+		const words = bad ? `${bad} of ${devices} ${bad === 1 ? "needs" : "need"} attention` : away ? devices : `${devices}, no trouble`;
+		say(by("summary"), words + (away ? "; readings wait: the broker is away" : ""));
 		put(by("summary"), "class", bad || away ? "bad" : "good");
 		const text = JSON.stringify([...counts]) + total;
 		if (text !== this.counts) {

@@ -32,7 +32,7 @@ export function drawSparkline(svg, points) {
 }
 
 const BARS = 30;
-const HIGH = { ok: 12, retried: 16, failed: 24, skipped: 6, missed: 6, deferred: 6 };
+const HIGH = { ok: 12, retried: 16, failed: 22, skipped: 6, missed: 6, deferred: 6 };
 const SAID = { ok: "read", retried: "read after retries", failed: "failed", skipped: "left out", missed: "missed", deferred: "deferred" };
 
 /** The outcomes of the last polls, the newest on the right: the higher, the worse. */
@@ -83,15 +83,14 @@ export function timeline(device, now, range, width) {
 		svg.append(s("rect", { ...rect, class: `band-${kind}` }, s("title", {}, text)));
 	};
 	bands(device, now, start, band);
+	// A poll is a bar as in the strip of the last polls, as broad as its interval leaves room for.
+	const every = ((device.main?.interval ?? 0) * 1000 * (width - LEFT)) / range, wide = Math.max(3, Math.min(14, every * 0.6));
 	for (const mark of device.marks) {
 		const shape = SHAPE[mark.kind];
 		if (!shape || mark.at < start) continue;
 		const [lane, kind] = shape, title = s("title", {}, `${clock(mark.at)} ${mark.text}`);
-		const place = x(mark.at), middle = y(lane);
-		if (kind === "call") svg.append(s("rect", { x: place - 1, y: middle - 7, width: 2.5, height: 14, class: "mark-call" }, title));
-		else if (kind === "failed")
-			svg.append(s("path", { d: `M${place - 4} ${middle - 4}l8 8m0-8l-8 8`, class: "mark-failed" }, title));
-		else svg.append(s("circle", { cx: place, cy: middle, r: kind === "skipped" ? 2 : 3.5, class: `mark-${kind}` }, title));
+		const broad = kind === "call" ? 3 : wide, high = HIGH[kind] ?? 14, x0 = x(mark.at) - broad / 2;
+		svg.append(s("rect", { x: x0, y: y(lane) + 11 - high, width: broad, height: high, rx: 1, class: `mark-${kind}` }, title));
 	}
 	return svg;
 }
