@@ -312,3 +312,17 @@ def test_whatever_others_publish_the_board_is_drawn(messages):
         assert each.error.isprintable()
         fleet.verdict(each.prefix, each.device, NOW)
     assert len(fleet.apps(NOW)) == 1
+
+
+def test_the_root_device_has_the_values_at_the_topics_without_its_level():
+    fleet = Fleet(())
+    heard(fleet, "gas/state", {"m3": 0})  # no app is known there
+    heard(fleet, "gas/registry", registry("gas", "attic", root="gas"), retain=True)
+    heard(fleet, "gas/status", status({"gas": {"status": "ok"}, "attic": {"status": "ok"}}))
+    heard(fleet, "gas/state", {"m3": 1})
+    heard(fleet, "gas/attic/state", {"t": 2})
+    heard(fleet, "gas/availability", b"online")
+
+    assert {"gas/state", "gas/availability"} <= set(Fleet.filters_of("gas"))
+    assert "1" in row(fleet, "gas").value
+    assert "2" in row(fleet, "attic").value

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -271,6 +273,22 @@ def test_a_handler_without_finds_is_told_what_to_write(harness):
     running.run(5)
 
     assert "write finds=Finds(…)" in running.errors("bus")[0]["message"]
+
+
+def test_an_app_that_finds_nothing_loads_nothing_of_it():
+    program = """
+import sys
+from leadsman import App
+from leadsman.testing import Harness, Scripted
+app = App("house")
+app.add_telemetry("meter", Scripted({"w": 1}), interval=10)
+with Harness(app) as harness:
+    harness.run(20)
+print([name for name in sys.modules if name.startswith("leadsman.") and "found" in name or name.endswith(".finds")])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
 
 
 class TestRestart:

@@ -30,7 +30,7 @@ def add(registry, kind, names="d", settings=None, decide=None, **options):
 
 @pytest.fixture
 def registry():
-    return Registry()
+    return Registry("app")
 
 
 def test_a_device_may_have_a_handler_and_a_command(registry):
@@ -120,7 +120,7 @@ def test_a_configuration_error_of_the_users_function_stays_as_it_is():
 
 
 def test_the_devices_of_a_loop_share_their_guards():
-    registry = Registry()
+    registry = Registry("app")
     for name in ("a", "b", "c"):
         registry.add(Registration("telemetry", name, read, {"interval": 60, "retry": 3}), None, [], None)
     registry.add(Registration("telemetry", "d", read, {"interval": 60, "retry": 4}), None, [], None)
@@ -139,7 +139,7 @@ def test_a_device_of_a_loop_gets_what_its_own_settings_give():
     async def read_room(room: Room):
         return {"floor": room.floor}
 
-    registry = Registry()
+    registry = Registry("app")
     rooms = {"cellar": Device(Room(-1)), "kitchen": Device(Room(0)), "attic": Device(Room(2), retry=1)}
     registry.add(Registration("telemetry", rooms, read_room, {"interval": 60, "retry": 3}), None, [], None)
 
@@ -152,7 +152,7 @@ def test_a_device_of_a_loop_gets_what_its_own_settings_give():
 
 
 def test_the_second_device_of_a_loop_is_checked_like_the_first():
-    registry = Registry()
+    registry = Registry("app")
     registry.add(Registration("telemetry", "a", read, {"interval": 60, "retry": 1}), None, [], None)
 
     with pytest.raises(InvalidType, match="retry is True"):

@@ -66,7 +66,7 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         if name == APP:
             found = no_longer(before, elsewhere, None)
         elif name in now:
-            found = no_longer(before, [*now[name], *elsewhere], f"{below}{name}/")
+            found = no_longer(before, [*now[name], *elsewhere], topics.below(name))
         else:
             found = no_longer(before, None, None)
             devices[name] = None

@@ -85,6 +85,10 @@ class AppRow(NamedTuple):
     error: str
 
 
+ROOT = ""
+"""The key of what is at the topics of the root device, which have no level for the device."""
+
+
 class _App:
     """What is known of one app."""
 
@@ -101,6 +105,12 @@ class _App:
         """Of a device: when an answer came, and its section of the document."""
         self.answered_at: float | None = None
         self._pages = 1
+        self._root: Json = None
+        """The name of its root device."""
+
+    def key(self, device: str) -> str:
+        """The key of a device in `values` and `availability`. Which device is the root is known with the registry."""
+        return ROOT if device == self._root else device
 
     @property
     def sign_at(self) -> float | None:
@@ -121,6 +131,7 @@ class _App:
         if first:
             self._pages = _count(page.get("pages", 1))
             self.names = {}
+            self._root = page.get("root")
         if _count(number) <= self._pages:
             for name, entry in devices.items():
                 if not (isinstance(entry, dict) and entry.get("enabled") is False):
@@ -178,7 +189,13 @@ class Fleet:
     @staticmethod
     def filters_of(prefix: str) -> list[str]:
         """The topic filters of what one app publishes."""
-        return [f"{prefix}/{each}" for each in ("registry/+", "+/state", "+/availability", "introspect/response")]
+        return [
+            f"{prefix}/{each}"
+            for each in (
+                *("registry/+", "+/state", "+/availability", "introspect/response"),
+                *("state", "availability"),  # of the root device
+            )
+        ]
 
     def hear(self, message: Received, now: float) -> str | None:
         """Take a message at `now`, epoch seconds. Returns the prefix of an app that was not known before."""
@@ -222,9 +239,10 @@ class Fleet:
 
     def verdict(self, prefix: str, device: str, now: float) -> "Verdict | None":
         """Why a device is silent, or that it is not. None while an app that is online has not answered yet."""
-        app, value = self._apps[prefix], self._apps[prefix].values.get(device)
+        app, key = self._apps[prefix], self._apps[prefix].key(device)
+        value = app.values.get(key)
         payload, taken_at = (None, None) if value is None else (value.payload, value.taken_at)
-        retained = Retained(app.status, payload, app.availability.get(device), taken_at)
+        retained = Retained(app.status, payload, app.availability.get(key), taken_at)
         if self._state(app, now) != "online":
             moment = datetime.fromtimestamp(now, UTC)
             return unanswered(device, prefix, retained, f"it was not asked at {prefix}/introspect", moment)
@@ -253,13 +271,14 @@ class Fleet:
             case ["introspect", "response"]:
                 if app.take_answer(object_in(message.payload) or {}, now):
                     self.answers[prefix] = self.answers.get(prefix, 0) + 1
-            case [device, "state"]:
+            case ["state"] | [_, "state"]:
+                device = ROOT if len(topic) == 1 else topic[0]
                 at = when(message.taken_at)
                 arrived = None if message.retain else now
                 taken = arrived if at is None else at.timestamp() - app.ahead
                 _keep(app.values, device, Value(_text_of(message), taken, message.taken_at))
-            case [device, "availability"]:
-                _keep(app.availability, device, _text_of(message))
+            case ["availability"] | [_, "availability"]:
+                _keep(app.availability, ROOT if len(topic) == 1 else topic[0], _text_of(message))
 
     def _section(self, app: _App, device: str, now: float) -> dict[str, Json] | None:
         """The newest answer about a device, unless it is old."""
@@ -287,7 +306,7 @@ class Fleet:
 
     def _row(self, prefix: str, device: str, now: float) -> Row:
         app = self._apps[prefix]
-        report, value, state = self._report(app, device, now), app.values.get(device), self._state(app, now)
+        report, value, state = self._report(app, device, now), app.values.get(app.key(device)), self._state(app, now)
         poll = report.get("poll_under_way")
         poll = poll if isinstance(poll, dict) else {}
         since = _ago(report.get("failing_since"), now + app.ahead)

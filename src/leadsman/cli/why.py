@@ -89,10 +89,9 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     of = device or "+"
     try:
         prefix = prefix_of(brokers, device) if prefix is None else prefix
-        topics = Topics(prefix)
-        found = look(
-            brokers, topics.introspect, request, timeout, (topics.state(of), topics.availability(of)), topics.status
-        )
+        topics, root = Topics(prefix), Topics(prefix, of)  # which of them it has is known with the answer
+        kept_at = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
+        found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
     except SubscriptionRefused:
         raise
     except BrokerError as error:
@@ -106,6 +105,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         kept = _retained(topics, name, found.seen)
         return Answers([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
     document = cast("Introspection", found.data)
+    topics = Topics(prefix, document.get("app", {}).get("root"))
     if device is not None:
         return Answers([why(device, document, _retained(topics, device, found.seen), options)])
     retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}

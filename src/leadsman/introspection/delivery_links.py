@@ -73,7 +73,7 @@ def _not_retained(s: Situation) -> "Verdict | None":
     if not delivery["retain"] or s.state.get("outbox") is not None:
         return None  # each subscriber gets the next reading; or it is on its way
     evidence = [
-        f"the broker retains nothing at {s.prefix}/{s.name}/state",
+        f"the broker retains nothing at {s.below}state",
         f"the last reading was published {s.at(sent)}",
     ]
     rule = None if s.reader is None else s.reader.get("publish")
@@ -103,9 +103,9 @@ def _said_offline(s: Situation) -> "Verdict | None":
         advice = f"wait for the next heartbeat; if it comes back, stop the other app with the prefix {s.prefix}"
         return s.verdict("availability", summary, [*evidence, *s.last_reading()], advice)
     if retained.availability == "offline" and s.state["status"] in ("ok", "starting"):
-        evidence = [f"the broker retains offline at {s.prefix}/{s.name}/availability", *s.last_reading()]
+        evidence = [f"the broker retains offline at {s.below}availability", *s.last_reading()]
         summary = "it works, and the broker says that it is offline"
-        advice = f"check the access list of the broker for {s.prefix}/{s.name}/availability"
+        advice = f"check the access list of the broker for {s.below}availability"
         return s.verdict("availability", summary, evidence, advice)
     return None
 
@@ -136,7 +136,7 @@ def _well(s: Situation) -> "Verdict":
         evidence.append(f"connected to {clean(mqtt['broker'])}, {waiting} in the outbox")
         evidence += [f"fault: {clean(mqtt['last_error'])}"] if mqtt["last_error"] else []
     if s.retained is not None:
-        evidence.append(f"the broker retains {_kept(s.retained.state)} at {s.prefix}/{s.name}/state")
+        evidence.append(f"the broker retains {_kept(s.retained.state)} at {s.below}state")
     return s.verdict("none", "all is well: its readings arrive", evidence, "nothing to do", state="ok")
 
 

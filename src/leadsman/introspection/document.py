@@ -153,6 +153,8 @@ class AppSection(TypedDict):
     name: str
     version: str
     prefix: str
+    root: NotRequired[str]
+    """The name of the root device, whose topics have no level for the device. Present only if there is one."""
     leadsman: str
     python: str
     started_at: NotRequired[str]

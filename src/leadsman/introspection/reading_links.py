@@ -189,7 +189,7 @@ def _command(s: Situation) -> "Verdict | None":
     commands = s.state.get("commands") or {"done": 0, "failed": 0, "waiting": 0}
     evidence = [f"commands: {commands['done']} done, {commands['failed']} failed, {commands['waiting']} waiting"]
     summary = "it only takes commands, and publishes what they return"
-    return s.verdict("command", summary, evidence, f"send one to {s.prefix}/{s.name}/set", state="ok")
+    return s.verdict("command", summary, evidence, f"send one to {s.below}set", state="ok")
 
 
 def _nothing_returned(s: Situation) -> "Verdict | None":

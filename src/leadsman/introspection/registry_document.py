@@ -32,6 +32,8 @@ class RegistryHead(TypedDict):
     client_id: str
     introspect: str
     status: str
+    root: NotRequired[str]
+    """The name of the root device, whose topics have no level for the device. Present only if there is one."""
 
 
 class Registry(RegistryHead):

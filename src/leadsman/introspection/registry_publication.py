@@ -174,7 +174,7 @@ class RegistryPublication:
             return no_longer(before, now, None), now
         entry = self._service.registry_entry(name)
         now = None if entry is None else retained_of(entry)
-        return no_longer(before, now, f"{self._topics.prefix}/{name}/"), now
+        return no_longer(before, now, self._topics.below(name)), now
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them."""

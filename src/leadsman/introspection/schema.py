@@ -41,7 +41,8 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
                 found[topics.history(name)] = found[topics.state(name)]
             found[topics.availability(name)] = {"enum": ["online", "offline"]}
             found[topics.of(name, "health")] = schema_of(health_document.DeviceHealth)
-            found[topics.device_error(name)] = schema_of(document.DeviceError)
+            error, where = schema_of(document.DeviceError), topics.device_error(name)
+            found[where] = {"anyOf": [found[where], error]} if where in found else error  # the root device
             found[topics.of(name, "ledger")] = schema_of(ledger_document.DeviceLedger)
             found[topics.of(name, "circuit/set")] = schema_of(exchange.CircuitRequest) | {"direction": "in"}
             if isinstance(each, Telemetry):

@@ -178,7 +178,7 @@ class Sections:
     def registry_head(self) -> "RegistryHead":
         """What the registry says about the app."""
         about = self._about
-        return {
+        head: RegistryHead = {
             "app": about.name,
             "version": clean(about.version),
             "leadsman": about.leadsman,
@@ -186,6 +186,9 @@ class Sections:
             "introspect": about.topics.introspect,
             "status": about.topics.status,
         }
+        if about.topics.root is not None:
+            head["root"] = about.topics.root
+        return head
 
     def device(self, name: str) -> bytes:
         """One device, or one side job, as the JSON of a `DeviceSection`."""
@@ -284,10 +287,13 @@ def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
 
 def app_section(about: About) -> "AppSection":
     """The facts about an app that do not depend on whether it runs."""
-    return {
+    section: AppSection = {
         "name": about.name,
         "version": clean(about.version),
         "prefix": about.topics.prefix,
         "leadsman": about.leadsman,
         "python": sys.version.split()[0],
     }
+    if about.topics.root is not None:
+        section["root"] = about.topics.root
+    return section

@@ -61,6 +61,9 @@ class Situation:
         """The registration that reads the device; None if it only takes commands."""
         app = document.get("app")
         self.prefix = "PREFIX" if app is None else app["prefix"]
+        root = app is not None and app.get("root") == name
+        self.below = f"{self.prefix}/" if root else f"{self.prefix}/{name}/"
+        """What the topics of the device begin with."""
         self.now = None if app is None else _later(when(app.get("started_at")), app.get("uptime"))
         """The time of the app; None if the document does not contain it."""
 

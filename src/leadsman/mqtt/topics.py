@@ -14,6 +14,7 @@
 | `{prefix}/{device}/hold/set`         | in: hold a device, so that it is not polled           | no, 1         |
 | `{prefix}/{device}/release/set`      | in: release a held device, so that it is polled again | no, 1         |
 | `{prefix}/{device}/circuit/set`      | in: `isolate`, `close` or `disable`                   | no, 1         |
+| `{prefix}/{word}`                    | the same topics of the root device, if there is one   | as above      |
 | `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it says    |
 | `{prefix}/error`                     | faults of the app itself                              | no, 1         |
 | `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
@@ -47,12 +48,18 @@ SURE_CLIENT_ID = 23
 
 
 class Topics:
-    """Where one app publishes."""
+    """Where one app publishes.
 
-    __slots__ = ("error", "introspect", "prefix", "registry", "status")
+    Args:
+        prefix: the first level or levels of all topics.
+        root: the name of the root device, whose topics have no level for the device; None if there is none.
+    """
 
-    def __init__(self, prefix: str) -> None:
+    __slots__ = ("error", "introspect", "prefix", "registry", "root", "status")
+
+    def __init__(self, prefix: str, root: str | None = None) -> None:
         self.prefix = check_prefix(prefix)
+        self.root = root
         self.status = f"{prefix}/status"
         self.error = f"{prefix}/error"
         self.introspect = f"{prefix}/introspect"
@@ -60,31 +67,37 @@ class Topics:
 
     def state(self, device: str) -> str:
         """Where the readings of a device go."""
-        return f"{self.prefix}/{device}/state"
+        return f"{self.below(device)}state"
 
     def history(self, device: str) -> str:
         """Where all readings of a device go, beside the newest."""
-        return f"{self.prefix}/{device}/history"
+        return f"{self.below(device)}history"
 
     def availability(self, device: str) -> str:
         """Where ``online`` and ``offline`` of a device go."""
-        return f"{self.prefix}/{device}/availability"
+        return f"{self.below(device)}availability"
 
     def device_error(self, device: str) -> str:
         """The topic of a device's outages."""
-        return f"{self.prefix}/{device}/error"
+        return f"{self.below(device)}error"
 
     def set_result(self, device: str) -> str:
         """The topic of a command's result."""
-        return f"{self.prefix}/{device}/set/result"
+        return f"{self.below(device)}set/result"
 
     def of(self, device: str, word: str) -> str:
         """Another topic of a device, such as those it listens to: ``set`` and ``get``; ``+`` for all devices."""
-        return f"{self.prefix}/{device}/{word}"
+        return f"{self.below(device)}{word}"
+
+    def below(self, device: str) -> str:
+        """What all topics of a device begin with."""
+        return f"{self.prefix}/" if device == self.root else f"{self.prefix}/{device}/"
 
     def device_of(self, topic: str) -> str:
-        """The device of a topic such as ``{prefix}/{device}/set``."""
-        return topic[len(self.prefix) + 1 :].split("/", 1)[0]
+        """The device of a topic such as ``{prefix}/{device}/set``. No device has the name of a reserved level, so a
+        topic such as ``{prefix}/set`` is of the root device, if there is one."""
+        level = topic[len(self.prefix) + 1 :].split("/", 1)[0]
+        return self.root if self.root is not None and level in RESERVED else level
 
     def may_answer(self, topic: str) -> bool:
         """Whether an answer may go to `topic`: below the prefix, and none of the topics that mean something else.

@@ -54,9 +54,16 @@ class Made(NamedTuple):
 
 class Registry:
     """Registrations by kind and name. Every device has a name of its own; a command may have that of the device it is
-    for."""
+    for.
 
-    def __init__(self) -> None:
+    Args:
+        app: the name of the app, which is also that of its root device.
+    """
+
+    def __init__(self, app: str) -> None:
+        self.root: str | None = None
+        """The name of the root device; None if there is none."""
+        self._app = app
         self.telemetries: dict[str, Telemetry] = {}
         """Everything that is polled, by name; side jobs are included."""
         self.sources: dict[str, Source] = {}
@@ -102,6 +109,8 @@ class Registry:
             if not names:
                 self.without_devices.append(name_of(registration.handler))
         try:
+            if names is None:
+                names = self._root_of(registration.kind)
             for name, device in devices_of(names):
                 self._add(registration, name, device, available, decide)
         except ConfigurationError as error:
@@ -109,6 +118,21 @@ class Registry:
             if decide is None or not where:  # before, the line of the decorator is in the traceback
                 raise
             raise type(error)(f"{error} ({where})") from None
+
+    def _root_of(self, kind: str) -> str:
+        """The name of the root device, for a registration without a name. Raises `InvalidValue`."""
+        if kind not in ("telemetry", "source", "command"):
+            what = "a side job has no topics" if kind == "periodic" else "a subscription has a topic filter"
+            raise InvalidValue(f"{kind}: {what}; write its name instead of None")
+        name, taken = self._app, self.commands if kind == "command" else {**self.telemetries, **self.sources}
+        if self.root is None and any(name in each for each in (self.telemetries, self.sources, self.commands)):
+            raise InvalidValue(
+                f"{kind}: the root device has the name of the app, {name!r}, and so has another device; rename that"
+            )
+        if name in taken:
+            raise InvalidValue(f"{kind}: the app has a root device already; give this one a name")
+        self.root = name
+        return name
 
     def _add(
         self,

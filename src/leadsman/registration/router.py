@@ -53,9 +53,9 @@ class Device:
 
 
 Many = Mapping[str, object] | Iterable[str]
-Names = str | Many | Callable[[Any], Many]
+Names = str | Many | Callable[[Any], Many] | None
 """A name; or several names, each of which may be mapped to a `Device` or to its settings; or a function that makes
-such names from the app's settings."""
+such names from the app's settings. None is the root device, whose topics have no level for the device."""
 
 
 class Registration(NamedTuple):
@@ -82,6 +82,9 @@ class Registrar:
         ``def``, which runs in a thread. Its parameters are filled by type with the app's adapters and settings, the
         device's own settings and its `Context`. It returns a dict, a pydantic model or a dataclass, or None if there
         is nothing to publish.
+
+        With None as its name it is the root device, of which an app has one at most: it publishes at
+        ``{prefix}/state``, and everywhere else it has the name of the app.
 
         Raises:
             ConfigurationError: at once, with what to write instead.
@@ -217,10 +220,14 @@ def _under(prefix: str, registration: Registration) -> Registration:
     """The registration with the prefix before its names; topics of other programs stay as they are."""
     if registration.kind == "subscription":
         return registration
+    if registration.names is None:
+        raise InvalidType(
+            f"{registration.kind}: a device of a router with a prefix needs a name; the root device is the app's"
+        )
     return registration._replace(names=_prefixed(prefix, registration.names))
 
 
-def _prefixed(prefix: str, names: Names) -> Names:
+def _prefixed(prefix: str, names: "str | Many | Callable[[Any], Many]") -> Names:
     if isinstance(names, str):
         return f"{prefix}_{names}"
     if isinstance(names, Mapping):

@@ -59,11 +59,12 @@ class Setup:
     ) -> None:
         adapters = declaration.adapters if adapters is None else adapters
         self.declaration = declaration
-        self.topics = declaration.topics
+        self.prefix = declaration.topics.prefix
+        """The topic prefix."""
         self.client_id = declaration.topics.prefix + declaration.instance
         self.dry_run = False
         """Whether this is a dry run, which touches nothing real."""
-        self.registry = Registry()
+        self.registry = Registry(declaration.name)
         self.adapters = () if callable(adapters) else managed_adapters(adapters)
         self.catalogue: Catalogue | None = None
         """The named policies; None where no handler needs one."""
@@ -100,6 +101,11 @@ class Setup:
         return found
 
     @property
+    def topics(self) -> Topics:
+        """The topics."""
+        return Topics(self.prefix, self.registry.root)
+
+    @property
     def brokers(self) -> Brokers:
         """The brokers. Raises `InvalidValue` if they depend on settings that are not loaded yet."""
         if self._brokers is None:
@@ -111,7 +117,7 @@ class Setup:
         """The name of the state directory: the app's name, followed by the prefix if that differs, so that two
         processes of one app do not write each other's files. ``+`` replaces ``/``, since no prefix contains a
         ``+``."""
-        name, prefix = self.declaration.name, self.topics.prefix
+        name, prefix = self.declaration.name, self.prefix
         return name if prefix == name else f"{name}@{prefix.replace('/', '+')}"
 
     @property
@@ -154,12 +160,12 @@ class Setup:
 
             given = loaded.discovery.get("ids")
             origin = "" if given is None else f" (from {given.origin})"
-            filters = check_devices(self.discovery, self.registry.devices, self.topics.prefix, origin)
+            filters = check_devices(self.discovery, self.registry.devices, self.prefix, origin)
             self.registry.check_apart(*filters)
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
-        self.registry.check_foreign(self.topics.prefix, f"{DRY_RUN}/{self.topics.prefix}")
+        self.registry.check_foreign(self.prefix, f"{DRY_RUN}/{self.prefix}")
 
     def _check(self, loaded: "Loaded") -> None:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
@@ -188,10 +194,10 @@ class Setup:
 
         instance = self.declaration.instance
         if (given := loaded.broker.get("topic_prefix")) is not None:
-            self.topics = Topics(checked(given, check_prefix))
+            self.prefix = checked(given, check_prefix)
         if (given := loaded.broker.get("instance")) is not None:
             instance = f"-{checked(given, check_instance)}"
-        self.client_id = self.topics.prefix + instance
+        self.client_id = self.prefix + instance
         if (given := loaded.broker.get("client_id")) is not None:
             self.client_id = checked(given, check_client_id)
 
@@ -323,7 +329,7 @@ class Setup:
         """Turn it into a dry run: other topics, and another client id. A second call changes nothing."""
         if not self.dry_run:
             self.dry_run = True
-            self.topics = Topics(f"{DRY_RUN}/{self.topics.prefix}")
+            self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
             self.discovery = None  # others would show the rehearsal as devices
             if self.endpoint is not None and not self.endpoint.flag:

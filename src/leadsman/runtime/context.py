@@ -166,7 +166,8 @@ class Context(ContextBase):
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.
 
         Args:
-            topic: one or more levels; the first must not be one of leadsman's own.
+            topic: one or more levels; the first must not be one of leadsman's own. The root device has one level, since
+                further ones are those of other devices.
             payload: bytes or text are sent unchanged; anything else as JSON.
 
         Raises:
@@ -176,6 +177,10 @@ class Context(ContextBase):
         check_prefix(topic)
         if topic.split("/")[0] in RESERVED:
             raise InvalidValue(f"the first level of the topic {topic!r} is reserved for leadsman; write another word")
+        if "/" in topic and self.name == self._publisher_context.topics.root:
+            raise InvalidValue(
+                f"the topic {topic!r} of the root device has several levels, as those of other devices have; write one"
+            )
         if qos not in (0, 1):
             raise InvalidValue(f"qos is {qos!r}; it must be 0 or 1")
         data = payload if isinstance(payload, bytes) else payload.encode() if isinstance(payload, str) else None

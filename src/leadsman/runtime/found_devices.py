@@ -139,6 +139,10 @@ class FoundDevices:
         family = self._families.get(finder)
         if family is None:
             raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
+        if (
+            "%" not in name and self.finders.get(name) == finder
+        ):  # most calls: a name that needs no escape, and is known
+            return FoundDevice(self, name, accepted=True)
         try:
             escaped = escaped_name(name)
         except InvalidValue as error:

@@ -21,7 +21,6 @@ from leadsman.errors import InvalidValue
 from leadsman.event_bus import Phase
 from leadsman.introspection.registrations import policy_text
 from leadsman.mqtt.link import Access
-from leadsman.mqtt.topics import Topics
 from leadsman.registration.setup import Setup
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience.catalogue import CATALOGUE, Catalogue
@@ -173,7 +172,7 @@ class _Run:
             )
             devices[name] = changed, seam.calls
         _use_twins(setup)
-        states = frozenset(map(Topics(setup.topics.prefix).state, devices))
+        states = frozenset(map(setup.topics.state, devices))
         self.recorder = Recorder(devices, states, stage.length)
 
     def _call_of(self, telemetry: Telemetry) -> Callable[..., object]:

@@ -1,7 +1,9 @@
 """What an app publishes and subscribes to, as topic filters, for the access list of a broker."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.mqtt.topics import Topics
 from leadsman.registration.injection import ContextDependency
 from leadsman.wiring.plan import Plan
 
@@ -37,12 +39,23 @@ def access_of(plan: Plan) -> Access:
         words.append("get/response")
     if "operator" in filters:
         words.append("+/set/response")
-    publish += [topics.of("+", word) for word in words]
-    if any(isinstance(need, ContextDependency) for each in plan.handlers for _, need in each.needs):
-        publish = [*publish[:4], topics.of("+", "#")]  # a handler may publish to any topic of its device
+    asking = [each for each in plan.handlers if any(isinstance(need, ContextDependency) for _, need in each.needs)]
+    if asking:
+        publish.append(topics.of("+", "#"))  # a handler may publish to any topic of its device
+    else:
+        publish += [topics.of("+", word) for word in words]
+    if topics.root is not None:
+        publish += _of_root(topics, words, any_topic=any(each.name == topics.root for each in asking))
     if (convention := described_by(plan)) is not None:
         publish += convention.publishes
     return Access(tuple(publish), (*filters.values(), *own.values(), *elsewhere(plan)))
+
+
+def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:
+    """The topics that the root device publishes to; ``{prefix}/error`` is listed already. With `any_topic`, its handler
+    may publish to any topic of one level."""
+    kept = [word for word in words if word != "error" and not (any_topic and "/" not in word)]
+    return [*([f"{topics.prefix}/+"] if any_topic else []), *(f"{topics.prefix}/{word}" for word in kept)]
 
 
 def elsewhere(plan: Plan) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from leadsman.mqtt.connection import Received
 from leadsman.mqtt.topics import DOCTOR, Topics
 from leadsman.slices import Work
 from leadsman.wiring.optional import Core, OptionalParts
+from leadsman.wiring.plan import OPERATIONS
 
 if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
@@ -65,6 +66,9 @@ class Doors:
             "set": self._on_set,
             "operator": self._on_operator,
             "get": self._on_get,
+            "root set": self._on_set,
+            "root get": self._on_get,
+            **{f"root {word}": self._on_operator for word in OPERATIONS},
         }
         for request, topic_filter in plan.filters.items():
             listeners[topic_filter] = _without_probes(plan.topics, handlers[request])
@@ -143,7 +147,11 @@ class Doors:
         return RegistryPublication(self._service, plan.topics, core.link, core.environment.clock, core.others, kept)
 
     def _on_set(self, received: Received) -> None:
-        self._optional.dispatcher.on_set(received)
+        topics = self._core.plan.topics
+        if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
+            self._on_operator(received)
+        else:
+            self._optional.dispatcher.on_set(received)
 
     def _on_introspect(self, received: Received) -> None:
         self._mqtt.on_introspect(received)

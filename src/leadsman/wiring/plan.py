@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from leadsman.settings.outbox import OutboxSettings
 
 
+OPERATIONS = ("hold", "release", "circuit")
+"""Requests about a device at ``{request}/set`` below it."""
+
+
 class Plan(NamedTuple):
     """What `leadsman.wiring.build` makes an app of."""
 
@@ -101,6 +105,20 @@ class Plan(NamedTuple):
             found["operator"] = self.topics.of("+", "+/set")
         if len(self.polled) > len(self.jobs):
             found["get"] = self.topics.of("+", "get")
+        return found | self._root_filters
+
+    @property
+    def _root_filters(self) -> dict[str, str]:
+        """The further topic filters for the root device, whose topics have a level less."""
+        root, topics = self.topics.root, self.topics
+        found = {}
+        if root is not None and root in self.commands and self.commands[root].enabled:
+            found["root set"] = topics.of(root, "set")
+        commands = any(command.enabled for command in self.commands.values())  # then they match the filter of ``set``
+        if root is not None and not commands and any(each.name == root for each in self.readers):
+            found |= {f"root {word}": topics.of(root, f"{word}/set") for word in OPERATIONS}
+        if root is not None and any(each.name == root for each in self.polled):
+            found["root get"] = topics.of(root, "get")
         return found
 
     @property
