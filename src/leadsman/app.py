@@ -309,8 +309,7 @@ class App(Registrar, Live):
         """
         if self._stopping is not None:
             raise InvalidValue(f"the app {self.name!r} is running already")
-        from leadsman.wiring.outside import access, variables  # an app that is only looked at does not pay for it
-        from leadsman.wiring.run import serve
+        from leadsman.wiring.outside import access, server, variables  # one that is only looked at does not pay for it
 
         self.load()
         if self.dry_run:
@@ -323,7 +322,7 @@ class App(Registrar, Live):
         try:
             with variables(self.name, environment, dry_run=self.dry_run) as given:
                 brokers = access(self.brokers, connect, dry_run=self.dry_run)
-                return await serve(self.plan(given), brokers, self._stopping)
+                return await server(self.setup.standby)(self.plan(given), brokers, self._stopping)
         finally:
             self._stopping.set()  # also on cancellation
             self._stopping = self._live.ask_poll = None

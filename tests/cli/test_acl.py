@@ -9,6 +9,7 @@ from leadsman.cli.acl import emqx, mosquitto
 from leadsman.cli.main import main
 from leadsman.errors import InvalidValue
 from leadsman.mqtt.topics import topic_matches
+from leadsman.settings.sources import Where
 from leadsman.testing import Harness, Scripted
 from leadsman.wiring.access import Access, access_of
 
@@ -60,6 +61,16 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
     assert any(topic_matches(each, "house/a/map/floor") for each in found)
     assert any(topic_matches(each, "house/a/state") for each in found)
     assert not any(topic_matches(each, "cellar/a/state") for each in found)
+
+
+def test_a_node_among_others_reads_and_writes_the_lease():
+    app = App("house")
+    app.add_source("scale", steady)
+    app.load(Where.nowhere({"standby.enabled": "true"}))
+    found = access_of(app.plan({"STATE_DIRECTORY": "/state"}))
+
+    assert "house/lease" in found.publish
+    assert "house/lease" in found.subscribe
 
 
 def test_discovery_subscriptions_and_a_history_add_theirs():

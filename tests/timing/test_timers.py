@@ -91,6 +91,25 @@ def test_an_earlier_alarm_added_later_still_rings_in_time(loop, timers):
     assert (early.rung, late.rung) == ([pytest.approx(10.0)], [])
 
 
+def test_no_alarm_rings_any_more_once_it_is_not_permitted(loop):
+    allowed, asked = [True], []
+
+    def permitted():
+        asked.append(loop.time())
+        return allowed[0]
+
+    timers, first, second = Timers(loop, print, permitted=permitted), Bell(), Bell()
+    timers.add(1.0, first)
+    timers.add(2.0, second)
+    loop.call_at(1.5, allowed.clear)
+    loop.call_at(1.5, allowed.append, False)
+
+    loop.run_until_complete(asyncio.sleep(5))
+
+    assert (len(first.rung), len(second.rung)) == (1, 0)
+    assert asked == pytest.approx([1.0, 2.0], abs=0.1)
+
+
 def test_an_alarm_may_add_the_next_one_as_it_rings(loop, timers):
     bell = Bell(lambda now: timers.add(now + 60, bell))
 

@@ -43,6 +43,8 @@ OPTIONAL = (
     "leadsman.runtime.subscriber",
     "leadsman.settings.outbox",
     "leadsman.spool",
+    "leadsman.standby",
+    "leadsman.wiring.turns",
     "sqlite3",
 )
 

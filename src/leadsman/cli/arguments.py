@@ -152,6 +152,11 @@ RUNNING = (
     HTTP,
     DISCOVERY,
     argument(
+        "--standby",
+        "share the app with other machines that run it with --standby too: one is active, the others take over",
+        action="store_true",
+    ),
+    argument(
         "--dry-run",
         "touch nothing real: twins instead of adapters, topics below dry-run/, nothing retained or stored",
         action="store_true",

@@ -359,6 +359,8 @@ def _sources(options: argparse.Namespace) -> Where:
             flags[f"mqtt.{key}"] = getattr(options, key)
     if getattr(options, "discovery", None) is not None:
         flags["discovery.convention"] = options.discovery
+    if getattr(options, "standby", False):
+        flags["standby.enabled"] = "true"
     return Where.here(options.config, flags)
 
 

@@ -62,6 +62,16 @@ def read_health(path: Path, now: float) -> tuple[bool, str]:
     return health.fresh, health.words
 
 
+def write_health(path: Path, health: HealthSummary) -> None:
+    """Replace the health file. Raises `OSError` if it cannot be written."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    # Do not follow a link that another user made: everybody may be allowed to write to the directory.
+    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
+    with os.fdopen(handle, "w") as file:
+        json.dump(health._asdict(), file)
+    beside.replace(path)
+
+
 class Watchdog:
     """Notifies the service manager and writes the health file. It is an alarm of `Timers`."""
 
@@ -116,10 +126,11 @@ class Watchdog:
         )
         return self._statuses.is_fresh(now), f"{count}; {link}"
 
-    def stop(self) -> None:
-        """Notify the manager that the app stops, and remove the health file."""
+    def stop(self, *, for_good: bool = True) -> None:
+        """Remove the health file, and notify the manager that the process ends if it does so `for_good`."""
         if self._notifier is not None:
-            self._notifier.send("STOPPING=1")
+            if for_good:
+                self._notifier.send("STOPPING=1")
             self._notifier.close()
             self._notifier = None
         if self._path is not None:
@@ -127,13 +138,8 @@ class Watchdog:
                 self._path.unlink(missing_ok=True)
 
     def _write(self, path: Path, health: HealthSummary) -> None:
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            # Do not follow a link that another user made: everybody may be allowed to write to the directory.
-            handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
-            with os.fdopen(handle, "w") as file:
-                json.dump(health._asdict(), file)
-            beside.replace(path)
+            write_health(path, health)
         except OSError as error:
             if not self._unwritable:
                 logger.warning(

@@ -18,6 +18,7 @@
 | `{prefix}/{device}/{word}`           | what a handler publishes through its `Context`        | as it says    |
 | `{prefix}/error`                     | faults of the app itself                              | no, 1         |
 | `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
+| `{prefix}/lease`                     | which node owns the app, while others stand by        | yes, 0        |
 | `{prefix}/introspect`                | in: a request for the registrations and their state   | no, 1         |
 | `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
 | `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |
@@ -55,7 +56,7 @@ class Topics:
         root: the name of the root device, whose topics have no level for the device; None if there is none.
     """
 
-    __slots__ = ("error", "introspect", "prefix", "registry", "root", "status")
+    __slots__ = ("error", "introspect", "lease", "prefix", "registry", "root", "status")
 
     def __init__(self, prefix: str, root: str | None = None) -> None:
         self.prefix = check_prefix(prefix)
@@ -64,6 +65,7 @@ class Topics:
         self.error = f"{prefix}/error"
         self.introspect = f"{prefix}/introspect"
         self.registry = f"{prefix}/registry"
+        self.lease = f"{prefix}/lease"
 
     def state(self, device: str) -> str:
         """Where the readings of a device go."""

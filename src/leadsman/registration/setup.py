@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.rows import SettingRow
     from leadsman.settings.sources import Where
+    from leadsman.settings.standby import StandbySettings
 
 A = TypeVar("A")
 
@@ -74,6 +75,8 @@ class Setup:
         """How readings wait for the broker, if the settings say it."""
         self.discovery = declared_discovery(declaration.discovery)
         """By which convention the devices are described at the broker; None: they are not."""
+        self.standby: StandbySettings | None = None
+        """How this node shares the app with others; None: it does not."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -171,7 +174,13 @@ class Setup:
         """Read broker, names, endpoint, outbox and policies. Raises one `ConfigurationError` for all faults, with those
         of the settings."""
         faults: list[ConfigurationError] = [SettingsError("\n".join(loaded.faults))] if loaded.faults else []
-        sections = (self._read_endpoint, self._read_outbox, self._read_discovery, self._read_policies)
+        sections = (
+            self._read_endpoint,
+            self._read_outbox,
+            self._read_discovery,
+            self._read_standby,
+            self._read_policies,
+        )
         for step in (self._read_brokers, self._read_names, *sections):
             try:
                 step(loaded)
@@ -218,6 +227,14 @@ class Setup:
             from leadsman.settings.discovery import discovery_of
 
             self.discovery = discovery_of(loaded.discovery, self.discovery)
+
+    def _read_standby(self, loaded: "Loaded") -> None:
+        if loaded.standby:
+            from leadsman.settings.standby import check_one_broker, standby_of
+
+            self.standby = standby_of(loaded.standby)
+            if self.standby is not None and self._brokers is not None:
+                check_one_broker(len(self._brokers), follows=self._brokers.follow_server_reference)
 
     def _read_policies(self, loaded: "Loaded") -> None:
         if loaded.retry or self._policies:
@@ -332,6 +349,7 @@ class Setup:
             self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
             self.discovery = None  # others would show the rehearsal as devices
+            self.standby = None  # there is nothing to take over
             if self.endpoint is not None and not self.endpoint.flag:
                 self.endpoint = None  # the app itself may be bound there
 

@@ -18,6 +18,7 @@ from leadsman.settings.sources import (
     OUTBOX,
     RANKS,
     RETRY,
+    STANDBY,
     Entry,
     Where,
     read_entries,
@@ -46,6 +47,8 @@ class Loaded(NamedTuple):
     """The entries of the section ``outbox``, by key."""
     discovery: Mapping[str, Entry] = {}
     """The entries of the section ``discovery``, by key."""
+    standby: Mapping[str, Entry] = {}
+    """The entries of the section ``standby``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -77,7 +80,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _entries(BROKER, broker, origins, faults)
     sections = {}
-    for section in (HTTP, OUTBOX, DISCOVERY):
+    for section in (HTTP, OUTBOX, DISCOVERY, STANDBY):
         found = tree.pop(section, {}) if model is None or section not in model.model_fields else {}
         sections[section] = _entries(section, found, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
@@ -103,8 +106,18 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     rows += retry_rows(retry, retry_origins)
     if settings is not None:
         rows += rows_of(settings, origins)
-    http, outbox, discovery = (sections[section] for section in (HTTP, OUTBOX, DISCOVERY))
-    return Loaded(settings, broker_entries, tuple(rows), http, outbox, discovery, retry, retry_origins, tuple(faults))
+    return Loaded(
+        settings,
+        broker_entries,
+        tuple(rows),
+        http=sections[HTTP],
+        outbox=sections[OUTBOX],
+        discovery=sections[DISCOVERY],
+        standby=sections[STANDBY],
+        retry=retry,
+        retry_origins=retry_origins,
+        faults=tuple(faults),
+    )
 
 
 def load_broker(where: Where) -> dict[str, Entry]:
@@ -138,7 +151,7 @@ def _merge_all(
     for each in entries:
         if (
             model is None
-            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, RETRY)
+            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, RETRY)
             and RANKS[each.rank] in _SHARED
         ):
             continue  # an app without settings ignores variables that begin with its name

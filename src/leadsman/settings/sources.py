@@ -20,6 +20,8 @@ OUTBOX = "outbox"
 OUTBOX_PREFIX = "OUTBOX__"
 DISCOVERY = "discovery"
 DISCOVERY_PREFIX = "DISCOVERY__"
+STANDBY = "standby"
+STANDBY_PREFIX = "STANDBY__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -113,7 +115,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper(), DISCOVERY.upper())
+    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper(), DISCOVERY.upper(), STANDBY.upper())
     return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
@@ -224,6 +226,8 @@ def _path(name: str, prefix: str) -> SettingPath | None:
         return (OUTBOX, name.removeprefix(OUTBOX_PREFIX).lower())
     if name.startswith(DISCOVERY_PREFIX):
         return (DISCOVERY, name.removeprefix(DISCOVERY_PREFIX).lower())
+    if name.startswith(STANDBY_PREFIX):
+        return (STANDBY, name.removeprefix(STANDBY_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

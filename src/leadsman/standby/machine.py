@@ -221,7 +221,7 @@ def next_at(node: Node) -> float:
         case Standby() as state:
             return _take_over_at(node, state)
         case TakingOver() as state:
-            return min(state.since + node.rule.ttl, state.renew_at)
+            return min(state.since + node.rule.ttl, state.renew_at if state.connected else math.inf)
         case Active() as state:
             return min(state.until, state.renew_at if state.connected else math.inf)
     return math.inf

@@ -29,7 +29,7 @@ class Harness:
     Each harness starts with the app as its module declares it, and restores it at the end. So one app can be used by
     many harnesses, one after the other, each with its own settings. Neither the environment of the process nor a file
     is read, and only the state directory is written. Readings wait for the broker in memory, unless the settings have
-    ``outbox.durability``.
+    ``outbox.durability``, and the app is never a node among others, whatever ``[standby]`` says.
 
     Args:
         app: the app to run.
@@ -82,6 +82,7 @@ class Harness:
             self.app.load(self._where)
             if self.app.setup.outbox is None:
                 self.app.setup.outbox = OutboxSettings("memory")
+            self.app.setup.standby = None  # the broker in memory has one client
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:

@@ -53,6 +53,7 @@ class Timers:
         loop: the event loop.
         emit: takes the exceptions of alarms, as faults of the app.
         piled_up: whether what alarms caused, such as messages, waits for time of the event loop.
+        permitted: asked before alarms ring. If it says no, none of them rings any more; see `stop`.
     """
 
     __slots__ = (
@@ -63,6 +64,7 @@ class Timers:
         "_handle",
         "_heap",
         "_loop",
+        "_permitted",
         "_piled_up",
         "_ringing",
         "_slots",
@@ -75,10 +77,12 @@ class Timers:
         loop: asyncio.AbstractEventLoop,
         emit: Callable[[AppFault], None],
         piled_up: Callable[[], bool] = lambda: True,
+        permitted: Callable[[], bool] | None = None,
     ) -> None:
         self._loop = loop
         self._emit = emit
         self._piled_up = piled_up
+        self._permitted = permitted
         self._context = copy_context()
         self._slots: dict[int, dict[Alarm, None]] = {}
         self._heap: list[int] = []
@@ -152,6 +156,9 @@ class Timers:
 
     def _wake(self) -> None:
         self._handle, self._wakes_at = None, -math.inf  # whoever adds while alarms ring must not arm the loop
+        if self._permitted is not None and not self._permitted():
+            self.stop()
+            return
         now = self._loop.time()
         reached = math.floor((now - self.origin) / FINE + EPSILON)
         self._ring_batch(reached)

@@ -30,6 +30,8 @@ def access_of(plan: Plan) -> Access:
     """
     topics, own, filters, jobs = plan.topics, plan.own_filters, plan.filters, plan.jobs
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
+    if plan.standby is not None:
+        publish.append(topics.lease)
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
@@ -48,7 +50,8 @@ def access_of(plan: Plan) -> Access:
         publish += _of_root(topics, words, any_topic=any(each.name == topics.root for each in asking))
     if (convention := described_by(plan)) is not None:
         publish += convention.publishes
-    return Access(tuple(publish), (*filters.values(), *own.values(), *elsewhere(plan)))
+    lease = () if plan.standby is None else (topics.lease,)
+    return Access(tuple(publish), (*filters.values(), *own.values(), *lease, *elsewhere(plan)))
 
 
 def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:

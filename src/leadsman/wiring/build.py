@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
@@ -35,6 +35,7 @@ from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
+    from leadsman.standby.member import Member
     from leadsman.wiring.discovery import Described, Presence
 
 logger = logging.getLogger("leadsman")
@@ -65,6 +66,7 @@ async def build(
     resources: contextlib.ExitStack,
     *,
     reports: bool = True,
+    member: "Member | None" = None,
 ) -> Parts:
     """Make the parts, restore what they knew before a restart, and let them observe each other.
 
@@ -75,9 +77,10 @@ async def build(
         resources: releases what must be released in any case, also if the app is cancelled.
         reports: whether the app reports about itself: the heartbeat, the registry, the ledgers, the error topics, the
             log and the trace. A simulation reports nothing, since nobody would read it.
+        member: this node, if it shares the app with others.
     """
     fatal: list[str] = []
-    core = _core(plan, access, stopping, fatal)
+    core = _core(plan, access, stopping, fatal, None if member is None else member.permitted)
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
@@ -90,7 +93,7 @@ async def build(
     statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,
-        {"client_id": plan.client_id, "version": plan.version} | ({"dry_run": True} if plan.dry_run else {}),
+        _constants(plan, member),
         plan.heartbeat,
         statuses,
         core.link,
@@ -133,7 +136,23 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     return parts._replace(presence=presence)
 
 
-def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str]) -> Core:
+def _constants(plan: Plan, member: "Member | None") -> dict[str, object]:
+    """What each heartbeat of this run says."""
+    found: dict[str, object] = {"client_id": plan.client_id, "version": plan.version}
+    if plan.dry_run:
+        found["dry_run"] = True
+    if member is not None:
+        found["node"] = member.about()
+    return found
+
+
+def _core(
+    plan: Plan,
+    access: Access,
+    stopping: asyncio.Event,
+    fatal: list[str],
+    permitted: Callable[[], bool] | None,
+) -> Core:
     """The parts that every app uses."""
 
     def end_app(name: str, error: BaseException) -> None:
@@ -153,7 +172,7 @@ def _core(plan: Plan, access: Access, stopping: asyncio.Event, fatal: list[str])
         functools.partial(will, plan.version, dry_run=plan.dry_run),
     )
     link = Link(identity, access, Outbox(), clock, events)
-    timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up)
+    timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up, permitted)
     environment = Environment(timers, clock, events, plan.overrides, stopping)
     watching = _watching(plan, environment)
     on_reading = None if watching is None else watching.on_reading

@@ -5,7 +5,7 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -20,7 +20,11 @@ from leadsman.timing.clock import system_clock
 if TYPE_CHECKING:
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
+    from leadsman.settings.standby import StandbySettings
+    from leadsman.wiring.plan import Plan
 
+Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]]
+"""Runs an app; see `leadsman.wiring.run.serve`."""
 logger = logging.getLogger("leadsman")
 
 
@@ -36,6 +40,17 @@ def load_modules(brokers: Brokers, endpoint: "Endpoint | None", discovery: "Disc
     if discovery is not None:
         import_module("leadsman.wiring.discovery")
     chosen(brokers.primary, brokers.primary.protocol)
+
+
+def server(standby: "StandbySettings | None") -> Serve:
+    """What runs the app: on this node alone, or in turns with others."""
+    if standby is None:
+        from leadsman.wiring.run import serve
+
+        return serve
+    from leadsman.wiring.turns import serve_in_turns  # only apps with a second node pay for it
+
+    return serve_in_turns
 
 
 def access(brokers: Brokers, given: Connector | None, *, dry_run: bool) -> Access:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.outbox import OutboxSettings
+    from leadsman.settings.standby import StandbySettings
 
 
 OPERATIONS = ("hold", "release", "circuit")
@@ -46,6 +47,8 @@ class Plan(NamedTuple):
     """The HTTP endpoint; None where there is none."""
     outbox: "OutboxSettings | None"
     """How readings wait for the broker; None for the defaults."""
+    standby: "StandbySettings | None"
+    """How this node shares the app with others; None: it does not."""
     discovery: "Discovery | None"
     """By which convention the devices are described at the broker; None: they are not."""
     variables: Mapping[str, str]
@@ -155,6 +158,7 @@ def plan_of(
         brokers=setup.brokers,
         endpoint=setup.endpoint,
         outbox=setup.outbox,
+        standby=setup.standby,
         discovery=setup.discovery,
         variables=variables,
         dry_run=setup.dry_run,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import ConfigurationError, Stopped
 from leadsman.events import AppFault
@@ -15,6 +15,9 @@ from leadsman.runtime.supervision import cancel, close_all, keep_running
 from leadsman.text import counted, log_fields
 from leadsman.wiring.build import Parts, build
 from leadsman.wiring.plan import Plan
+
+if TYPE_CHECKING:
+    from leadsman.standby.member import Member
 
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
@@ -33,8 +36,14 @@ class Running(NamedTuple):
     lifespan: Lifespan
 
 
-async def serve(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
+async def serve(plan: Plan, access: Access, stopping: asyncio.Event, member: "Member | None" = None) -> int:
     """Run an app until `stopping` is set, then end it within two seconds.
+
+    Args:
+        plan: the app.
+        access: the brokers, and how a connection to one is made.
+        stopping: is set when the app shall end.
+        member: this node, if it shares the app with others: nothing touches a device before it owns the app.
 
     Returns:
         The number of calls that did not end and were left behind.
@@ -43,12 +52,12 @@ async def serve(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
         Stopped: a handler with ``on_failure="stop"`` failed for good. Everything was ended in order before.
     """
     with contextlib.ExitStack() as resources:
-        parts = await build(plan, access, stopping, resources)
-        running = await run(parts)
+        parts = await build(plan, access, stopping, resources, member=member)
+        running = await run(parts, member)
         return await stop(parts, running)
 
 
-async def run(parts: Parts) -> Running:
+async def run(parts: Parts, member: "Member | None" = None) -> Running:
     """Connect, enter the lifespan, open the adapters and poll, until the app is asked to stop.
 
     Raises:
@@ -62,7 +71,9 @@ async def run(parts: Parts) -> Running:
         tasks.append(loop.create_task(keep_running("the heartbeat", parts.heartbeat.run, environment)))
     if (http := parts.doors.http) is not None:
         tasks.append(loop.create_task(keep_running("the HTTP endpoint", http.run, environment)))
-    running = Running(tasks, [], Lifespan(core.plan.lifespan, environment))
+    if member is not None:
+        await member.owner_or(stopping)
+    running = Running(tasks, [], Lifespan(None if stopping.is_set() else core.plan.lifespan, environment))
     try:
         await running.lifespan.entered_or(stopping)
     except ConfigurationError:
@@ -86,7 +97,7 @@ async def run(parts: Parts) -> Running:
         watchdog.start()
     await stopping.wait()
     if watchdog is not None:
-        watchdog.stop()
+        watchdog.stop(for_good=member is None or member.leaving)
     return running
 
 

@@ -1,0 +1,77 @@
+"""Reads the section ``standby`` of the settings: whether this node shares the app with others, and for how long a lease
+holds."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, cast
+
+from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.settings.sources import Entry
+from leadsman.timing.durations import Duration, positive_seconds
+
+SHORTEST, LONGEST = 3.0, 600.0
+"""Seconds of a TTL. A renewal comes each third of it; MQTT 5 counts the expiry of a message in whole seconds
+(§3.3.2.3.3); and nothing is polled for as long as it after a power cut."""
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+class StandbySettings(NamedTuple):
+    """How this node shares the app with others."""
+
+    ttl: float = 15.0
+    """Seconds for which a lease holds that is not renewed."""
+
+
+def standby_of(entries: Mapping[str, Entry]) -> StandbySettings | None:
+    """Read the section. None if this node shares the app with no other.
+
+    Raises:
+        ConfigurationError: values are wrong, one a line; the message names their origins.
+    """
+    faults: list[ConfigurationError] = []
+    enabled, ttl = False, StandbySettings().ttl
+    try:
+        enabled = "enabled" in entries and _switch(entries["enabled"].value)
+    except ConfigurationError as error:
+        faults.append(type(error)(f"standby.enabled: {error} (from {entries['enabled'].origin})"))
+    try:
+        ttl = _ttl(entries["ttl"].value) if "ttl" in entries else ttl
+    except ConfigurationError as error:
+        faults.append(type(error)(f"standby.ttl: {error} (from {entries['ttl'].origin})"))
+    raise_together(faults)
+    return StandbySettings(ttl) if enabled else None
+
+
+def check_one_broker(brokers: int, *, follows: bool) -> None:
+    """See that all nodes have the same arbiter.
+
+    Raises:
+        InvalidValue: there are several brokers, or the app may be sent to another one.
+    """
+    if brokers > 1:
+        raise InvalidValue(
+            f"standby: the app has {brokers} brokers, and two nodes at two brokers would both be active; name one"
+        )
+    if follows:
+        raise InvalidValue(
+            "standby: a broker that sends nodes elsewhere would let two be active; leave follow_server_reference out"
+        )
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = value.lower() if isinstance(value, str) else None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise InvalidValue(f"{value!r} is neither; write true or false")
+
+
+def _ttl(value: object) -> float:
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise InvalidType(f"{value!r} is no duration; write one such as '15s'")
+    seconds = positive_seconds(cast("Duration", value), "it")
+    if not SHORTEST <= seconds <= LONGEST:
+        raise InvalidValue(f"{seconds:g} s is too {'short' if seconds < SHORTEST else 'long'}; write 3s to 10m")
+    return seconds

@@ -1,0 +1,248 @@
+"""One node of an app that several share: joins the machine of `leadsman.standby.machine` to the world."""
+
+import asyncio
+import functools
+import logging
+import random
+import secrets
+import socket
+
+from leadsman.errors import BrokerError
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Connector
+from leadsman.mqtt.link import Access
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+from leadsman.standby.lease import encoded
+from leadsman.standby.machine import (
+    Action,
+    Active,
+    Begin,
+    Connected,
+    Disconnected,
+    Event,
+    Fenced,
+    Leave,
+    Moment,
+    Release,
+    Renew,
+    Rule,
+    Standby,
+    State,
+    TakingOver,
+    Tick,
+    first,
+    may_connect,
+    next_at,
+    step,
+)
+from leadsman.standby.observer import Observer
+from leadsman.standby.session import OwnedConnection, Relay
+from leadsman.text import clean, log_fields
+from leadsman.timing.clock import Clock, rfc3339
+
+SHORTEST_WAIT = 0.001
+"""Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
+LONGEST_HOST = 40
+"""Characters of the host in the name of a node."""
+
+logger = logging.getLogger("leadsman")
+
+
+def node_name() -> str:
+    """A name for this process. Two machines may have one host name, as clones of a card have."""
+    return f"{clean(socket.gethostname())[:LONGEST_HOST]}-{secrets.token_hex(3)}"
+
+
+class Member:
+    """This node.
+
+    Args:
+        topics: of the app.
+        client_id: of the app.
+        ttl: seconds for which a lease holds.
+        access: the broker, and how a connection to it is made.
+        clock: the clocks.
+    """
+
+    def __init__(self, topics: Topics, client_id: str, ttl: float, access: Access, clock: Clock) -> None:
+        self.name = node_name()
+        self.access = Access(access.brokers, self._connector)
+        """How the link of the app reaches the broker: only while this node may use the id of the app."""
+        self.takeovers = 0
+        """How often this node has become active."""
+        self._given = access
+        self._topics = topics
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._node = first(Rule(self.name, ttl), self._moment())
+        self._handle: asyncio.TimerHandle | None = None
+        self._served: str | None = None
+        self._relay: Relay | None = None
+        self._connection: Connection | None = None
+        self._ending = asyncio.Event()
+        self._changed = asyncio.Event()
+        primary = access.brokers.primary
+        observed = f"{client_id}-standby-{self.name[-6:]}"
+        connector = access.connector(primary)
+        self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
+
+    @property
+    def state(self) -> State:
+        """What the node is."""
+        return self._node.state
+
+    @property
+    def owner(self) -> str | None:
+        """The node that the latest lease names; None if it is gone."""
+        lease = self._node.view.lease
+        return None if lease is None else lease.owner
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the app ends for good, and not because of a fence."""
+        return not isinstance(self.state, Fenced)
+
+    def about(self) -> dict[str, object]:
+        """What the heartbeat says of the node that is about to be active."""
+        state = self.state
+        token = state.token if isinstance(state, TakingOver | Active) else None
+        return {"name": self.name, "token": token, "takeovers": self.takeovers}
+
+    def feed(self, event: Event) -> None:
+        """Take a step, and do what follows from it."""
+        before = self.state
+        self._node, actions = step(self._node, event, self._moment())
+        for action in actions:
+            self._do(action)
+        self._say_for_whom()
+        if type(before) is not type(self.state):
+            self._report()
+            self._changed.set()
+            if isinstance(self.state, Fenced):
+                self._ending.set()
+        self._arm()
+
+    async def turn_or(self, stopping: asyncio.Event, timeout: float) -> bool:
+        """Wait at most `timeout` seconds until it is this node's turn, or the process is to stop. Whether it is."""
+        await self._until(stopping, TakingOver, timeout)
+        return isinstance(self.state, TakingOver)
+
+    async def owner_or(self, stopping: asyncio.Event) -> None:
+        """Wait until this node is active, or the app is to stop."""
+        while not stopping.is_set() and not isinstance(self.state, Active):
+            await self._until(stopping, Active, None)
+
+    def begin(self, ending: asyncio.Event) -> None:
+        """The app starts. `ending` is set when it must stop."""
+        self._ending = ending
+        if isinstance(self.state, Fenced):  # meanwhile
+            ending.set()
+
+    def permitted(self) -> bool:
+        """Whether this node may act. A node that was frozen finds out here, before anything else happens."""
+        if may_connect(self._node, self._clock.uptime()):
+            return True
+        self.feed(Tick())
+        return False
+
+    def disconnected(self, relay: Relay, *, taken_over: bool) -> None:
+        """See `Holder`."""
+        if relay is self._relay:
+            self._relay = self._connection = None
+            self.feed(Disconnected(taken_over))
+
+    def leave(self) -> None:
+        """See `Holder`."""
+        if self._ending.is_set() and self.leaving:
+            self.feed(Leave())
+
+    async def _until(self, stopping: asyncio.Event, kind: type[State], timeout: float | None) -> None:
+        self._changed.clear()
+        if isinstance(self.state, kind) or stopping.is_set():
+            return
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._changed, stopping)]
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+
+    def _connector(self, broker: Broker) -> Connector:
+        return functools.partial(self._connect, self._given.connector(broker))
+
+    async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
+        """Use the id of the app, once the lease was read and names no other node."""
+        await self.observer.read_again()
+        if not self.permitted():
+            await self._loop.create_future()  # the app is being stopped
+        relay = Relay(self, listener)
+        connection = await connector(packet, relay)
+        if not self.permitted():
+            connection.abort()
+            raise BrokerError("this node does not own the app any more")
+        owned = OwnedConnection(connection, self, relay)
+        if not relay.over:
+            self._relay, self._connection = relay, connection
+            self.feed(Connected())
+        return owned
+
+    def _do(self, action: Action) -> None:
+        connection, topic = self._connection, self._topics.lease
+        match action:
+            case Begin():
+                self._changed.set()
+            case Renew(lease) if connection is not None:
+                wall, expires = self._clock.wall() + lease.ttl, self._clock.monotonic() + lease.ttl
+                self._publish(
+                    connection, Message(topic, encoded(lease, rfc3339(wall)), 0, retain=True, expires=expires)
+                )
+            case Release() if connection is not None:
+                self._publish(connection, Message(topic, b"", 0, retain=True))
+
+    def _publish(self, connection: Connection, message: Message) -> None:
+        try:
+            connection.publish(message)
+        except BrokerError as error:  # the link sees that too, and the lease is published on the next connection
+            logger.debug("%s: the lease was not published: %s", self._topics.prefix, clean(str(error)))
+
+    def _say_for_whom(self) -> None:
+        """Log whom this node stands by for, once for each owner."""
+        if isinstance(self.state, Standby) and (owner := self.owner) not in (None, self.name, self._served):
+            self._served = owner
+            about = log_fields("standing by", node=self.name, owner=clean(owner))
+            what = "%s: this node, %s, stands by for %s"
+            logger.info(what, self._topics.prefix, self.name, clean(owner), extra=about)
+        elif isinstance(self.state, Active):
+            self._served = None
+
+    def _report(self) -> None:
+        prefix = self._topics.prefix
+        match self.state:
+            case TakingOver(token=token):
+                about = log_fields("taking over", node=self.name, token=token)
+                logger.info("%s: this node, %s, takes over with the token %d", prefix, self.name, token, extra=about)
+            case Active(token=token):
+                self.takeovers += 1
+                about = log_fields("active", node=self.name, token=token)
+                logger.info("%s: this node, %s, is active", prefix, self.name, extra=about)
+            case Fenced(reason=reason):
+                about = log_fields("fenced", node=self.name, reason=clean(reason))
+                what = "%s: this node, %s, stops polling, and stands by: %s"
+                logger.warning(what, prefix, self.name, clean(reason), extra=about)
+
+    def _arm(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        due = next_at(self._node)
+        if due < float("inf"):
+            wait = max(SHORTEST_WAIT, due - self._clock.uptime())
+            self._handle = self._loop.call_later(wait, self.feed, Tick())
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock.uptime(), random.random(), round(self._clock.wall() * 1000))
+
+    async def close(self) -> None:
+        """End the observation."""
+        if self._handle is not None:
+            self._handle.cancel()
+        await self.observer.close()

@@ -1,0 +1,222 @@
+"""Two apps in one loop, at one broker in memory: two nodes in virtual time."""
+
+import asyncio
+import contextlib
+import json
+import logging
+
+import pytest
+
+from leadsman import App
+from leadsman.settings.sources import Where
+from leadsman.testing import MemoryBroker, VirtualLoop
+
+TTL = 6.0
+
+
+class Broker(MemoryBroker):
+    """A broker in memory that passes lease and status on to its subscribers."""
+
+    def take(self, connection, packet_id, message):
+        if message.topic == "house/lease":
+            self.receive(connection, packet_id, message)  # before a DISCONNECT that follows it
+        else:
+            super().take(connection, packet_id, message)
+
+    def receive(self, connection, packet_id, message):
+        super().receive(connection, packet_id, message)
+        if connection.open and message.topic in ("house/lease", "house/status"):
+            self.send(message.topic, message.payload)
+
+
+class Port:
+    """An adapter that counts how often it was opened and closed."""
+
+    def __init__(self):
+        self.opened = self.closed = 0
+
+    async def __aenter__(self):
+        self.opened += 1
+        return self
+
+    async def __aexit__(self, *exc_info):
+        self.closed += 1
+
+
+class Node:
+    """One app, and what happened to it."""
+
+    def __init__(self, loop, broker, directory):
+        self.port, self.polls, self.entered, self.left = Port(), [], 0, 0
+        self.loop = loop
+        self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan)
+        self.app.load(Where.nowhere({"standby.enabled": "true", "standby.ttl": TTL}))
+        self.app.add_telemetry("meter", self.read, interval=1)
+        self.task = loop.create_task(self.app.serve(broker.connect, environment={"STATE_DIRECTORY": str(directory)}))
+
+    async def read(self, port: Port) -> dict:
+        self.polls.append(self.loop.time())
+        return {"t": 1}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app):
+        self.entered += 1
+        yield
+        self.left += 1
+
+
+@pytest.fixture
+def loop():
+    loop = VirtualLoop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
+def start(loop, tmp_path):
+    nodes = []
+
+    def start(broker):
+        nodes.append(Node(loop, broker, tmp_path / str(len(nodes))))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.app.stop()
+    loop.run_until_complete(asyncio.gather(*[node.task for node in nodes]))
+
+
+@pytest.fixture
+def run(loop):
+    return lambda seconds: loop.run_until_complete(asyncio.sleep(seconds))
+
+
+@pytest.fixture
+def broker():
+    """A broker at which the app has said goodbye."""
+    broker = Broker()
+    broker.retained["house/status"] = _Retained(json.dumps({"state": "offline"}).encode())
+    return broker
+
+
+class _Retained:
+    def __init__(self, payload):
+        self.payload = payload
+
+
+def lease(token):
+    return {"owner": "other", "token": token, "ttl_s": TTL, "sent": 1.0}
+
+
+def test_a_node_takes_over_at_once_where_the_app_has_said_goodbye(start, run, broker):
+    node = start(broker)
+
+    run(2)
+
+    assert node.polls
+    assert node.entered == node.port.opened == 1
+
+
+def test_at_a_broker_that_knows_nothing_a_node_waits_for_the_ttl(start, run):
+    node = start(Broker())
+
+    run(TTL - 1)
+    assert not node.polls
+    assert node.entered == node.port.opened == 0, "nothing of the app runs before"
+    run(0.5 * TTL + 1)
+
+    assert node.polls
+
+
+def test_the_second_node_polls_when_the_first_one_stops(start, run, broker):
+    first = start(broker)
+    run(2)
+    second = start(broker)
+    run(3 * TTL)
+    assert not second.polls
+
+    first.app.stop()
+    run(1.5)
+
+    assert second.polls
+    assert second.polls[0] > first.polls[-1]
+    assert first.left == first.port.closed == 1
+
+
+def test_a_node_that_hears_of_another_owner_stops_polling_and_comes_back_later(start, run, broker, caplog):
+    node = start(broker)
+    run(3)
+
+    broker.send("house/lease", lease(2**52), retain=True)
+    run(2)
+    polled = len(node.polls)
+    run(0.5 * TTL)
+
+    assert len(node.polls) == polled
+    assert node.left == node.port.closed == 1
+    assert "stops polling, and stands by: other has taken over" in caplog.text
+    run(TTL)
+    assert len(node.polls) > polled, "the other one renews nothing"
+    assert node.entered == node.port.opened == 2
+
+
+def test_a_broker_that_returns_no_lease_is_named_and_nothing_is_polled(start, run, caplog):
+    broker = MemoryBroker()  # as with an access list that forbids the topic
+    broker.retained["house/status"] = _Retained(b'{"state":"offline"}')
+    node = start(broker)
+
+    run(1.5 * TTL)
+
+    assert not node.polls
+    assert "the broker has not returned the lease within 6 s" in caplog.text
+
+
+def test_a_lease_that_somebody_deletes_is_published_again(start, run, broker):
+    node = start(broker)
+    run(2)
+
+    broker.send("house/lease", b"")
+    run(0.1)
+
+    assert json.loads(broker.messages("house/lease")[-1].payload)["owner"]
+    run(2 * TTL)
+    assert node.entered == 1
+
+
+def test_a_broker_that_is_away_longer_than_the_ttl_stops_the_polls_until_it_is_back(start, run, broker):
+    node = start(broker)
+    run(3)
+    broker.stop()
+    run(TTL + 1)
+    polled = len(node.polls)
+    run(TTL)
+    assert len(node.polls) == polled
+
+    broker.start()
+    run(3)
+
+    assert len(node.polls) > polled
+
+
+def test_garbage_at_the_lease_changes_nothing(start, run, broker):
+    node = start(broker)
+    run(2)
+
+    for payload in (b"\xff", b"[" * 5000, b"1", b'{"owner": 1}', json.dumps(lease(-1)).encode()):
+        broker.send("house/lease", payload)
+    polled = len(node.polls)
+    run(2 * TTL)
+
+    assert len(node.polls) > polled + TTL
+    assert node.entered == 1
+
+
+def test_what_happens_is_in_the_log(start, run, broker, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    start(broker)
+    run(2)
+    start(broker)
+    run(2)
+
+    for words in ("shares the app with others", "takes over with the token", "is active", "stands by for"):
+        assert words in caplog.text
