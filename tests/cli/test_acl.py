@@ -63,14 +63,15 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
     assert not any(topic_matches(each, "cellar/a/state") for each in found)
 
 
-def test_a_node_among_others_reads_and_writes_the_lease():
-    app = App("house")
+def test_a_node_among_others_reads_and_writes_the_lease_and_the_failure_state():
+    app = App("house", keep_state=True)
     app.add_source("scale", steady)
     app.load(Where.nowhere({"standby.enabled": "true"}))
     found = access_of(app.plan({"STATE_DIRECTORY": "/state"}))
 
-    assert "house/lease" in found.publish
-    assert "house/lease" in found.subscribe
+    for topic in ("house/lease", "house/+/resilience"):
+        assert topic in found.publish
+        assert topic in found.subscribe
 
 
 def test_discovery_subscriptions_and_a_history_add_theirs():

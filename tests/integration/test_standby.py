@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from leadsman import App
+from leadsman import App, CircuitBreaker
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 
@@ -25,7 +25,7 @@ class Broker(MemoryBroker):
 
     def receive(self, connection, packet_id, message):
         super().receive(connection, packet_id, message)
-        if connection.open and message.topic in ("house/lease", "house/status"):
+        if connection.open and message.topic in ("house/lease", "house/status", "house/meter/resilience"):
             self.send(message.topic, message.payload)
 
 
@@ -46,16 +46,19 @@ class Port:
 class Node:
     """One app, and what happened to it."""
 
-    def __init__(self, loop, broker, directory):
+    def __init__(self, loop, broker, directory, **options):
         self.port, self.polls, self.entered, self.left = Port(), [], 0, 0
         self.loop = loop
-        self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan)
+        self.works = True
+        self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan, **options)
         self.app.load(Where.nowhere({"standby.enabled": "true", "standby.ttl": TTL}))
-        self.app.add_telemetry("meter", self.read, interval=1)
+        self.app.add_telemetry("meter", self.read, interval=1, circuit_breaker=CircuitBreaker(3, recovery=3600))
         self.task = loop.create_task(self.app.serve(broker.connect, environment={"STATE_DIRECTORY": str(directory)}))
 
     async def read(self, port: Port) -> dict:
         self.polls.append(self.loop.time())
+        if not self.works:
+            raise OSError("the meter is away")
         return {"t": 1}
 
     @contextlib.asynccontextmanager
@@ -76,8 +79,8 @@ def loop():
 def start(loop, tmp_path):
     nodes = []
 
-    def start(broker):
-        nodes.append(Node(loop, broker, tmp_path / str(len(nodes))))
+    def start(broker, **options):
+        nodes.append(Node(loop, broker, tmp_path / str(len(nodes)), **options))
         return nodes[-1]
 
     yield start
@@ -220,3 +223,47 @@ def test_what_happens_is_in_the_log(start, run, broker, caplog):
 
     for words in ("shares the app with others", "takes over with the token", "is active", "stands by for"):
         assert words in caplog.text
+
+
+def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run, broker):
+    first = start(broker, keep_state=True)
+    first.works = False
+    run(10)
+    assert len(first.polls) == 3, "then its circuit opened"
+    shared = json.loads(broker.retained["house/meter/resilience"].payload)
+    assert shared["execution"]["circuit"][0] == "open", "also if it dies now"
+    second = start(broker, keep_state=True)
+    second.works = False
+    run(2)
+
+    first.app.stop()
+    run(30)
+
+    assert not second.polls
+    assert json.loads(broker.messages("house/status")[-1].payload)["devices"]["meter"]["circuit"] == "open"
+
+
+def test_without_keep_state_a_device_begins_from_zero(start, run, broker):
+    first = start(broker)
+    first.works = False
+    run(10)
+    second = start(broker)
+    second.works = False
+    run(2)
+
+    first.app.stop()
+    run(30)
+
+    assert len(second.polls) == 3
+
+
+@pytest.mark.parametrize(
+    "payload", [b"\xff", b"{}", b"[" * 9000, b'{"execution":{"streak":{"wall":1e308}}}', b"x" * 20_000]
+)
+def test_a_damaged_failure_state_costs_only_itself(start, run, broker, payload):
+    broker.retained["house/meter/resilience"] = _Retained(payload)
+    node = start(broker, keep_state=True)
+
+    run(3)
+
+    assert node.polls

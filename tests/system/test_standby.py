@@ -36,11 +36,11 @@ def protocol(request):
 
 
 @contextmanager
-def running(tmp_path, **environment):
+def running(tmp_path, code=METER, **environment):
     started = []
 
     def start(url, name):
-        command = [sys.executable, "-c", f"{HEADER}{METER}\napp.run()\n"]
+        command = [sys.executable, "-c", f"{HEADER}{code}\napp.run()\n"]
         state, log = str(tmp_path / f"{name}.state"), tmp_path / f"{name}.log"
         options = {"URL": url, "PYTHONWARNINGS": "error", "XDG_STATE_HOME": state, **environment}
         started.append(Process(command, log, STANDBY__ENABLED="true", STANDBY__TTL=f"{TTL:g}s", **options))
@@ -179,6 +179,22 @@ def test_the_heartbeat_names_the_node_and_its_token(new_pair, mosquitto, listen)
     )["node"]
 
     assert second["token"] > first["token"]
+
+
+def test_a_held_device_stays_held_when_the_node_is_killed(tmp_path, mosquitto, listen):
+    code = f'app = App("sys", mqtt=os.environ["URL"], keep_state=True)\n{METER}'
+    with running(tmp_path, code) as start:
+        active, standby = pair_of(start, mosquitto, mosquitto.url, mosquitto.url)
+        listener = listen(mosquitto.port)
+        listener.client.publish("sys/meter/hold/set", "{}", 1)
+        listener.wait_for("sys/meter/resilience", where=lambda message: b'"held": true' in message.payload)
+
+        active.kill()
+        standby.wait_for(ACTIVE)
+        listener.wait_for("sys/status", where=lambda each: each.payload.count(b'"status":"held"'), count=2)
+        time.sleep(1.0)
+
+        assert not polls(standby)
 
 
 def test_the_command_line_starts_a_node(tmp_path, mosquitto):

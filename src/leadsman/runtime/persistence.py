@@ -52,6 +52,8 @@ FLOOR = 60.0
 """Seconds between two writes, at the least."""
 CEILING = 900.0
 """Seconds between two writes at the most, while something changes."""
+SHARED = 1.0
+"""Seconds until other nodes of the app have a change. The file, which wears a card out, is written less often."""
 SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
 _NOBODY: Mapping[str, str] = {}
@@ -131,6 +133,9 @@ class ResilienceStore:
         self._found_ledgers: dict[str, list[tuple[int, object]]] = {}
         self._failed = False
         self._records: Mapping[str, Health] = {}
+        self._elsewhere: Mapping[str, tuple[str, float]] = {}
+        self._publish: Callable[[str, str], None] | None = None
+        self._unshared: set[str] = set()
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
@@ -144,7 +149,7 @@ class ResilienceStore:
         """
         pending: dict[str, float] = {}
         wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
-        found, self._records = await self._found(stopping), records.entities
+        found, self._records = self._with_elsewhere(await self._found(stopping), wall), records.entities
         for name in self._readers:
             records.restore(name, life=Life(wall))
         for name, saved in found.items():
@@ -194,6 +199,33 @@ class ResilienceStore:
         self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
         self._gone.add(name)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
+
+    def share(self, elsewhere: Mapping[str, tuple[str, float]], publish: Callable[[str, str], None]) -> None:
+        """Share the state with other nodes of the app; before `restore`.
+
+        Args:
+            elsewhere: what another node published of each device, and its age in seconds. It counts instead of what the
+                file has.
+            publish: takes a device and its document, within `SHARED` of a change.
+        """
+        self._elsewhere, self._publish = elsewhere, publish
+
+    def publish(self) -> None:
+        """Publish what has changed."""
+        unshared, self._unshared = sorted(self._unshared), set()
+        if self._publish is not None:
+            now = self._environment.clock.monotonic()
+            for name in unshared:
+                self._publish(name, json.dumps(self._document(name, now)))
+
+    def _with_elsewhere(self, found: dict[str, Saved], wall: float) -> dict[str, Saved]:
+        """What the file has, or another node had after it."""
+        newer = {
+            name: Saved(wall - age, document)
+            for name, (document, age) in self._elsewhere.items()
+            if name not in found or found[name].document != document
+        }
+        return {**found, **newer}
 
     def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
@@ -311,6 +343,10 @@ class ResilienceStore:
 
     def _change(self, name: str, *, urgent: bool = False) -> None:
         self._changed.add(name)
+        if self._publish is not None:
+            if not self._unshared:
+                self._loop.call_later(SHARED, self.publish)
+            self._unshared.add(name)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=urgent))
 
     def _arm(self, due: float) -> None:

@@ -38,6 +38,7 @@ from leadsman.standby.machine import (
 )
 from leadsman.standby.observer import Observer
 from leadsman.standby.session import OwnedConnection, Relay
+from leadsman.standby.snapshots import Snapshots
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import Clock, rfc3339
 
@@ -86,6 +87,10 @@ class Member:
         observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
+
+    def share_state(self) -> None:
+        """Keep the failure state of the devices that the owner retains. Called before the observation begins."""
+        self.observer.snapshots = Snapshots(self._topics, self._clock.uptime)
 
     @property
     def state(self) -> State:

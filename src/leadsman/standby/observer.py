@@ -13,6 +13,7 @@ from leadsman.mqtt.connection_state import ConnectionState
 from leadsman.mqtt.topics import Topics
 from leadsman.standby.lease import decoded, is_online
 from leadsman.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
+from leadsman.standby.snapshots import Snapshots
 from leadsman.text import clean, describe, log_fields
 from leadsman.timing.clock import Clock
 
@@ -59,6 +60,8 @@ class Observer:
         self._connection: Connection | None = None
         self._observing = asyncio.Event()
         self._reason: str | None = None
+        self.snapshots: Snapshots | None = None
+        """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -114,6 +117,9 @@ class Observer:
         """See `ConnectionListener`."""
         if message.topic == self._topics.status:
             self._feed(StatusHeard(is_online(message.payload)))
+        elif message.topic != self._topics.lease:
+            if self.snapshots is not None:
+                self.snapshots.received(message)
         elif not message.payload:
             self._feed(LeaseHeard(None))
         elif (lease := decoded(message.payload)) is not None:
@@ -126,7 +132,8 @@ class Observer:
             packet = Connect(self._client_id, self._session.protocol, None, b"", session_expiry=0)
             self._connection = connection = await self._connector(packet, self)
             self._session = connection_state.connected(self._session, self._clock.monotonic())
-            for topic in (self._topics.lease, self._topics.status):
+            shared = () if self.snapshots is None else (self.snapshots.topic_filter,)
+            for topic in (*shared, self._topics.lease, self._topics.status):
                 await connection.subscribe(topic)
             await asyncio.wait({self._lost}, timeout=SETTLE)
             if not self._lost.done():

@@ -32,9 +32,12 @@ def access_of(plan: Plan) -> Access:
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
     if plan.standby is not None:
         publish.append(topics.lease)
+    shared = plan.standby is not None and plan.keep_state
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
+    if shared:
+        words.append("resilience")
     if "set" in filters:
         words += ["set/result", "set/response"]
     if "get" in filters:
@@ -50,8 +53,10 @@ def access_of(plan: Plan) -> Access:
         publish += _of_root(topics, words, any_topic=any(each.name == topics.root for each in asking))
     if (convention := described_by(plan)) is not None:
         publish += convention.publishes
-    lease = () if plan.standby is None else (topics.lease,)
-    return Access(tuple(publish), (*filters.values(), *own.values(), *lease, *elsewhere(plan)))
+    standby = [] if plan.standby is None else [topics.lease]
+    if shared:
+        standby.append(topics.of("+", "resilience"))
+    return Access(tuple(publish), (*filters.values(), *own.values(), *standby, *elsewhere(plan)))
 
 
 def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
@@ -80,7 +80,7 @@ async def build(
         member: this node, if it shares the app with others.
     """
     fatal: list[str] = []
-    core = _core(plan, access, stopping, fatal, None if member is None else member.permitted)
+    core = _core(plan, access, stopping, fatal, member)
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
@@ -151,7 +151,7 @@ def _core(
     access: Access,
     stopping: asyncio.Event,
     fatal: list[str],
-    permitted: Callable[[], bool] | None,
+    member: "Member | None",
 ) -> Core:
     """The parts that every app uses."""
 
@@ -172,6 +172,7 @@ def _core(
         functools.partial(will, plan.version, dry_run=plan.dry_run),
     )
     link = Link(identity, access, Outbox(), clock, events)
+    permitted = None if member is None else member.permitted
     timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up, permitted)
     environment = Environment(timers, clock, events, plan.overrides, stopping)
     watching = _watching(plan, environment)
@@ -184,8 +185,9 @@ def _core(
     poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
     ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
     records = _records(plan, timers.origin)
+    snapshots = None if member is None else member.observer.snapshots
     core = Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
-    return core._replace(described=described)
+    return core._replace(described=described, snapshots=snapshots)
 
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:

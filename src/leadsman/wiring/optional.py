@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -51,11 +51,13 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
+    from leadsman.standby.snapshots import Snapshots
     from leadsman.wiring.discovery import Described, Presence
     from leadsman.wiring.found import FoundParts
 
 _STORED_AFTER = {"acked-or-durable": 0.25, "write-through": 0.01}
 """Seconds after which a reading that the broker does not have is written to disk, by ``outbox.durability``."""
+_NOBODY: Mapping[str, str] = {}
 OUTBOX_FILE = "outbox.db"
 """In the state directory."""
 logger = logging.getLogger("leadsman")
@@ -83,6 +85,8 @@ class Core(NamedTuple):
     """Further retained topics of the devices."""
     described: "Described | None" = None
     """The devices as others are told about them; None where discovery is off."""
+    snapshots: "Snapshots | None" = None
+    """The failure state of the devices on the node that was active before; None if it is not shared."""
 
 
 class OptionalParts:
@@ -268,13 +272,22 @@ class OptionalParts:
     def _store(self) -> "ResilienceStore":
         from leadsman.runtime.persistence import ResilienceStore
 
-        readers, environment = self.runners.readers, self.core.environment
-        if self.found is None:
-            return ResilienceStore(self.state_directory, readers, environment, self.traces)
-        finders = self.found.devices.finders
-        store = ResilienceStore(self.state_directory, readers, environment, self.traces, finders)
-        store.rejoin, self.found.store = self.found.devices.restore, store
+        core, readers = self.core, self.runners.readers
+        finders = _NOBODY if self.found is None else self.found.devices.finders
+        store = ResilienceStore(self.state_directory, readers, core.environment, self.traces, finders)
+        if self.found is not None:
+            store.rejoin, self.found.store = self.found.devices.restore, store
+        if (snapshots := core.snapshots) is not None:
+            for name in readers:
+                core.others.keep(name, (snapshots.topic(name),))
+            store.share(snapshots.found(), self._publish_snapshot)
         return store
+
+    def _publish_snapshot(self, name: str, document: str) -> None:
+        snapshots = self.core.snapshots
+        message = None if snapshots is None else snapshots.message(name, document)
+        if message is not None:
+            self.core.link.put(message)
 
     def adapter_recovery(self) -> "AdapterRecovery | None":
         """What reopens adapters that no longer work; None where there is no adapter."""

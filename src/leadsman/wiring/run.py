@@ -129,6 +129,8 @@ async def stop(parts: Parts, running: Running) -> int:
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
         closing.append(loop.create_task(optional.contexts.finish()))
+    if optional.store is not None:
+        optional.store.publish()
     delivered = await link.flush(_FLUSH)
     core.ledgers.durable = parts.reports and optional.keeps_readings
     core.ledgers.stop()

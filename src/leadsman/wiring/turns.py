@@ -70,6 +70,8 @@ async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) ->
     assert plan.standby is not None  # who calls this has looked
     clock = system_clock(asyncio.get_running_loop())
     member = Member(plan.topics, plan.client_id, plan.standby.ttl, access, clock)
+    if plan.keep_state:
+        member.share_state()
     about = log_fields("standing by", node=member.name)
     what = "%s: this node, %s, shares the app with others, and takes over when none is active; its lease holds for %g s"
     logger.info(what, plan.name, member.name, plan.standby.ttl, extra=about)

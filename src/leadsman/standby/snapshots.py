@@ -1,0 +1,56 @@
+"""The failure state of the devices, which the owner of an app retains at the broker for the node that takes over."""
+
+from collections.abc import Callable
+
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.topics import Topics
+
+WORD = "resilience"
+"""The last level of the topics."""
+LARGEST = 16 * 1024
+"""Bytes of one device; a document has some 400."""
+MOST = 8 * 1024 * 1024
+"""Bytes that are kept of all devices: some 20,000 of them."""
+
+
+class Snapshots:
+    """Keeps what it hears. Nothing of it is checked: who reads it does that.
+
+    Args:
+        topics: of the app.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, topics: Topics, now: Callable[[], float]) -> None:
+        self.topic_filter = topics.of("+", WORD)
+        """Where they are."""
+        self._topics = topics
+        self._now = now
+        self._heard: dict[str, tuple[float, bytes]] = {}
+        self._bytes = 0
+
+    def received(self, message: Received) -> None:
+        """Take a message at one of the topics. One that is too large, or too much, removes what was there."""
+        device = self._topics.device_of(message.topic)
+        _, former = self._heard.pop(device, (0.0, b""))
+        self._bytes -= len(former)
+        size = len(message.payload)
+        if 0 < size <= LARGEST and self._bytes + size <= MOST:
+            self._heard[device] = self._now(), message.payload
+            self._bytes += size
+
+    def found(self) -> dict[str, tuple[str, float]]:
+        """The documents by device, with their ages in seconds, as far as they are known: one that was there before this
+        node came counts from then on."""
+        now = self._now()
+        return {device: (text.decode(errors="replace"), now - at) for device, (at, text) in self._heard.items()}
+
+    def message(self, device: str, document: str) -> Message | None:
+        """What publishes the document of a device; None if it is too large."""
+        payload = document.encode()
+        return Message(self.topic(device), payload, 1, retain=True, latest=True) if len(payload) <= LARGEST else None
+
+    def topic(self, device: str) -> str:
+        """Where the document of a device is."""
+        return self._topics.of(device, WORD)
