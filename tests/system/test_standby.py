@@ -179,6 +179,14 @@ def test_the_heartbeat_names_the_node_and_its_token(new_pair, mosquitto, listen)
     )["node"]
 
     assert second["token"] > first["token"]
+    assert second["takeovers"] == 1
+    shown = subprocess.run(
+        [sys.executable, "-m", "leadsman", "inspect", "--prefix", "sys", "--mqtt", mosquitto.url],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"node {second['name']}: active since {second['since']}, token {second['token']}, 1 takeover" in shown.stdout
 
 
 def test_a_held_device_stays_held_when_the_node_is_killed(tmp_path, mosquitto, listen):

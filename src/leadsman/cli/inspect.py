@@ -138,6 +138,10 @@ def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
     versions = f"leadsman {app['leadsman']}, Python {app['python']}"
     print(escaped(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})"))
+    if "node" in app:
+        node = app["node"]
+        takeovers = counted(node["takeovers"], "takeover")
+        print(escaped(f"node {node['name']}: active since {node['since']}, token {node['token']}, {takeovers}"))
     for file, error in app.get("state_files", {}).items():
         print(f"state file {clean(file)} cannot be written: {clean(error)}")
 

@@ -147,6 +147,17 @@ class AdapterSection(TypedDict):
     """What the adapter reports about itself."""
 
 
+class NodeSection(TypedDict):
+    """The node that is active, of several that share the app; see `leadsman.standby`."""
+
+    name: str
+    token: int
+    """Grows with each takeover, by whichever node."""
+    since: str
+    takeovers: int
+    """How often this process took over, this time included."""
+
+
 class AppSection(TypedDict):
     """The app."""
 
@@ -164,6 +175,8 @@ class AppSection(TypedDict):
     on."""
     state_files: NotRequired[dict[str, str]]
     """Files of the app's state that cannot be written at the moment, and why."""
+    node: NotRequired[NodeSection]
+    """Only with ``--standby``."""
 
 
 class TraceRow(TypedDict):

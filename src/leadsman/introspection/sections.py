@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leadsman.monitoring.trace import Trace
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import MessageCounts, Subscriber
+    from leadsman.standby.member import Ownership
 
 
 class About(NamedTuple):
@@ -72,6 +73,8 @@ class Parts(NamedTuple):
     """The devices that were found at run time; None where no handler finds any."""
     health: bool = False
     """Whether each device has a topic for its health: while discovery for Home Assistant is on."""
+    node: "Ownership | None" = None
+    """The node that owns the app; None if it shares it with no other."""
 
 
 class Sections:
@@ -108,6 +111,13 @@ class Sections:
             section["loop_lag"] = round(self._parts.watching.lag.seconds, 4)
         if self._parts.state_files:
             section["state_files"] = dict(self._parts.state_files)
+        if (node := self._parts.node) is not None:
+            section["node"] = {
+                "name": clean(node.name),
+                "token": node.token,
+                "since": node.since,
+                "takeovers": node.takeovers,
+            }
         return section
 
     def mqtt(self) -> "MqttSection":

@@ -6,6 +6,7 @@ import logging
 import random
 import secrets
 import socket
+from typing import NamedTuple
 
 from leadsman.errors import BrokerError
 from leadsman.mqtt.broker import Broker
@@ -55,6 +56,18 @@ def node_name() -> str:
     return f"{clean(socket.gethostname())[:LONGEST_HOST]}-{secrets.token_hex(3)}"
 
 
+class Ownership(NamedTuple):
+    """What an app says of the node that owns it."""
+
+    name: str
+    token: int
+    """Grows with each takeover, by whichever node."""
+    since: str
+    """When this node took over, RFC 3339."""
+    takeovers: int
+    """How often this process took over, this time included."""
+
+
 class Member:
     """This node.
 
@@ -70,8 +83,7 @@ class Member:
         self.name = node_name()
         self.access = Access(access.brokers, self._connector)
         """How the link of the app reaches the broker: only while this node may use the id of the app."""
-        self.takeovers = 0
-        """How often this node has become active."""
+        self._takeovers = 0
         self._given = access
         self._topics = topics
         self._clock = clock
@@ -108,11 +120,14 @@ class Member:
         """Whether the app ends for good, and not because of a fence."""
         return not isinstance(self.state, Fenced)
 
-    def about(self) -> dict[str, object]:
-        """What the heartbeat says of the node that is about to be active."""
+    @property
+    def ownership(self) -> Ownership | None:
+        """What the app says of this node; None if it does not take over, and is not active."""
         state = self.state
-        token = state.token if isinstance(state, TakingOver | Active) else None
-        return {"name": self.name, "token": token, "takeovers": self.takeovers}
+        if not isinstance(state, TakingOver | Active):
+            return None
+        since = rfc3339(self._clock.wall() - self._clock.uptime() + state.since)
+        return Ownership(self.name, state.token, since, self._takeovers)
 
     def feed(self, event: Event) -> None:
         """Take a step, and do what follows from it."""
@@ -223,10 +238,10 @@ class Member:
         prefix = self._topics.prefix
         match self.state:
             case TakingOver(token=token):
+                self._takeovers += 1
                 about = log_fields("taking over", node=self.name, token=token)
                 logger.info("%s: this node, %s, takes over with the token %d", prefix, self.name, token, extra=about)
             case Active(token=token):
-                self.takeovers += 1
                 about = log_fields("active", node=self.name, token=token)
                 logger.info("%s: this node, %s, is active", prefix, self.name, extra=about)
             case Fenced(reason=reason):

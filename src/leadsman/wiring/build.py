@@ -35,7 +35,7 @@ from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
-    from leadsman.standby.member import Member
+    from leadsman.standby.member import Member, Ownership
     from leadsman.wiring.discovery import Described, Presence
 
 logger = logging.getLogger("leadsman")
@@ -93,7 +93,7 @@ async def build(
     statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
     heartbeat = Heartbeat(
         plan.topics,
-        _constants(plan, member),
+        _constants(plan, core.ownership),
         plan.heartbeat,
         statuses,
         core.link,
@@ -136,13 +136,13 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     return parts._replace(presence=presence)
 
 
-def _constants(plan: Plan, member: "Member | None") -> dict[str, object]:
+def _constants(plan: Plan, ownership: "Ownership | None") -> dict[str, object]:
     """What each heartbeat of this run says."""
     found: dict[str, object] = {"client_id": plan.client_id, "version": plan.version}
     if plan.dry_run:
         found["dry_run"] = True
-    if member is not None:
-        found["node"] = member.about()
+    if ownership is not None:
+        found["node"] = ownership._asdict()
     return found
 
 
@@ -185,9 +185,9 @@ def _core(
     poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
     ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
     records = _records(plan, timers.origin)
-    snapshots = None if member is None else member.observer.snapshots
     core = Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
-    return core._replace(described=described, snapshots=snapshots)
+    core = core._replace(described=described)
+    return core if member is None else core._replace(snapshots=member.observer.snapshots, ownership=member.ownership)
 
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:

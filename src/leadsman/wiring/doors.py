@@ -199,6 +199,7 @@ class Doors:
             subscribers=optional.subscribers,
             found=None if optional.found is None else optional.found.devices,
             health=core.described is not None and core.described.convention.has_health,
+            node=core.ownership,
         )
         registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
         return Service(about, registrations, parts, core.environment)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from leadsman.runtime.sources import SourceRunner
     from leadsman.runtime.subscriber import Subscriber
     from leadsman.spool.committer import Committer
+    from leadsman.standby.member import Ownership
     from leadsman.standby.snapshots import Snapshots
     from leadsman.wiring.discovery import Described, Presence
     from leadsman.wiring.found import FoundParts
@@ -87,6 +88,8 @@ class Core(NamedTuple):
     """The devices as others are told about them; None where discovery is off."""
     snapshots: "Snapshots | None" = None
     """The failure state of the devices on the node that was active before; None if it is not shared."""
+    ownership: "Ownership | None" = None
+    """What this node says of itself; None if it shares the app with no other."""
 
 
 class OptionalParts:
