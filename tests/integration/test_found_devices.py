@@ -383,3 +383,34 @@ class TestDiscovery:
         assert not gateway.found["leadsman_app"].accepted
         assert set(self.configurations(running)) == {"leadsman_app", "gateway"}
         assert json.loads(running.broker.retained["house/status"].payload)["state"] == "online"
+
+    def test_what_comes_and_goes_without_a_connection_is_described_with_the_next_one(self, harness):
+        heard = [(10, "attic", {"t": 1}), (40, "attic", lambda device: device.forget())]
+        heard += [(45 + number, f"sensor{number}", {"t": 1}) for number in range(5)]
+        app, _ = gateway_app(*heard, discovery="homeassistant")
+
+        running = harness(app)
+        running.run(30)
+        running.broker.stop()
+        running.run(60)
+        running.broker.start()
+        running.run(60)
+
+        found = {f"sensor{number}" for number in range(5)}
+        assert set(self.configurations(running)) == {"leadsman_app", "gateway", *found}
+        assert retained(running, "attic") == []
+        assert running.faults() == []
+
+    def test_found_devices_are_described_again_after_a_restart(self, tmp_path):
+        app, _ = gateway_app((1, "attic", {"t": 1}), keep_state=True, discovery="homeassistant")
+        with Harness(app, state_directory=tmp_path) as one:
+            one.run("1m")
+        before = self.configurations(one)["attic"].payload
+        app, _ = gateway_app(keep_state=True, discovery="homeassistant")
+
+        with Harness(app, state_directory=tmp_path) as two:
+            two.broker.retained.update({topic: each for topic, each in one.broker.retained.items() if "attic" in topic})
+            two.run("1m")
+
+            assert self.configurations(two)["attic"].payload == before
+            assert [each.topic for each in two.broker.log if each.topic.endswith("attic/config")] == []

@@ -73,6 +73,8 @@ class Announcer:
         """Topics at which another program published."""
         self._repeating = False
         """Whether all descriptions are, or will be, published again."""
+        self._before: Convention | None = None
+        """The topics before a change that waits; None if none waits."""
         self._born_again = False
         """Whether a reader started meanwhile."""
 
@@ -94,12 +96,16 @@ class Announcer:
 
     def change(self, convention: Convention) -> None:
         """Devices have come or gone: publish and remove what the convention that knows them has more and less."""
-        before, self._convention, self._topics = self._convention, convention, convention.topics
-        self._places.slices.begin("discovery", self._change(before))
+        waits = self._before is not None
+        self._before = self._before or self._convention
+        self._convention, self._topics = convention, convention.topics
+        if not waits:
+            self._places.slices.begin("discovery", self._change())
 
-    def _change(self, before: Convention) -> Work:
+    def _change(self) -> Work:
         while not self._compared:  # a comparison that has not begun includes the change
             yield GRACE
+        before, self._before = self._before or self._convention, None
         connects = self._places.link.connects
         for topic in [topic for topic in self._topics if topic not in before.topics]:
             if not (yield from self._room(connects)):
