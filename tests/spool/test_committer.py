@@ -1,8 +1,10 @@
 """The committer with a file that is scripted, in virtual time."""
 
 import asyncio
+import sqlite3
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -93,9 +95,9 @@ class Rig:
     def run(self, seconds):
         self.loop.run_until_complete(asyncio.sleep(seconds))
 
-    def put(self, *payloads, topic="t"):
+    def put(self, *payloads, topic="t", taken_at=None):
         for payload in payloads:
-            self.link.outbox.put(Message(topic, payload, taken_at=self.loop.wall_time()))
+            self.link.outbox.put(Message(topic, payload, taken_at=taken_at or self.loop.wall_time()))
 
     def write(self):
         self.committer.write(self.link.outbox.number)
@@ -443,6 +445,32 @@ def test_what_was_written_is_counted_though_nothing_can_be_read_after_it(rig, fi
     assert dropped(rig) == [("old", 1, EXPIRED)]
     assert file.calls.count("write") == 1
     assert sorted(rig.deliver()) == [b"5", b"6"]
+
+
+def test_a_lock_and_a_log_that_are_deleted_under_a_running_app_make_nothing_arrive_twice(loop, events, tmp_path):
+    path = tmp_path / "outbox.db"
+    before, after = Rig(loop, events, path), Rig(loop, events, path)
+    before.link.up = False
+    before.start()
+    before.put(b"1", b"2", taken_at=time.time())  # which is the time of the file
+    before.committer.write(2)
+    until(before, lambda: before.committer.backlog.kept == 2)
+    for name in ("outbox.db.lock", "outbox.db-wal"):
+        path.with_name(name).unlink()
+    before.put(b"3", taken_at=time.time())
+    before.committer.write(3)
+    until(before, lambda: before.committer.backlog.kept == 3)
+    loop.run_until_complete(before.committer.finish())
+
+    found = []
+    after.start()
+    until(after, lambda: found.extend(after.deliver()) or len(found) == 3)
+    loop.run_until_complete(after.committer.finish())
+
+    assert found == [b"1", b"2", b"3"]
+    assert dropped(before) == dropped(after) == []
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT count(*) FROM outbox").fetchall() == [(0,)]
 
 
 def test_the_end_writes_what_waits_and_closes_the_file(rig, file):
