@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from leadsman import App, CircuitBreaker, Delivery, Discovery, OnChange
+from leadsman.discovery.homie import Homie
 from leadsman.errors import BrokerError, ConfigurationError
 from leadsman.introspection.retained import Listed
 from leadsman.testing import Harness, Scripted, fail
@@ -413,3 +414,17 @@ def test_a_dry_run_describes_nothing():
 
         assert [each.topic for each in running.broker.log if "homie" in each.topic] == []
         assert len(running.broker.connects) == 1
+
+
+def test_a_fault_in_the_goodbye_costs_nothing_else(harness, monkeypatch):
+    def broken(self, names):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(Homie, "goodbye", broken)
+    running = harness(house())
+    running.run("5s")
+
+    running.stop()
+
+    assert running.status()["state"] == "offline"
+    assert [each["where"] for each in running.faults()] == ["the goodbye of discovery"]

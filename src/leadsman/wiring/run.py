@@ -123,8 +123,6 @@ async def stop(parts: Parts, running: Running) -> int:
     await cancel(running.tasks, _CLOSE)
     if parts.reports:
         _say_goodbye(parts)
-    if parts.presence is not None:
-        parts.presence.goodbye()
     closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]
     closing.append(loop.create_task(running.lifespan.leave()))
     if optional.contexts is not None:
@@ -162,10 +160,16 @@ def _say_what_is_left(parts: Parts) -> None:
 
 def _say_goodbye(parts: Parts) -> None:
     """Publish that the app is offline. A fault of ours there must cost neither the stores nor the DISCONNECT."""
+    events = parts.core.environment.events
+    try:
+        if parts.presence is not None:
+            parts.presence.goodbye()
+    except Exception as error:
+        events.emit(AppFault("the goodbye of discovery", error))
     try:
         parts.heartbeat.goodbye()
     except Exception as error:
         plan, link = parts.core.plan, parts.core.link
-        parts.core.environment.events.emit(AppFault("the goodbye", error))
+        events.emit(AppFault("the goodbye", error))
         payload = will(plan.version, link.number, dry_run=plan.dry_run)
         link.put(Message(plan.topics.status, payload, 1, retain=True, latest=True))
