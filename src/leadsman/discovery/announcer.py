@@ -74,7 +74,7 @@ class Announcer:
         self._repeating = False
         """Whether all descriptions are, or will be, published again."""
         self._before: Convention | None = None
-        """The topics before a change that waits; None if none waits."""
+        """The convention before a change that waits; None if none waits."""
         self._born_again = False
         """Whether a reader started meanwhile."""
 

@@ -6,7 +6,6 @@ same broker, which sends nothing. If it is lost alone, its will was a mistake, a
 
 import asyncio
 import logging
-from collections.abc import Sequence
 
 from leadsman.discovery.description import PropertyTopics, Retained
 from leadsman.errors import BrokerError
@@ -24,7 +23,7 @@ logger = logging.getLogger("leadsman")
 
 
 class LastWill:
-    """Says that the app runs, that it ends, or by its will that it is lost.
+    """Says that the app runs, or by its will that it is lost.
 
     Args:
         topics: says with which messages.
@@ -67,11 +66,6 @@ class LastWill:
 
     def received(self, message: Received) -> None:
         """See `ConnectionListener`."""
-
-    def goodbye(self, names: Sequence[str]) -> None:
-        """Say that the app ends, and these devices with it."""
-        for each in self._topics.goodbye(names):
-            self._put(each)
 
     async def close(self, *, delivered: bool) -> None:
         """Close the connection. If the goodbye was not delivered, the broker publishes the will, which says it for all

@@ -7,9 +7,9 @@ broker has its description: they may be those of another program.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from leadsman.discovery.description import PropertyTopics
+from leadsman.discovery.description import PropertyTopics, Retained
 from leadsman.errors import PayloadError
 from leadsman.events import Event, LinkDown, LinkUp
 from leadsman.mqtt.connection import Received
@@ -44,10 +44,9 @@ class Properties:
         self._refused: set[str] = set()
         """Devices of which a refused command was logged."""
 
-    @property
-    def described(self) -> frozenset[str]:
-        """The devices that the broker knows, as far as this connection showed."""
-        return frozenset(self._described)
+    def goodbye(self) -> Sequence[Retained]:
+        """What says that the app ends, of the devices that the broker knows."""
+        return self._topics.goodbye(sorted(self._described))
 
     def on_published(self, reading: Reading) -> None:
         """Publish the values of a reading that was published."""

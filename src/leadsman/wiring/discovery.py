@@ -11,6 +11,7 @@ from leadsman.discovery.registered import Registered
 from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.monitoring.statuses import Statuses
+from leadsman.mqtt.message import Message
 from leadsman.registration.source import Source
 from leadsman.settings.discovery import Discovery
 from leadsman.wiring.plan import Plan
@@ -179,8 +180,8 @@ class Presence:
 
     def goodbye(self) -> None:
         """Say that the app ends."""
-        if self._will is not None and self._properties is not None:
-            self._will.goodbye(sorted(self._properties.described))
+        for topic, payload in () if self._properties is None else self._properties.goodbye():
+            self._core.link.put(Message(topic, payload, qos=1, retain=True, latest=True))
 
     async def close(self, *, delivered: bool) -> None:
         """Close what is open; `delivered`: the broker has all messages, the goodbye included."""
