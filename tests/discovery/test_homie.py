@@ -359,7 +359,7 @@ fields = st.builds(
     kind=st.sampled_from(["number", "text", "boolean", "enum", "timestamp", "date"]),
     name=names,
     unit=st.none() | st.just("°C"),
-    options=st.lists(names, min_size=1, max_size=3, unique=True).map(tuple),
+    options=st.lists(names, max_size=3, unique=True).map(tuple),
     whole=st.booleans(),
     minimum=numbers,
     maximum=numbers,

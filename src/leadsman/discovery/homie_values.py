@@ -32,7 +32,7 @@ def datatype(field: Field) -> str:
             return "boolean"
         case "timestamp":
             return "datetime"
-        case "enum" if all(option and "," not in option for option in field.options):
+        case "enum" if field.options and all(option and "," not in option for option in field.options):
             return "enum"
     return "string"
 
