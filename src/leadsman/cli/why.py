@@ -133,7 +133,8 @@ def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
     for each in found if not as_json and (device is not None or len(found) == 1) else ():
         print("\n".join(lines(each)))
     if answers.ended and not as_json:
-        print("\n" + "\n".join(escaped(line) for line in answers.ended) + "\nleadsman gaps has more.")
+        ended = "\n".join(escaped(line) for line in answers.ended)
+        print(f"\n{ended}\nleadsman gaps has more. Times are local: {zone()}.")
 
 
 def lines(verdict: "Verdict") -> list[str]:

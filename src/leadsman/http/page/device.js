@@ -54,7 +54,7 @@ export class DeviceView {
 					this.drawPicture();
 				} }, text)),
 		);
-		const legend = h("p", { class: "legend", "aria-hidden": "true" }, [["reading", "read"], ["retried", "read after retries"], ["failed", "failed"], ["call", "call failed"], ["gap", "no reading"]].map(([kind, text]) => h("span", { class: `key-${kind}` }, text)));
+		const legend = h("p", { class: "legend", "aria-hidden": "true" }, [["reading", "read"], ["retried", "read after retries"], ["failed", "failed"], ["skipped", "left out"], ["call", "call failed"], ["gap", "no reading"]].map(([kind, text]) => h("span", { class: `key-${kind}` }, text)));
 		this.counts = h("p");
 		this.gaps = h("ol", { class: "story" });
 		this.ledger = part("Ledger", this.counts, h("h3", {}, "Gaps"), this.gaps);
