@@ -123,15 +123,16 @@ class Leases(RuleBasedStateMachine):
         return data.draw(st.lists(st.sampled_from(self.every_lease), unique=True)) if self.every_lease else []
 
 
+@pytest.mark.slow
 def test_any_sequence_of_calls_in_virtual_time_has_the_answers_of_the_model():
-    play(InMemory(), examples=25, steps=30)
+    play(InMemory(), examples=40, steps=30)
 
 
 @pytest.mark.system
 @pytest.mark.parametrize("name", [name for name in IMPLEMENTATIONS if name != "memory"])
 def test_any_sequence_of_calls_has_the_answers_of_the_model(name):
     with IMPLEMENTATIONS[name]() as implementation:
-        play(implementation, examples=10, steps=15)
+        play(implementation, examples=6, steps=15)
 
 
 def play(implementation, examples, steps):
