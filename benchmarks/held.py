@@ -3,6 +3,7 @@
 import ctypes
 import ctypes.util
 import json
+import linecache
 import signal
 import sys
 from typing import NamedTuple
@@ -21,7 +22,15 @@ class Held(NamedTuple):
     malloc: int
     """Bytes of larger ones, and of all that libraries in C have, SQLite for one (``mallinfo2`` of glibc)."""
     gaps: int
-    """Gaps in all ledgers. Each of them is one block."""
+    """Gaps in all ledgers, 50 of each device at the most. Each of them is one block."""
+    lines: int
+    """Lines of source files that `linecache` keeps since a traceback had a frame there: no more than all code has.
+    Each of them is one block."""
+
+    @property
+    def rest(self) -> int:
+        """The blocks that are nothing of both."""
+        return self.blocks - self.gaps - self.lines
 
 
 class _Mallinfo(ctypes.Structure):
@@ -59,7 +68,8 @@ def answer(account: Account) -> None:
     def show(*_: object) -> None:
         found = mallinfo()
         gaps = sum(len(each._closed) for each in ledgers)
-        held = Held(account.waiting, sys.getallocatedblocks(), found.uordblks + found.hblkhd, gaps)
+        lines = sum(len(each[2]) for each in linecache.cache.values() if len(each) > 1)  # others are not read yet
+        held = Held(account.waiting, sys.getallocatedblocks(), found.uordblks + found.hblkhd, gaps, lines)
         print(json.dumps(held), flush=True)
 
     Ledger.__init__ = followed_begin  # type: ignore[method-assign,assignment]

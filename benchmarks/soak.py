@@ -10,8 +10,9 @@ last.
 
 Memory is flat if, in the second half,
 
-* what Python has handed out grows by less than half a block for each device and kill, the gaps of the ledgers left out,
-  which are counted: the least that a leak for each device or reading of a kill could be is one block;
+* what Python has handed out grows by less than half a block for each device and kill: the least that a leak for each
+  device or reading of a kill could be is one block. Left out and counted apart are two things that are bounded, and
+  fill late: the gaps of ledgers, and the source files in which a traceback had a frame;
 * what malloc has handed out grows by less than `MALLOC_GROWS`;
 * the resident memory, as the median of the last third of the run and that of the third before it, grows by no more than
   `ARENA`, the step in which Python takes memory.
@@ -236,17 +237,18 @@ class Soak:
         """Whether memory is flat by each criterion."""
         calm = [each for each in half if each.held.waiting <= DEVICES]
         most = DEVICES * 60 / self.plan.kill_every / 2
-        blocks = _typical_slope(calm, lambda each: each.held.blocks - each.held.gaps)
+        blocks = _typical_slope(calm, lambda each: each.held.rest)
         malloc = _typical_slope(calm, lambda each: each.held.malloc / 1024)
         middle, end = (
             statistics.median(each.memory for each in self.samples if part <= each.at / self.seconds * 3 < part + 1)
             for part in (1, 2)
         )
-        gaps = [each.held.gaps for each in half]
+        early, late = half[0].held, half[-1].held
         return [
-            f"* {_verdict(blocks < most)}: blocks of Python without gaps of ledgers: {calm[0].held.blocks:,} at half of"
-            f" the time, {calm[-1].held.blocks:,} at the end, {blocks:+.0f} a minute (flat: less than {most:.0f});"
-            f" gaps {gaps[0]:,} and {gaps[-1]:,}.",
+            f"* {_verdict(blocks < most)}: blocks of Python: {calm[0].held.rest:,} at half of the time and"
+            f" {calm[-1].held.rest:,} at the end, {blocks:+.0f} a minute (flat: less than {most:.0f}); besides, gaps of"
+            f" ledgers: {early.gaps:,} and {late.gaps:,}; lines of source for tracebacks: {early.lines:,} and"
+            f" {late.lines:,}.",
             f"* {_verdict(malloc < MALLOC_GROWS)}: malloc: {calm[0].held.malloc / 1024:,.0f} KiB and"
             f" {calm[-1].held.malloc / 1024:,.0f} KiB, {malloc:+.1f} KiB a minute (flat: less than {MALLOC_GROWS:g}).",
             f"* {_verdict(end - middle <= ARENA)}: resident memory, medians of the second and the last third:"
