@@ -19,7 +19,7 @@ from leadsman.doctor import steps
 from leadsman.doctor.facts import BrokerFacts, ConnectFailure
 from leadsman.doctor.subject import Subject
 from leadsman.doctor.visit import NoAnswer, Visit, Visitor, visit_of
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, TlsRefused
+from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
 from leadsman.mqtt.connection_state import UNSUPPORTED_VERSION, V5, V311
 from leadsman.text import describe
 from leadsman.timing.clock import system_clock
@@ -149,4 +149,6 @@ def failure_of(error: BrokerError) -> ConnectFailure:
         return ConnectFailure("name", error.without_hint())
     if isinstance(cause, ssl.SSLCertVerificationError):
         return ConnectFailure("clock", text)
-    return ConnectFailure("tls" if isinstance(cause, ssl.SSLError) else "address", error.without_hint())
+    if isinstance(error, NotListening):  # for which the finding has advice
+        text = error.without_hint()
+    return ConnectFailure("tls" if isinstance(cause, ssl.SSLError) else "address", text)
