@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from leadsman import App, Delivery, Sensor
+from leadsman import App, Delivery, Light, Sensor
 from leadsman.discovery import description
 from leadsman.discovery.description import AppDescription, Command, Condition, Device, Retained
 from leadsman.discovery.homie import Homie
@@ -211,6 +211,23 @@ def test_a_command_without_a_payload_runs_and_one_with_any_payload_takes_json():
     for topic, payload in (("house-bell/command/run", b"stop"), ("house-pair/command/payload", b"1")):
         with pytest.raises(PayloadError):
             homie.command(f"homie/5/{topic}/set", payload)
+    assert violations(published(homie)) == []
+
+
+def test_what_home_assistant_shows_as_one_light_can_be_set_field_by_field():
+    class Lamp(BaseModel):
+        on: bool = False
+        brightness: Annotated[int, Field(ge=0, le=255)] = 0
+
+    app = App("house")
+
+    @app.command("lamp")
+    async def change(lamp: Annotated[Lamp, Light(brightness="brightness")]) -> None: ...
+
+    homie = of_app(app)
+
+    assert homie.command("homie/5/house-lamp/command/on/set", b"true").payload == b'{"on":true}'
+    assert homie.command("homie/5/house-lamp/command/brightness/set", b"40").payload == b'{"brightness":40}'
     assert violations(published(homie)) == []
 
 

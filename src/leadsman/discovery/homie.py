@@ -11,9 +11,12 @@ from typing import Any, NamedTuple
 
 from leadsman.discovery.description import (
     AppDescription,
+    Climate,
+    Command,
     Condition,
     Device,
     Field,
+    Light,
     PropertyCommand,
     PropertyValue,
     Retained,
@@ -24,7 +27,7 @@ from leadsman.identifiers import distinct_identifiers
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 
-VALUES, COMMAND = "values", "command"
+VALUES, COMMANDS = "values", "command"
 """The nodes of the fields of a reading, and of what a command sets that no reading shows."""
 ALERTS = ("failing", "circuit")
 """The identifiers of alerts: the device fails; its circuit breaker keeps polls from it."""
@@ -255,29 +258,38 @@ def _properties(device: Device) -> tuple[_Property, ...]:
     """The properties of a device: its fields, and what its command sets. A field that both have is one property."""
     command = device.command
     parameter = None if command is None else command.parameter
-    settable = {each.path or (parameter or "",): each for each in (() if command is None else command.fields)}
+    taken = () if command is None else _taken(command)
+    settable = {each.path or (parameter or "",): each for each in taken}
     found = []
     for field, (node, key) in zip(device.fields, _places(device.fields), strict=True):
-        taken = settable.get(field.path)
-        if taken is None or taken.kind != field.kind:
+        other = settable.get(field.path)
+        if other is None or other.kind != field.kind:
             found.append(_Property(node, key, field, settable=False, retained=device.retained, reads=True))
         else:
-            both = _set_as(field, taken)
-            found.append(_Property(node, key, both, True, device.retained, reads=True, sends=taken.path))
+            both = _set_as(field, other)
+            found.append(_Property(node, key, both, True, device.retained, reads=True, sends=other.path))
             del settable[field.path]
     keys = distinct_identifiers("/".join(path) for path in settable)
-    for path, taken in settable.items():
-        found.append(_Property(COMMAND, keys["/".join(path)], taken, True, False, reads=False, sends=taken.path))
-    if command is not None and not command.fields:
+    for path, each in settable.items():
+        found.append(_Property(COMMANDS, keys["/".join(path)], each, True, False, reads=False, sends=each.path))
+    if command is not None and not taken:
         key = ALONE if parameter is None else WHOLE
-        found.append(_Property(COMMAND, key, None, settable=True, retained=False, reads=False))
+        found.append(_Property(COMMANDS, key, None, settable=True, retained=False, reads=False))
     return tuple(found)
+
+
+def _taken(command: Command) -> tuple[Field, ...]:
+    """What a command sets, with the fields that Home Assistant shows as one control."""
+    match command.control:
+        case Light(first, second) | Climate(first, second, _):
+            return (*command.fields, first) if second is None else (*command.fields, first, second)
+    return command.fields
 
 
 def _places(fields: Sequence[Field]) -> list[tuple[str, str]]:
     """The node and the property of each field."""
     nodes = distinct_identifiers(
-        dict.fromkeys(each.path[0] for each in fields if len(each.path) > 1), (VALUES, COMMAND)
+        dict.fromkeys(each.path[0] for each in fields if len(each.path) > 1), (VALUES, COMMANDS)
     )
     within: dict[str, list[str]] = {}
     for each in fields:
