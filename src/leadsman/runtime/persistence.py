@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -41,19 +40,13 @@ from leadsman.resilience.environment import Environment
 from leadsman.runtime.directory import LOOK_AGAIN, PATIENCE, StateDirectory
 from leadsman.runtime.runner import Reader
 from leadsman.runtime.saved_state import Known, SavedOutage, found_by_of, known_of
+from leadsman.runtime.shared_state import SharedState
 from leadsman.runtime.statefile import Saved, StateFile, is_locked
+from leadsman.runtime.write_pace import FLOOR, Pace
 from leadsman.text import describe, log_fields
 from leadsman.threads import Worker
 
 FILE = "resilience.db"
-SOON = 0.25
-"""Seconds to the first write after a time without any."""
-FLOOR = 60.0
-"""Seconds between two writes, at the least."""
-CEILING = 900.0
-"""Seconds between two writes at the most, while something changes."""
-SHARED = 1.0
-"""Seconds until other nodes of the app have a change. The file, which wears a card out, is written less often."""
 SUCCESSES = 900.0
 """Seconds between two writes of nothing but successes."""
 _NOBODY: Mapping[str, str] = {}
@@ -64,28 +57,6 @@ Rejoin = Callable[[str, str, float], bool]
 now."""
 
 logger = logging.getLogger("leadsman")
-
-
-class Pace:
-    """When to write. Pure: it is handed `now`, monotonic seconds.
-
-    While something changes, the wait between two writes doubles from `FLOOR` to `CEILING`; a time without changes that
-    is longer than that begins it again.
-    """
-
-    def __init__(self) -> None:
-        self._at = -math.inf
-        self._wait = FLOOR
-
-    def due(self, now: float, *, urgent: bool) -> float:
-        """When a change at `now` is to be written, monotonic seconds."""
-        return max(now + SOON, self._at + (FLOOR if urgent else self._wait))
-
-    def wrote(self, now: float) -> None:
-        """It was written."""
-        quiet = now - self._at >= CEILING + FLOOR
-        self._wait = FLOOR if quiet else min(2 * self._wait, CEILING)
-        self._at = now
 
 
 class ResilienceStore:
@@ -133,9 +104,7 @@ class ResilienceStore:
         self._found_ledgers: dict[str, list[tuple[int, object]]] = {}
         self._failed = False
         self._records: Mapping[str, Health] = {}
-        self._elsewhere: Mapping[str, tuple[str, float]] = {}
-        self._publish: Callable[[str, str], None] | None = None
-        self._unshared: set[str] = set()
+        self._shared: SharedState | None = None
         self.outages: dict[str, float] = {}
         """Handlers that were failing when the app ended, and since when, epoch seconds."""
 
@@ -149,7 +118,9 @@ class ResilienceStore:
         """
         pending: dict[str, float] = {}
         wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
-        found, self._records = self._with_elsewhere(await self._found(stopping), wall), records.entities
+        found, self._records = await self._found(stopping), records.entities
+        if self._shared is not None:
+            found = self._shared.newest(found, wall)
         for name in self._readers:
             records.restore(name, life=Life(wall))
         for name, saved in found.items():
@@ -196,36 +167,20 @@ class ResilienceStore:
             kept.pop(name, None)
         self._changed.discard(name)
         self._failing.discard(name)
+        if self._shared is not None:
+            self._shared.forget(name)
         self._ledgers = {key: row for key, row in self._ledgers.items() if key[0] != name}
         self._gone.add(name)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
 
     def share(self, elsewhere: Mapping[str, tuple[str, float]], publish: Callable[[str, str], None]) -> None:
-        """Share the state with other nodes of the app; before `restore`.
-
-        Args:
-            elsewhere: what another node published of each device, and its age in seconds. It counts instead of what the
-                file has.
-            publish: takes a device and its document, within `SHARED` of a change.
-        """
-        self._elsewhere, self._publish = elsewhere, publish
+        """Share the state with other nodes of the app, before `restore`; see `SharedState`."""
+        self._shared = SharedState(elsewhere, publish, self._document, self._loop)
 
     def publish(self) -> None:
-        """Publish what has changed."""
-        unshared, self._unshared = sorted(self._unshared), set()
-        if self._publish is not None:
-            now = self._environment.clock.monotonic()
-            for name in unshared:
-                self._publish(name, json.dumps(self._document(name, now)))
-
-    def _with_elsewhere(self, found: dict[str, Saved], wall: float) -> dict[str, Saved]:
-        """What the file has, or another node had after it."""
-        newer = {
-            name: Saved(wall - age, document)
-            for name, (document, age) in self._elsewhere.items()
-            if name not in found or found[name].document != document
-        }
-        return {**found, **newer}
+        """Publish what has changed, if the state is shared."""
+        if self._shared is not None:
+            self._shared.flush()
 
     def restore_ledgers(self, restore: Callable[[str, Sequence[Row]], None]) -> None:
         """Hand over the ledgers that the file holds; after `restore`. One that is damaged is left out."""
@@ -343,10 +298,8 @@ class ResilienceStore:
 
     def _change(self, name: str, *, urgent: bool = False) -> None:
         self._changed.add(name)
-        if self._publish is not None:
-            if not self._unshared:
-                self._loop.call_later(SHARED, self.publish)
-            self._unshared.add(name)
+        if self._shared is not None:
+            self._shared.change(name)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=urgent))
 
     def _arm(self, due: float) -> None:
@@ -367,7 +320,7 @@ class ResilienceStore:
         if now - self._successes_at >= SUCCESSES:
             self._changed |= set(self._successes)
             self._successes_at = now
-        documents = {name: json.dumps(self._document(name, now)) for name in sorted(self._changed)}
+        documents = {name: self._document(name) for name in sorted(self._changed)}
         self._changed.clear()
         rows = [row for trace in self._traces for row in trace.rows(after=self._traced)]
         self._traced = rows[-1].number if rows else self._traced
@@ -376,11 +329,12 @@ class ResilienceStore:
         gone, self._gone = self._gone, set()
         return lambda: self._written(documents, rows, ledgers, wall, gone)
 
-    def _document(self, name: str, now: float) -> Json:
+    def _document(self, name: str) -> str:
+        now = self._environment.clock.monotonic()
         outage, reader, health = self._outages.get(name), self._readers[name], self._records[name]
         execution, life = reader.execution, health.life
         found_by = {"found_by": self._found_by[name]} if name in self._found_by else {}
-        return {
+        document: Json = {
             **found_by,
             "execution": execution.to_json(),
             "success": self._successes.get(name),
@@ -388,6 +342,7 @@ class ResilienceStore:
             "health": None if outage is None else outage.to_json(now),
             "life": None if life is None else life.to_json(health.totals(reader.publisher.published)),
         }
+        return json.dumps(document)
 
     def _read(self) -> dict[str, Saved] | Exception:
         """In the thread."""

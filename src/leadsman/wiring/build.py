@@ -106,23 +106,28 @@ async def build(
     if reports:
         doors.hear_others()
     events, log = core.environment.events, Log(plan.name, plan.topics.prefix, log_lines, core.environment.timers)
-    if reports:
-        events.subscribe(core.records, Phase.HEALTH)
-        events.subscribe(heartbeat.observe)
-        events.subscribe(outages.observe)
-        events.subscribe(log.observe, readings=False)
-        events.subscribe(doors.observe, readings=False)
-        events.subscribe(core.ledgers.observe, readings=False)
-        events.subscribe(optional.trace, Phase.TRACE)
-        if optional.found is not None:
-            optional.found.begin(Reports(statuses, heartbeat, outages, doors))
     parts = Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
     if reports:
+        _subscribe_reports(events, parts, outages, log)
         parts = _describe_devices(events, parts)
-    if reports and logger.isEnabledFor(logging.DEBUG):
-        events.subscribe(on_reading)
+        if logger.isEnabledFor(logging.DEBUG):
+            events.subscribe(on_reading)
     _subscribe_optional(events, optional)
     return parts
+
+
+def _subscribe_reports(events: EventBus, parts: Parts, outages: OutageReporter, log: Log) -> None:
+    """Let the reports about the app follow what happens."""
+    core, optional, heartbeat, doors = parts.core, parts.optional, parts.heartbeat, parts.doors
+    events.subscribe(core.records, Phase.HEALTH)
+    events.subscribe(heartbeat.observe)
+    events.subscribe(outages.observe)
+    events.subscribe(log.observe, readings=False)
+    events.subscribe(doors.observe, readings=False)
+    events.subscribe(core.ledgers.observe, readings=False)
+    events.subscribe(optional.trace, Phase.TRACE)
+    if optional.found is not None:
+        optional.found.begin(Reports(parts.statuses, heartbeat, outages, doors))
 
 
 def _describe_devices(events: EventBus, parts: Parts) -> Parts:
