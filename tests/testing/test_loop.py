@@ -102,13 +102,16 @@ def test_garbage_is_the_same_for_a_seed():
     assert garbage(20, 1) == garbage(20, 1) != garbage(20, 2)
 
 
-def test_a_harness_tells_what_the_app_raised():
+def test_a_harness_tells_what_the_app_raised(monkeypatch):
     from leadsman import App
+    from leadsman.monitoring.heartbeat import Heartbeat
 
-    app = App("app")
-    with Harness(app) as harness:
+    def fail(*_):
+        raise RuntimeError("a fault of ours")
+
+    with Harness(App("app")) as harness:
         harness.run(1)
-        app.topics.status = None
-        harness.run("1m")
+        with monkeypatch.context() as patched:
+            patched.setattr(Heartbeat, "document", fail)
+            harness.run("1m")
         assert "the heartbeat" in [fault["where"] for fault in harness.faults()]
-        app.topics.status = "app/status"

@@ -222,7 +222,8 @@ class Member:
         try:
             connection.publish(message)
         except BrokerError as error:  # the link sees that too, and the lease is published on the next connection
-            logger.debug("%s: the lease was not published: %s", self._topics.prefix, clean(str(error)))
+            about = log_fields("lease not published", node=self.name)
+            logger.debug("%s: the lease was not published: %s", self._topics.prefix, clean(str(error)), extra=about)
 
     def _say_for_whom(self) -> None:
         """Log whom this node stands by for, once for each owner."""
