@@ -167,7 +167,7 @@ def heard(leader, *words):
         (("demo", "--for", "30"), "such as '90s'"),
         (("demo", "--for", "-1s"), "--for"),
         (("demo", "--broker", "http://x"), "write mqtt://"),
-        (("demo", "--discovery", "homie"), "choose from"),
+        (("demo", "--discovery", "homey"), "choose from"),
         (("fly",), "invalid choice"),
     ],
 )
