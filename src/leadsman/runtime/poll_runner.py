@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
-    AppFault,
     DeviceHeld,
     DeviceReleased,
     PollDeferred,
@@ -26,23 +25,21 @@ from leadsman.events import (
 from leadsman.monitoring.ledger import CIRCUIT_OPEN, DEFERRED, FAILED, HELD, MISSED, STARTING, TIMED_OUT, Ledger, Period
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
-from leadsman.registration.telemetry import Fallback, Telemetry
+from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Environment, Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.fallback import fall_back
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
 from leadsman.runtime.poll_requests import PollRequests
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
 from leadsman.runtime.runner import Answer
-from leadsman.tasks import begun, outcome, user_error
+from leadsman.tasks import begun, user_error
 from leadsman.text import describe
 from leadsman.timing.durations import human
-
-FALLBACK_TIMEOUT = 60.0
-"""Seconds for a fallback after a failed poll."""
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
@@ -349,8 +346,7 @@ class PollRunner:
             self._deferred(error)
         else:
             self.abandoned(error)
-            if not isinstance(self.telemetry.on_failure, str):
-                await self._fall_back(self.telemetry.on_failure, error)
+            await fall_back(self.telemetry, error, self.publisher, self._context.environment)
 
     def _deferred(self, request: RetryRequested) -> None:
         """Report that the device asked for a later poll. That is not a failure."""
@@ -372,19 +368,6 @@ class PollRunner:
             emit(DeviceHeld(self.name))
         elif self.telemetry.on_failure == "stop":
             self._context.end_app(self.name, error)
-
-    async def _fall_back(self, fallback: Fallback, error: BaseException) -> None:
-        environment = self._context.environment
-        reading, fault = await outcome(self._read_fallback(fallback, error), environment.stopping)
-        if fault is not None:
-            environment.events.emit(AppFault(f"on_failure of {self.name}", fault))
-        elif reading is not None:
-            self.publisher.try_publish(reading)
-
-    async def _read_fallback(self, fallback: Fallback, error: BaseException) -> Reading | None:
-        async with asyncio.timeout(FALLBACK_TIMEOUT):
-            result = await fallback(error)
-        return None if self.telemetry.job else reading_of(self.name, result, self._context.environment.clock)
 
     # What the execution asks and reports
 
