@@ -15,7 +15,8 @@ from leadsman.events import (
     ReadingTaken,
 )
 from leadsman.registration.telemetry import register
-from leadsman.runtime.poll_runner import MOST_REQUESTS, PollContext, PollRunner
+from leadsman.runtime.poll_context import PollContext
+from leadsman.runtime.poll_runner import MOST_REQUESTS, PollRunner
 from leadsman.runtime.publisher import PublishQueue
 
 

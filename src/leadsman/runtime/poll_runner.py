@@ -9,7 +9,7 @@ Nothing that a handler raises ends another handler, the loop or the process.
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
@@ -27,15 +27,16 @@ from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Telemetry
 from leadsman.resilience import scope
-from leadsman.resilience.environment import Environment, Snapshot
+from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
 from leadsman.resilience.retry_loop import Execution
-from leadsman.runtime.calls import PlainCall, SharedResources
+from leadsman.runtime.calls import PlainCall
 from leadsman.runtime.fallback import fall_back
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
+from leadsman.runtime.poll_context import PollContext
 from leadsman.runtime.poll_requests import PollRequests
 from leadsman.runtime.poll_schedule import schedule_of
-from leadsman.runtime.publisher import PublisherContext, PublishQueue, publisher_of
+from leadsman.runtime.publisher import publisher_of
 from leadsman.runtime.runner import Answer
 from leadsman.tasks import begun, user_error
 from leadsman.text import describe
@@ -43,18 +44,6 @@ from leadsman.timing.durations import human
 
 MOST_REQUESTS = 16
 """Requests that may wait for one poll: a handler that hangs must not collect them without limit."""
-
-
-class PollContext(NamedTuple):
-    """What all polls of an app share."""
-
-    environment: Environment
-    publishing: PublisherContext
-    resources: SharedResources
-    queue: PublishQueue
-    loop: asyncio.AbstractEventLoop
-    end_app: Callable[[str, BaseException], None]
-    """Ends the app, because a device that must work does not."""
 
 
 class PollRunner:
