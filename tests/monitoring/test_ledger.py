@@ -13,8 +13,10 @@ from leadsman.monitoring.ledger import (
     DROPPED,
     FAILED,
     HELD,
+    LATE,
     MISSED,
     MOST_GAPS,
+    ONE_DELAY,
     PERIODS,
     PUBLISHED,
     REPLAYED,
@@ -32,32 +34,32 @@ STEPS = st.lists(
 )
 
 
-def played(steps):
-    """A ledger after these steps, the slots that came due, the periods of polls under way, and the readings that wait,
-    with the time at which each was taken."""
+def played(steps, tick=1.0):
+    """A ledger after these steps, which are `tick` seconds apart, the slots that came due, the periods of polls under
+    way, and the readings that wait, with the time at which each was taken."""
     ledger, slots, under_way, waiting = Ledger(0.0), 0, [], []
-    for at, step in enumerate(steps):
-        period = ledger.period
+    for number, step in enumerate(steps):
+        at, period = number * tick, ledger.period
         if step == "begin":
-            ledger.begin(float(at))
+            ledger.begin(at)
         elif step == "deliver" and waiting:
-            arrived(waiting.pop(0)[0], late=at % 2 == 0)
+            arrived(waiting.pop(0)[0], late=number % 2 == 0)
         elif step == "drop" and waiting:
             waiting[0][0].dropped(waiting.pop(0)[1])
         elif step == "under way":
             period.slots, slots = period.slots + 1, slots + 1
             under_way.append(period)
         elif step == "read late" and under_way:
-            read(ledger, under_way.pop(0), waiting, float(at))
+            read(ledger, under_way.pop(0), waiting, at)
         elif step in ("read", "suppress", *LOST):
             period.slots, slots = period.slots + 1, slots + 1
             if step == "read":
-                read(ledger, period, waiting, float(at))
+                read(ledger, period, waiting, at)
             elif step == "suppress":
-                ledger.heard(float(at))
+                ledger.heard(at)
                 period.suppressed += 1
             else:
-                ledger.lost(period, step, "why", float(at))
+                ledger.lost(period, step, "why", at)
     return ledger, slots, under_way, waiting
 
 
@@ -103,9 +105,9 @@ def test_what_waits_and_what_is_under_way_is_counted_in_the_period_of_its_slot(s
     assert BUFFERED not in total(ledger.periods())
 
 
-@given(STEPS)
-def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_reading(steps):
-    ledger, *_ = played(steps)
+@given(STEPS, st.sampled_from([0.25, 1.0]))
+def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_reading(steps, tick):
+    ledger, *_ = played(steps, tick)
     gaps = [gap for gap in ledger.gaps() if DROPPED not in gap.slots]
 
     assert all(gap.until is not None for gap in gaps[:-1])
@@ -114,6 +116,88 @@ def test_a_gap_begins_with_a_slot_without_a_reading_and_ends_with_the_next_readi
     if len(ledger.gaps()) < MOST_GAPS:
         lost = sum(count for word, count in total(ledger.periods()).items() if word in LOST)
         assert sum(sum(gap.slots.values()) for gap in gaps) == lost
+
+
+@given(STEPS)
+def test_gaps_of_missed_polls_that_follow_each_other_within_a_second_are_one_gap(steps):
+    apart, close = (played(steps, tick)[0] for tick in (1.0, 0.25))
+    if len(apart.gaps()) == MOST_GAPS:
+        return
+    expected = []
+    for gap in (gap._replace(slots=dict(gap.slots)) for gap in apart.gaps() if DROPPED not in gap.slots):
+        before = expected[-1] if expected else None
+        delays = gap.slots.keys() == {MISSED} and before is not None and before.slots.keys() == {MISSED}
+        if delays and gap.until is not None and (gap.since - before.until) * 0.25 < ONE_DELAY:
+            before.slots[MISSED] += gap.slots[MISSED]
+            expected[-1] = before._replace(until=gap.until)
+        else:
+            expected.append(gap)
+
+    found = [gap for gap in close.gaps() if DROPPED not in gap.slots]
+    if "drop" not in steps:
+        assert [(gap.since * 4, gap.until and gap.until * 4, *gap[2:]) for gap in found] == expected
+    assert [each.by for each in close.periods()] == [each.by for each in apart.periods()]
+
+
+def delayed(ledger, at, slots=1):
+    """The app was late at `at`, and read the device 0.01 s later."""
+    ledger.period.slots += slots + 1
+    ledger.lost(ledger.period, MISSED, LATE, at, slots)
+    ledger.heard(at + 0.01)
+    ledger.period.sent += 1
+    ledger.period.published += 1
+
+
+def test_an_app_that_is_late_all_the_time_does_not_push_out_the_other_gaps():
+    ledger = Ledger(0.0)
+    ledger.lost(ledger.period, FAILED, "gone", 0.0)
+    ledger.heard(5.0)
+    for number in range(1000):
+        delayed(ledger, 10.0 + 0.03 * number, 2)
+
+    failed, late = ledger.gaps()
+    assert failed == (0.0, 5.0, "failed: gone", {FAILED: 1})
+    assert late == (10.0, 10.0 + 0.03 * 999 + 0.01, f"missed: {LATE}", {MISSED: 2000})
+    assert total(ledger.periods()) == {FAILED: 1, MISSED: 2000, PUBLISHED: 1000}
+
+
+def test_a_failure_between_missed_polls_is_a_gap_of_its_own():
+    ledger = Ledger(0.0)
+    delayed(ledger, 1.0)
+    delayed(ledger, 1.1)
+    ledger.lost(ledger.period, FAILED, "gone", 1.2)
+    ledger.heard(1.3)
+    delayed(ledger, 1.4)
+
+    assert [(gap.since, gap.slots) for gap in ledger.gaps()] == [
+        (1.0, {MISSED: 2}),
+        (1.2, {FAILED: 1}),
+        (1.4, {MISSED: 1}),
+    ]
+
+
+def test_missed_polls_of_another_cause_or_a_second_later_are_a_gap_of_their_own():
+    ledger = Ledger(0.0)
+    delayed(ledger, 1.0)
+    delayed(ledger, 2.5)
+    ledger.lost(ledger.period, MISSED, "the poll before still ran", 2.6)
+    ledger.heard(2.7)
+
+    assert [(gap.since, gap.cause) for gap in ledger.gaps()] == [
+        (1.0, f"missed: {LATE}"),
+        (2.5, f"missed: {LATE}"),
+        (2.6, "missed: the poll before still ran"),
+    ]
+
+
+def test_a_gap_of_missed_polls_and_one_of_dropped_readings_grow_side_by_side():
+    ledger = Ledger(0.0)
+    ledger.period.sent += 100
+    for number in range(100):
+        delayed(ledger, 0.02 * number)
+        ledger.period.dropped(0.02 * number + 0.005)
+
+    assert [gap.slots for gap in ledger.gaps()] == [{DROPPED: 100}, {MISSED: 100}]
 
 
 def test_a_gap_has_the_cause_of_its_first_slot_and_counts_all():

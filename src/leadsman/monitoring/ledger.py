@@ -23,7 +23,9 @@ hour, and gets exactly one disposition there:
 So the slots of a period are the sum of its dispositions, and one more while a poll is under way.
 
 A gap begins with the first slot that gives no reading, and ends with the next reading. Readings that were dropped are
-gaps of their own.
+gaps of their own. Gaps of nothing but missed polls that have the same cause, and follow each other within `ONE_DELAY`,
+are one gap: an app that is late at every other poll of a device with a short interval has one gap, which counts all
+slots, and not as many as push the other gaps out.
 
 Pure. All times are seconds of `leadsman.timing.clock.Clock.uptime`, which is never set.
 """
@@ -50,6 +52,11 @@ LONGEST_CAUSE = 200
 """Characters of a cause that are kept."""
 ONE_DROP = 3600.0
 """Seconds between two readings that were dropped, at the most, if they are one gap."""
+ONE_DELAY = 1.0
+"""Seconds from a gap of missed polls to the next one, less than which they are one gap. So devices whose interval is
+longer mostly have a gap for each delay."""
+LATE = "the app was late"
+"""The cause of polls that were missed because a timer rang late."""
 _START = struct.Struct("<d")
 """A closed period begins with its start. Its slots and the counts follow."""
 _GAP = struct.Struct("<ddB")
@@ -136,7 +143,7 @@ class Period:
 class Ledger:
     """The ledger of one device. `start` is now."""
 
-    __slots__ = ("_closed", "_drops", "_past", "comparison", "gap", "news", "on_news", "period")
+    __slots__ = ("_closed", "_delays", "_drops", "_past", "comparison", "gap", "news", "on_news", "period")
 
     def __init__(self, start: float) -> None:
         self.period = Period(start, self)
@@ -152,11 +159,13 @@ class Ledger:
         self._past: tuple[bytes | Period, ...] = ()
         self._closed: tuple[bytes, ...] = ()
         self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
+        self._delays: Gap | None = None  # the gap of missed polls that has ended last, likewise
 
     def lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
         """Slots of `period`, the first of which came due at `since`, gave no reading."""
         period.add(disposition, slots)
-        self.silent(f"{disposition.replace('_', ' ')}: {cause}", since)
+        if self.gap is None or since < self.gap.since:
+            self.silent(f"{disposition.replace('_', ' ')}: {cause}", since)
         gap = self.gap
         if gap is not None:
             gap.slots[disposition] = gap.slots.get(disposition, 0) + slots
@@ -172,9 +181,19 @@ class Ledger:
     def heard(self, at: float) -> None:
         """The device was read: its gap ends, if there is one."""
         gap, self.gap = self.gap, None
-        if gap is not None:
-            self._keep(self._drops, gap._replace(until=max(at, gap.since)))
-            self._tell()
+        if gap is None:
+            return
+        since, _, cause, slots = gap
+        until, delays = max(at, since), self._delays
+        if len(slots) != 1 or MISSED not in slots:
+            self._keep(Gap(since, until, cause, slots))
+        elif delays is not None and delays.cause == cause and since - (delays.until or 0.0) < ONE_DELAY:
+            slots[MISSED] += delays.slots[MISSED]
+            self._delays = Gap(delays.since, until, cause, slots)
+        else:
+            self._keep()
+            self._delays = Gap(since, until, cause, slots)
+        self._tell()
 
     def dropped(self, at: float, messages: int = 1) -> None:
         """Readings that were taken at `at`, or since, will never arrive. `Period` counts them."""
@@ -185,7 +204,8 @@ class Ledger:
             drops.slots[DROPPED] += messages
             self._drops = drops._replace(until=at)
         else:
-            self._keep(drops)
+            if drops is not None:
+                self._keep()
             self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
             self._tell()
 
@@ -232,17 +252,20 @@ class Ledger:
 
     def gaps(self) -> list[Gap]:
         """The gaps, in the order in which they ended; one that has not ended is the last."""
-        latest = (gap for gap in (self._drops, self.gap) if gap is not None)
-        return [*map(_unpacked_gap, self._closed), *latest]
+        return [*map(_unpacked_gap, self._closed), *self._latest(), *(() if self.gap is None else (self.gap,))]
 
     def _open(self) -> list[Period]:
         """The periods in which something may change."""
         return [*(past for past in self._past if isinstance(past, Period)), self.period]
 
-    def _keep(self, *gaps: Gap | None) -> None:
-        """Keep these gaps, which do not change any more."""
-        self._closed = (*self._closed, *(_packed_gap(gap) for gap in gaps if gap is not None))[-MOST_GAPS:]
-        self._drops = None
+    def _latest(self) -> list[Gap]:
+        """The gaps that have ended, but may grow, in the order in which they ended."""
+        return sorted((gap for gap in (self._drops, self._delays) if gap is not None), key=lambda gap: gap.until or 0.0)
+
+    def _keep(self, *gaps: Gap) -> None:
+        """Keep the latest gaps, and then these. None of them changes any more."""
+        self._closed = (*self._closed, *map(_packed_gap, (*self._latest(), *gaps)))[-MOST_GAPS:]
+        self._drops = self._delays = None
 
     def _tell(self) -> None:
         """A gap has ended."""
