@@ -14,6 +14,7 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
+from leadsman.monitoring.ledger import MISSED, total
 from leadsman.registration.telemetry import register
 from leadsman.runtime.poll_context import PollContext
 from leadsman.runtime.poll_runner import MOST_REQUESTS, PollRunner
@@ -86,6 +87,45 @@ def test_a_poll_that_is_due_while_another_runs_counts_as_missed(bench, polls):
 
     assert [event.polls for event in bench.of(PollMissed)] == [1, 1]
     assert [event.at for event in bench.of(ReadingTaken)] == pytest.approx([25.0, 30.0], abs=0.1)
+
+
+def test_missed_polls_of_a_short_interval_are_reported_as_one_sum_a_second_and_counted_at_once(bench, polls):
+    runner = started(bench, polls(Device(0.35), interval=0.1, timeout=None))
+    bench.pass_time(3.05)
+    before = [event.polls for event in bench.of(PollMissed)]
+    counted = total(runner.ledger.periods())[MISSED]
+
+    assert before[0] == 1
+    assert 3 <= len(before) <= 4
+    assert sum(before) < counted
+
+    runner.stopped()
+    (*_, last) = bench.of(PollMissed)
+    assert sum(before) + last.polls == counted
+
+
+def test_missed_polls_are_reported_though_no_further_one_is_missed(bench, polls):
+    runner = started(bench, polls(Device(0.35, {"t": 1}), interval=0.1, timeout=None))
+    bench.pass_time(0.5)
+    assert [event.polls for event in bench.of(PollMissed)] == [1]
+
+    bench.pass_time(1.0)
+    assert [event.polls for event in bench.of(PollMissed)] == [1, 2]
+    assert total(runner.ledger.periods())[MISSED] == 3
+
+    bench.pass_time(3.0)
+    runner.stopped()
+    assert len(bench.of(PollMissed)) == 2
+
+
+def test_an_app_that_stops_reports_missed_polls_at_once(bench, polls):
+    runner = started(bench, polls(Device(0.95), interval=0.1, timeout=None))
+    bench.pass_time(0.45)
+    assert [event.polls for event in bench.of(PollMissed)] == [1]
+
+    bench.stopping.set()
+    bench.pass_time(0.1)
+    assert sum(event.polls for event in bench.of(PollMissed)) == total(runner.ledger.periods())[MISSED] > 2
 
 
 def test_an_attempt_that_was_waited_for_at_the_end_of_the_app_comes_first(bench, polls):

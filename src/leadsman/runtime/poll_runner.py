@@ -22,7 +22,18 @@ from leadsman.events import (
     PollSkipped,
     ReadingTaken,
 )
-from leadsman.monitoring.ledger import CIRCUIT_OPEN, DEFERRED, FAILED, HELD, MISSED, STARTING, TIMED_OUT, Ledger, Period
+from leadsman.monitoring.ledger import (
+    CIRCUIT_OPEN,
+    DEFERRED,
+    FAILED,
+    HELD,
+    LATE,
+    MISSED,
+    STARTING,
+    TIMED_OUT,
+    Ledger,
+    Period,
+)
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
 from leadsman.registration.telemetry import Telemetry
@@ -33,6 +44,7 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import PlainCall
 from leadsman.runtime.fallback import fall_back
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
+from leadsman.runtime.missed_polls import MissedPolls
 from leadsman.runtime.poll_context import PollContext
 from leadsman.runtime.poll_requests import PollRequests
 from leadsman.runtime.poll_schedule import schedule_of
@@ -54,6 +66,7 @@ class PollRunner:
         "_call",
         "_context",
         "_goodbye",
+        "_missed",
         "_polling_since",
         "_requests",
         "_slot",
@@ -79,6 +92,7 @@ class PollRunner:
         self._context = context
         self._goodbye: Goodbye | None = None
         self._requests: PollRequests | None = None
+        self._missed: MissedPolls | None = None  # None where no poll was missed of late
         self._call: Callable[[], Awaitable[object]]
         if telemetry.plain:
             self._call = PlainCall(telemetry.handler, telemetry.needs, context.resources)
@@ -121,6 +135,8 @@ class PollRunner:
         environment, execution = self._context.environment, self.execution
         is_due, missed, following = self.schedule.advance(now, environment)
         environment.timers.add(following, self)
+        if missed or self._missed is not None:
+            self._report_missed(missed, now)
         if missed:
             self._passed_over(missed)
         if not is_due:
@@ -130,7 +146,7 @@ class PollRunner:
         if execution.circuit.held:
             self._lost(period, HELD, "until a person releases the device", now)
         elif self.busy:
-            environment.events.emit(PollMissed(self.telemetry.name, 1))
+            self._report_missed(1, now)
             self._lost(period, MISSED, "the poll before still ran", now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
@@ -140,14 +156,24 @@ class PollRunner:
             self._refused(period, now)
 
     def _passed_over(self, missed: int) -> None:
-        """Report polls that were due before the one that is due now."""
-        self._context.environment.events.emit(PollMissed(self.telemetry.name, missed))
+        """Count polls that were due before the one that is due now."""
         since, period = self.schedule.missed_since(missed), self.ledger.period
         period.slots += missed
         if since <= self._polling_since:
             self._lost(period, STARTING, "the app did not poll yet", since, missed)
         else:
-            self._lost(period, MISSED, "the app was late", since, missed)
+            self._lost(period, MISSED, LATE, since, missed)
+
+    def _report_missed(self, polls: int, now: float) -> None:
+        """Count missed polls, and report those that are to be reported now: once the app stops, all of them."""
+        missed, environment = self._missed, self._context.environment
+        if missed is None:
+            missed = self._missed = MissedPolls(self.telemetry.interval)
+        reported = missed.add(polls, now) or (missed.take() if environment.stopping.is_set() else 0)
+        if reported:
+            environment.events.emit(PollMissed(self.telemetry.name, reported))
+        elif missed.over(now):
+            self._missed = None
 
     def _refused(self, period: Period, now: float) -> None:
         """Report a poll that the guards do not admit."""
@@ -260,7 +286,9 @@ class PollRunner:
         return True
 
     def stopped(self) -> None:
-        """The app has stopped: answer the requests that still wait."""
+        """The app has stopped: report what is not reported yet, and answer the requests that still wait."""
+        if self._missed is not None:
+            self._report_missed(0, math.inf)
         self._without_reading(MISSED, "the app stopped")
         self._answer(DeviceUnavailable("the app stopped before the poll ended"))
 
