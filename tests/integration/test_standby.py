@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from leadsman import App, CircuitBreaker
+from leadsman.monitoring.sd_notify import Notifier
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker, VirtualLoop
 
@@ -186,6 +187,21 @@ def test_a_lease_that_somebody_deletes_is_published_again(start, run, broker):
     assert node.entered == 1
 
 
+def test_a_lease_of_another_node_that_somebody_deletes_lets_nobody_act_before_the_ttl(start, run, broker):
+    broker.retained["house/lease"] = _Retained(json.dumps(lease(7)).encode())
+    broker.retained["house/status"] = _Retained(b'{"state":"online"}')
+    node = start(broker)
+    run(TTL - 1)
+
+    del broker.retained["house/lease"]
+    broker.send("house/lease", b"")
+    run(TTL - 0.5)
+    assert not node.polls
+    run(0.5 * TTL)
+
+    assert node.polls
+
+
 def test_a_broker_that_is_away_longer_than_the_ttl_stops_the_polls_until_it_is_back(start, run, broker):
     node = start(broker)
     run(3)
@@ -267,3 +283,72 @@ def test_a_damaged_failure_state_costs_only_itself(start, run, broker, payload):
     run(3)
 
     assert node.polls
+
+
+HOMIE = "house-homie"
+
+
+def test_the_connection_of_the_last_will_carries_no_lease(start, run, broker):
+    carried = []
+    take = broker.take
+
+    def look(connection, packet_id, message):
+        carried.append((connection.packet.client_id, message.topic))
+        take(connection, packet_id, message)
+
+    broker.take = look
+    node = start(broker, discovery="homie")
+    run(3)
+    assert HOMIE in [packet.client_id for _, packet in broker.connects], "the second connection is there"
+
+    carried.clear()
+    run(2 * TTL)
+
+    assert {client for client, topic in carried if topic == "house/lease"} == {"house"}
+    assert HOMIE not in {client for client, _ in carried}
+    assert node.entered == 1
+
+
+@pytest.mark.parametrize("convention", ["homeassistant", "homie"])
+def test_a_node_that_stands_by_publishes_no_discovery(start, run, broker, convention):
+    first = start(broker, discovery=convention)
+    run(5)
+    tree = [each for each in broker.retained if each.startswith(("homeassistant/", "homie/"))]
+    described = len([each for each in broker.log if each.topic in tree])
+    second = start(broker, discovery=convention)
+    run(3 * TTL)
+    assert tree
+    assert not second.polls
+    assert [packet.client_id for _, packet in broker.connects].count("house") == 1
+    assert len([each for each in broker.log if each.topic in tree]) == described
+
+    first.app.stop()
+    run(5)
+
+    assert second.polls
+    assert json.loads(broker.retained["house/status"].payload)["state"] == "online"
+    assert broker.retained["house/meter/availability"].payload == b"online"
+    assert [each for each in broker.retained if each.startswith(("homeassistant/", "homie/"))] == tree
+
+
+def test_the_service_manager_hears_of_a_node_that_takes_over_until_it_is_active(start, run, monkeypatch):
+    said = []
+    broker = MemoryBroker()  # it returns no lease, so that taking over lasts for the TTL
+    broker.retained["house/status"] = _Retained(b'{"state":"offline"}')
+
+    class Heard:
+        watchdog = 1.0
+
+        def send(self, *lines):
+            said.extend(lines)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(Notifier, "from_environment", lambda environment: Heard())
+    start(broker)
+
+    run(TTL)
+
+    assert said.count("STATUS=takes over") >= 2 * (TTL - 1)
+    assert said.count("WATCHDOG=1") >= 2 * (TTL - 1)

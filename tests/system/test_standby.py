@@ -1,5 +1,6 @@
 """Two processes of one app at a real broker: the second one takes over."""
 
+import itertools
 import json
 import re
 import signal
@@ -10,7 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from leadsman.cli.main import main
 from leadsman_rigs.listener import Listener
+from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.processes import HEADER, Process
 
 TTL = 3.0
@@ -26,11 +29,12 @@ async def meter():
 async def valve():
     return {"pid": os.getpid()}
 """
+HOMIE = f'app = App("sys", mqtt=os.environ["URL"], discovery="homie")\n{METER}'
 ACTIVE = ", is active"
 POLLED = re.compile(r"^polled (\S+)$", re.MULTILINE)
 
 
-@pytest.fixture(params=["5.0", "3.1.1"])
+@pytest.fixture(params=["5.0", pytest.param("3.1.1", marks=pytest.mark.slow)])
 def protocol(request):
     return request.param
 
@@ -46,11 +50,13 @@ def running(tmp_path, code=METER, **environment):
         started.append(Process(command, log, STANDBY__ENABLED="true", STANDBY__TTL=f"{TTL:g}s", **options))
         return started[-1]
 
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.send_signal(signal.SIGCONT)
-            each.kill()
+    try:
+        yield start
+    finally:
+        for each in started:
+            if each.process.poll() is None:
+                each.process.send_signal(signal.SIGCONT)
+                each.kill()
 
 
 @pytest.fixture
@@ -59,11 +65,16 @@ def start_node(tmp_path):
         yield start
 
 
+def say_goodbye(broker, prefix="sys"):
+    """Let the broker retain that the app ended in order, so that its first node need not wait."""
+    with Listener(broker.port) as listener:
+        listener.client.publish(f"{prefix}/status", '{"state":"offline"}', 1, retain=True)
+        listener.wait_for(f"{prefix}/status")
+
+
 def pair_of(start_node, broker, url, road):
     """One node that is active, and one that stands by; the first uses another road to the broker."""
-    with Listener(broker.port) as listener:
-        listener.client.publish("sys/status", '{"state":"offline"}', 1, retain=True)  # the app ended in order, once
-        listener.wait_for("sys/status")
+    say_goodbye(broker)
     active = start_node(road, "one")
     active.wait_for(ACTIVE, "polled")
     standby = start_node(url, "two")
@@ -82,8 +93,26 @@ def new_pair(start_node, mosquitto):
     return pair_of(start_node, mosquitto, mosquitto.url, mosquitto.url)
 
 
+def name_of(node):
+    """What a node calls itself."""
+    return re.search(r"this node, (\S+), shares", node.log)[1]
+
+
 def polls(node):
     return [float(at) for at in POLLED.findall(node.log)]
+
+
+def of(message):
+    """The process that a reading comes from."""
+    return json.loads(message.payload)["pid"]
+
+
+def is_ready(message):
+    return message.payload == b"ready"
+
+
+def taken_at(message):
+    return dict(message.properties.UserProperty)["taken_at"]
 
 
 def taken_over(node, since, within):
@@ -102,6 +131,7 @@ def test_a_node_that_is_told_to_stop_hands_over_within_a_second(pair):
     assert polls(active)[-1] <= polls(standby)[0]
 
 
+@pytest.mark.parametrize("protocol", ["3.1.1", pytest.param("5.0", marks=pytest.mark.slow)])
 def test_a_node_that_is_killed_is_replaced_within_one_and_a_half_ttl(pair):
     active, standby = pair
 
@@ -111,23 +141,35 @@ def test_a_node_that_is_killed_is_replaced_within_one_and_a_half_ttl(pair):
     taken_over(standby, before, 1.5 * TTL + SLACK)
 
 
-def test_a_frozen_node_neither_publishes_nor_polls_when_it_goes_on(pair, mosquitto, listen):
-    active, standby = pair
-    before = time.monotonic()
-    active.process.send_signal(signal.SIGSTOP)
-    taken_over(standby, before, 1.5 * TTL + SLACK)
-    listener, frozen = listen(mosquitto.port), len(polls(active))
-    listener.wait_for("sys/meter/state", 3)
+def test_a_frozen_node_publishes_nothing_when_it_goes_on_and_the_devices_stay_available(
+    tmp_path, mosquitto, listen, protocol
+):
+    with running(tmp_path, HOMIE) as start:
+        url = f"{mosquitto.url}?protocol={protocol}"
+        active, standby = pair_of(start, mosquitto, url, url)
+        listener = listen(mosquitto.port)
+        listener.wait_for("homie/5/sys/$state", where=is_ready)
+        before = time.monotonic()
+        active.process.send_signal(signal.SIGSTOP)
+        taken_over(standby, before, 1.5 * TTL + SLACK)
+        listener.wait_for("sys/lease", 2, where=lambda each: name_of(standby).encode() in each.payload)
+        frozen, since = len(polls(active)), len(listener.messages)
 
-    active.process.send_signal(signal.SIGCONT)
-    active.wait_for("stops polling, and stands by")
-    listener.wait_for("sys/meter/state", len(listener.on("sys/meter/state")) + 15)
+        active.process.send_signal(signal.SIGCONT)
+        active.wait_for("stops polling, and stands by", f"stands by for {name_of(standby)}")
+        renewals = len(listener.on("sys/lease"))
+        listener.wait_for("sys/lease", renewals + 2)
 
-    pids = {json.loads(each.payload)["pid"] for each in listener.on("sys/meter/state") if not each.retain}
-    assert pids == {standby.process.pid}
-    assert len(polls(active)) == frozen
-    assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"
-    assert "Traceback" not in active.log
+        now = [each for _, each in listener.messages[since:]]
+        assert {of(each) for each in now if each.topic == "sys/meter/state"} == {standby.process.pid}
+        assert {json.loads(each.payload)["owner"] for each in now if each.topic == "sys/lease"} == {name_of(standby)}
+        assert not [each.topic for each in now if each.payload in (b"lost", b"disconnected", b"offline")]
+        assert is_ready(listener.on("homie/5/sys/$state")[-1])
+        assert is_ready(listener.on("homie/5/sys-meter/$state")[-1])
+        assert listener.on("sys/meter/availability")[-1].payload == b"online"
+        assert len(polls(active)) == frozen
+        assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"
+        assert "Traceback" not in active.log
 
 
 def test_a_node_that_is_cut_off_stops_polling_and_stands_by_when_it_is_back(
@@ -143,11 +185,11 @@ def test_a_node_that_is_cut_off_stops_polling_and_stands_by_when_it_is_back(
     assert polls(active)[-1] <= before + TTL + SLACK
     assert polls(active)[-1] <= polls(standby)[0]
     road.resume()
-    time.sleep(1.5 * TTL)
+    active.wait_for(f"stands by for {name_of(standby)}")
 
     assert active.log.count(ACTIVE) == standby.log.count(ACTIVE) == 1, "no ping-pong"
     listener = listen(mosquitto.port)
-    states = listener.wait_for("sys/meter/state", 5)
+    states = listener.wait_for("sys/meter/state", 6)
     assert {json.loads(each.payload)["pid"] for each in states} == {standby.process.pid}
 
 
@@ -218,12 +260,77 @@ def test_the_command_line_starts_a_node(tmp_path, mosquitto):
         "--set",
         "standby.ttl=3s",
     ]
+    say_goodbye(mosquitto)
     node = Process(command, tmp_path / "log", XDG_STATE_HOME=str(tmp_path))
 
     try:
         node.wait_for(ACTIVE, "polled")
     finally:
         node.kill()
+
+
+def test_the_command_line_of_an_installed_app_starts_a_node(mosquitto, program, listen):
+    say_goodbye(mosquitto, "gas2mqtt")
+    node = program("gas2mqtt", "--standby", mqtt__url=mosquitto.url, standby__ttl="3s")
+
+    node.wait_for(ACTIVE)
+
+    assert json.loads(listen(mosquitto.port).wait_for("gas2mqtt/lease")[-1].payload)["owner"] == name_of(node)
+    assert node.end()[0] == 0
+
+
+def test_a_node_that_stands_by_is_well_for_systemd_and_for_a_container(start_node, mosquitto, tmp_path, monkeypatch):
+    say_goodbye(mosquitto)
+    start_node(mosquitto.url, "one").wait_for(ACTIVE)
+    manager, health = NotifySocket(tmp_path / "notify"), tmp_path / "health.json"
+    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.path))
+    monkeypatch.setenv("WATCHDOG_USEC", "400000")
+    monkeypatch.setenv("LEADSMAN_HEALTH_FILE", str(health))
+    standby = start_node(mosquitto.url, "two")
+    standby.wait_for("stands by for")
+
+    manager.wait_for("STATUS=stands by for")
+    manager.forget()
+    manager.listen(1.0)
+
+    fed = [at for at, line in manager.said if line == "WATCHDOG=1"]
+    assert max(later - at for at, later in itertools.pairwise(fed)) < 0.4
+    assert (
+        subprocess.run([sys.executable, "-m", "leadsman", "health"], capture_output=True, check=False).returncode == 0
+    )
+    standby.end()
+    assert not health.exists()
+    manager.socket.close()
+
+
+@pytest.mark.slow
+def test_the_outbox_of_a_node_that_lost_the_broker_is_sent_when_it_is_active_again(
+    start_node, mosquitto, proxy, listen
+):
+    road = proxy(mosquitto.port)
+    active, standby = pair_of(start_node, mosquitto, mosquitto.url, road.url)
+    listener = listen(mosquitto.port)
+    listener.wait_for("sys/meter/state", 3)
+    road.stall()
+    time.sleep(TTL / 2)
+    active.kill()
+    standby.wait_for(ACTIVE, "polled")
+    road.resume()
+    listener.wait_for("sys/meter/state", 3, where=lambda each: of(each) == standby.process.pid)
+    dead, before = active.process.pid, len(listener.on("sys/meter/state"))
+    active.start()
+    listener.wait_for("sys/meter/state", before + 3)
+    assert not [each for each in listener.on("sys/meter/state")[before:] if of(each) == dead], "it stands by"
+
+    standby.end()
+    listener.wait_for("sys/meter/state", 5, where=lambda each: of(each) == active.process.pid)
+
+    late = [each for each in listener.on("sys/meter/state")[before:] if of(each) == dead]
+    assert len(late) >= 3
+    assert of(listener.on("sys/meter/state")[-1]) == active.process.pid
+    times = [taken_at(each) for each in late]
+    assert times == sorted(times), "in their order, although later than readings that were taken after them"
+    assert taken_at(listener.on("sys/meter/state")[before]) > times[-1]
 
 
 @pytest.mark.parametrize(
@@ -234,19 +341,17 @@ def test_the_command_line_starts_a_node(tmp_path, mosquitto):
         (["standby.enabled=maybe"], "standby.enabled: 'maybe' is neither; write true or false"),
         (["standby.tttl=3s"], "standby.tttl"),
         (["standby.enabled=true", "mqtt.url=mqtt://a,mqtt://b"], "standby: the app has 2 brokers"),
+        (
+            ["standby.enabled=true", "mqtt.url=mqtt://a", "mqtt.follow_server_reference=true"],
+            "standby: a broker that sends nodes elsewhere would let two be active; leave follow_server_reference out",
+        ),
     ],
 )
-def test_wrong_settings_are_named_errors(tmp_path, arguments, message):
+def test_wrong_settings_are_named_errors(tmp_path, capsys, monkeypatch, arguments, message):
+    monkeypatch.delitem(sys.modules, "house", raising=False)
     (tmp_path / "house.py").write_text(f'from leadsman import *\napp = App("sys")\n{METER}')
     words = [word for each in arguments for word in ("--set", each)]
 
-    result = subprocess.run(
-        [sys.executable, "-m", "leadsman", "run", str(tmp_path / "house.py"), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    assert main(["run", str(tmp_path / "house.py"), *words]) == 78
 
-    assert result.returncode == 78
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+    assert message in capsys.readouterr().err

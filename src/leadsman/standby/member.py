@@ -86,6 +86,7 @@ class Member:
         self._takeovers = 0
         self._given = access
         self._topics = topics
+        self._client_id = client_id
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._node = first(Rule(self.name, ttl), self._moment())
@@ -190,10 +191,13 @@ class Member:
         return functools.partial(self._connect, self._given.connector(broker))
 
     async def _connect(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
-        """Use the id of the app, once the lease was read and names no other node."""
+        """Connect for the app, once the lease was read and names no other node. Only the connection with the id of the
+        app says who owns it; one beside it, as the last will of discovery has, carries no lease."""
         await self.observer.read_again()
         if not self.permitted():
             await self._loop.create_future()  # the app is being stopped
+        if packet.client_id != self._client_id:
+            return await self._connect_beside(connector, packet, listener)
         relay = Relay(self, listener)
         connection = await connector(packet, relay)
         if not self.permitted():
@@ -204,6 +208,13 @@ class Member:
             self._relay, self._connection = relay, connection
             self.feed(Connected())
         return owned
+
+    async def _connect_beside(self, connector: Connector, packet: Connect, listener: ConnectionListener) -> Connection:
+        connection = await connector(packet, listener)
+        if not self.permitted():  # frozen meanwhile: its will would speak for the node that took over
+            await connection.close()
+            raise BrokerError("this node does not own the app any more")
+        return connection
 
     def _do(self, action: Action) -> None:
         connection, topic = self._connection, self._topics.lease

@@ -10,7 +10,7 @@ from leadsman.monitoring.sd_notify import Notifier
 from leadsman.monitoring.watchdog import PERIOD, HealthSummary, health_file, write_health
 from leadsman.mqtt.link import Access
 from leadsman.runtime.supervision import cancel
-from leadsman.standby.machine import Ended
+from leadsman.standby.machine import Ended, TakingOver
 from leadsman.standby.member import Member
 from leadsman.text import clean, log_fields
 from leadsman.timing.clock import system_clock
@@ -56,6 +56,8 @@ class _Turn(NamedTuple):
     """Set when the app must stop on this node."""
     following: asyncio.Task[None]
     """Sets it when the process is to stop."""
+    showing: asyncio.Task[None]
+    """Shows that the node is well until it is active."""
 
 
 async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) -> int:
@@ -79,11 +81,12 @@ async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) ->
     signs, left_behind = _Signs(plan), 0
     try:
         while await _turn_comes(member, stopping, signs):
-            turn = _begin(member, stopping)
+            turn = _begin(member, stopping, signs)
             try:
                 left_behind += await serve(plan, member.access, turn.ending, member)
             finally:
                 turn.following.cancel()
+                turn.showing.cancel()
                 plan.live.ask_poll = None
             if stopping.is_set():
                 break
@@ -104,7 +107,7 @@ async def _turn_comes(member: Member, stopping: asyncio.Event, signs: _Signs) ->
     return False
 
 
-def _begin(member: Member, stopping: asyncio.Event) -> _Turn:
+def _begin(member: Member, stopping: asyncio.Event, signs: _Signs) -> _Turn:
     ending = asyncio.Event()
     member.begin(ending)
 
@@ -112,4 +115,10 @@ def _begin(member: Member, stopping: asyncio.Event) -> _Turn:
         await stopping.wait()
         ending.set()
 
-    return _Turn(ending, asyncio.get_running_loop().create_task(follow()))
+    async def show() -> None:
+        while isinstance(member.state, TakingOver):  # for a TTL at most, which may be longer than WatchdogSec
+            signs.give("takes over")
+            await asyncio.sleep(signs.period)
+
+    loop = asyncio.get_running_loop()
+    return _Turn(ending, loop.create_task(follow()), loop.create_task(show()))
