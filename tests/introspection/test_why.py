@@ -519,6 +519,25 @@ UNANSWERED = {
         OLD,
     ),
     "it may not be asked": (Retained(ONLINE), "app", f"last error: {TIMEOUT}", ONLINE["at"]),
+    "a node takes over": (
+        Retained(GOODBYE, lease={"owner": "pi-1", "until": "2026-11-22T09:00:10Z"}),
+        "app",
+        "the node pi-1 has the lease, until 2026-11-22 09:00:10Z (in 10s): it is active, or takes over",
+        OLD,
+    ),
+    "no node takes over": (
+        Retained(WILL, lease={"owner": "pi-1", "until": OLD}),
+        "app",
+        "no node is active: the lease of pi-1 ended 2026-11-22 08:40:00Z (20m ago), and none that stands by took over",
+        None,
+    ),
+    "the broker has forgotten the lease": (
+        Retained(ONLINE | {"node": {"name": "pi-1"}}),
+        "app",
+        "no node is active: the lease of pi-1 is gone, and none that stands by took over",
+        ONLINE["at"],
+    ),
+    "the lease is none": (Retained(WILL, lease={"owner": 1, "until": []}), "app", "published its will", None),
     "the time of its session is no time": (
         Retained({"state": "offline", "session": 10**30}),
         "app",

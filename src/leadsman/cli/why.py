@@ -91,6 +91,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         prefix = prefix_of(brokers, device) if prefix is None else prefix
         topics, root = Topics(prefix), Topics(prefix, of)  # which of them it has is known with the answer
         kept_at = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
+        kept_at.append(topics.lease)
         found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
     except SubscriptionRefused:
         raise
@@ -163,10 +164,11 @@ def _row(verdict: "Verdict") -> tuple[str, ...]:
 def _retained(topics: Topics, device: str, seen: Mapping[str, Received]) -> Retained:
     """What the broker retains of a device."""
     state, availability = seen.get(topics.state(device)), seen.get(topics.availability(device))
-    status = seen.get(topics.status)
+    status, lease = seen.get(topics.status), seen.get(topics.lease)
     return Retained(
         None if status is None else object_in(status.payload),
         None if state is None else state.payload.decode(errors="replace"),
         None if availability is None else availability.payload.decode(errors="replace"),
         None if state is None else state.taken_at,
+        None if lease is None else object_in(lease.payload),
     )

@@ -35,6 +35,8 @@ class Retained(NamedTuple):
     """The payload at ``{prefix}/{device}/availability``."""
     taken_at: str | None = None
     """When the reading at the state topic was taken, as far as the broker says that (MQTT 5)."""
+    lease: dict[str, Json] | None = None
+    """The document at ``{prefix}/lease``, of an app that several nodes share."""
 
 
 class Situation:

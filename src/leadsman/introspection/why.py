@@ -106,6 +106,7 @@ def _of_status(asked: Situation, status: Mapping[str, Json], lines: list[str]) -
     """The verdict from the last document at the status topic."""
     at = status.get("at") if isinstance(status.get("at"), str) else None
     lines += _last_known(asked, status)
+    lines += _nodes(asked, status)
     if status.get("state") != "online":
         if at is not None:
             lines.insert(1, f"it said goodbye {asked.at(at)}")
@@ -133,6 +134,25 @@ def _last_known(asked: Situation, status: Mapping[str, Json]) -> list[str]:
     return [f"its status was {clean(str(report.get('status')))}"] + (
         [f"last error: {clean(str(error))}"] if error else []
     )
+
+
+def _nodes(asked: Situation, status: Mapping[str, Json]) -> list[str]:
+    """What the broker knows of the nodes, if several share the app. A lease of a node that is gone ends by itself, at a
+    time of that node's clock; with MQTT 5 the broker then forgets it."""
+    lease = None if asked.retained is None else asked.retained.lease
+    if lease is not None and isinstance(lease.get("owner"), str):
+        owner = clean(str(lease["owner"]))
+        until = lease.get("until") if isinstance(lease.get("until"), str) else None
+        age = asked.age(until)
+        if age is None or age < 0:
+            return [f"the node {owner} has the lease, until {asked.at(until)}: it is active, or takes over"]
+        return [f"no node is active: the lease of {owner} ended {asked.at(until)}, and none that stands by took over"]
+    node = status.get("node")
+    if isinstance(node, dict) and isinstance(node.get("name"), str):
+        return [
+            f"no node is active: the lease of {clean(str(node['name']))} is gone, and none that stands by took over"
+        ]
+    return []
 
 
 def _session(asked: Situation, status: Mapping[str, Json]) -> str:
