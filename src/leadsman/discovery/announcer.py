@@ -7,7 +7,7 @@ program published is left alone. When a program that reads descriptions starts, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from leadsman.discovery.description import Convention, Retained
@@ -75,6 +75,10 @@ class Announcer:
         """Whether all descriptions are, or will be, published again."""
         self._before: Convention | None = None
         """The convention before a change that waits; None if none waits."""
+        self._left: dict[str, bytes] = {}
+        """The descriptions of devices that were gone meanwhile, by name."""
+        self._app = b""
+        """The description of the app that the broker has."""
         self._born_again = False
         """Whether a reader started meanwhile."""
 
@@ -94,8 +98,10 @@ class Announcer:
             connects = self._places.link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
-    def change(self, convention: Convention) -> None:
-        """Devices have come or gone: publish and remove what the convention that knows them has more and less."""
+    def change(self, convention: Convention, left: Mapping[str, bytes]) -> None:
+        """Devices have come or gone: publish and remove what the convention that knows them has more and less. `left`
+        has the descriptions of those that have gone, of which some have come back."""
+        self._left.update(left)
         waits = self._before is not None
         self._before = self._before or self._convention
         self._convention, self._topics = convention, convention.topics
@@ -106,16 +112,19 @@ class Announcer:
         while not self._compared:  # a comparison that has not begun includes the change
             yield GRACE
         before, self._before = self._before or self._convention, None
-        connects = self._places.link.connects
-        for topic in [topic for topic in self._topics if topic not in before.topics]:
+        left, self._left = self._left, {}
+        former, connects = before.topics, self._places.link.connects
+        for topic, name in self._topics.items():
+            if name is None or (topic in former and name not in left):
+                continue
             if not (yield from self._room(connects)):
                 return
-            if topic in self._topics and topic not in self._foreign:
-                self._bring(topic, b"")
+            if topic in self._topics:
+                self._bring(topic, left.get(name, b""))
             yield 0.0
         for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
-            self._bring(topic, before.describe_app().payload)  # the app may list its devices
-        for topic in [topic for topic in before.topics if topic not in self._topics]:
+            self._bring(topic, self._app)  # the app may list its devices
+        for topic in [topic for topic in former if topic not in self._topics]:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
@@ -149,6 +158,8 @@ class Announcer:
         if not self._settled:
             if received.topic in self._topics or self._convention.is_ours(received.payload):
                 self._found[received.topic] = received.payload
+            else:
+                self._leave(received.topic)
         elif received.topic in self._topics:
             self._bring(received.topic, received.payload)
         else:
@@ -157,8 +168,10 @@ class Announcer:
     def _bring(self, topic: str, found: bytes) -> None:
         """Make the description at a topic what it should be; `found` is what the broker has."""
         name = self._topics[topic]
+        if self._is_gone(name):
+            return  # the next change removes what the broker has
         kept = self._convention.kept(topic)
-        if found and not self._convention.is_ours(found):
+        if topic in self._foreign or (found and not self._convention.is_ours(found)):
             self._foreign.add(topic)
             for each in kept:
                 self._places.others.remove(name or APP, each)  # it is no longer ours to remove
@@ -174,6 +187,8 @@ class Announcer:
         steps = self._convention.steps(found, self._description(topic))
         for step in steps:
             self._put(step, latest=len(steps) == 1)
+        if name is None:
+            self._app = steps[-1].payload if steps else found
         self._places.described(name, bool(steps))
 
     def _remove(self, topic: str, found: bytes) -> None:
@@ -183,7 +198,16 @@ class Announcer:
             for each in self._convention.removal(topic, found):
                 self._put(each, latest=True)
         else:
-            self._foreign.add(topic)  # a device that is found later may have this topic
+            self._leave(topic)
+
+    def _leave(self, topic: str) -> None:
+        """Leave the description of another program alone. A device that is found later may have its topic."""
+        if topic.startswith(self._convention.below):
+            self._foreign.add(topic)
+
+    def _is_gone(self, name: str | None) -> bool:
+        """Whether a device was forgotten, and the change that says so waits."""
+        return name is not None and name not in self._registered
 
     def _description(self, topic: str) -> Retained:
         name = self._topics[topic]
@@ -227,7 +251,7 @@ class Announcer:
             for topic in self._topics:
                 if not (yield from self._room(connects)):
                     return
-                if topic in self._topics and topic not in self._foreign:
+                if topic in self._topics and topic not in self._foreign and not self._is_gone(self._topics[topic]):
                     self._put(self._description(topic), latest=True)
                 yield 0.0
             self._places.say_again()

@@ -151,6 +151,10 @@ class PropertyTopics(Protocol):
     client: str
     """Ends the client id of the connection whose will says that the app is lost."""
 
+    def knows(self, name: str) -> bool:
+        """Whether a device of that name is described."""
+        ...
+
     def values(self, name: str, fields: Mapping[str, Any]) -> Sequence[PropertyValue]:
         """The values of a reading of a device."""
         ...
@@ -188,6 +192,15 @@ class Convention(Protocol):
     @property
     def own(self) -> str:
         """The topic filter of the descriptions of this app. Others may have descriptions there, too."""
+        ...
+
+    @property
+    def below(self) -> str:
+        """What the topics of the descriptions of the app's devices begin with. Those of others may, too."""
+        ...
+
+    def knows(self, name: str) -> bool:
+        """Whether it describes a device of that name."""
         ...
 
     @property

@@ -54,6 +54,15 @@ class HomeAssistant:
         return own_filter(self._prefix, self._app.topics.prefix)
 
     @property
+    def below(self) -> str:
+        """See `Convention`."""
+        return f"{self._prefix}/device/{self._node}/"
+
+    def knows(self, name: str) -> bool:
+        """See `Convention`."""
+        return name in self._ids
+
+    @property
     def removes(self) -> str:
         """See `Convention`."""
         return self.own

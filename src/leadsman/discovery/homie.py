@@ -99,6 +99,15 @@ class Homie:
         """See `Convention`. Children come before their parent ("Adding children")."""
 
     @property
+    def below(self) -> str:
+        """See `Convention`."""
+        return self._topic(f"{self._root}-")
+
+    def knows(self, name: str) -> bool:
+        """See `Convention`."""
+        return name in self._ids
+
+    @property
     def removes(self) -> str:
         """See `Convention`."""
         return f"{self._base}/#"

@@ -60,7 +60,8 @@ class Properties:
 
     def forget(self, name: str) -> None:
         """Remove a device."""
-        for value in self._topics.values(name, self._last.pop(name, {})):
+        last = self._last.pop(name, {})
+        for value in self._topics.values(name, last) if self._topics.knows(name) else ():
             self._sent.pop(value.topic, None)
         self._described.discard(name)
         self._refused.discard(name)

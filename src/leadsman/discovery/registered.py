@@ -34,6 +34,10 @@ class Registered:
         """The names of the devices."""
         return [*self._read, *(name for name in self._commands if name not in self._read)]
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a device."""
+        return name in self._read or name in self._commands
+
     def add(self, each: Source) -> None:
         """Add a device that was found at run time."""
         self._read[each.name] = each

@@ -102,6 +102,9 @@ class Presence:
         convention = self._renewed() if found else devices.convention
         self.has_health = convention.has_health
         """Whether the topics ``{prefix}/{device}/health`` are published."""
+        self._convention = convention
+        self._left: dict[str, bytes] = {}
+        """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
         self._will = None if convention.properties is None else self._make_will(convention.properties, optional)
         core.others.described = convention.removes
@@ -121,6 +124,8 @@ class Presence:
 
     def remove(self, name: str) -> None:
         """A device that was found is forgotten. Its description is removed with the next `change`."""
+        if self._convention.knows(name):
+            self._left[name] = self._convention.describe(self._registered.device(name)).payload
         if self._properties is not None:
             self._properties.forget(name)
         self._health.forget(name)
@@ -128,9 +133,10 @@ class Presence:
 
     def change(self) -> None:
         """Describe the devices that have come, and no more those that have gone."""
-        convention = self._renewed()
+        convention = self._convention = self._renewed()
         self._health.change(convention)
-        self._announcer.change(convention)
+        left, self._left = self._left, {}
+        self._announcer.change(convention, left)
 
     def _renewed(self) -> Convention:
         """The convention, which knows all devices."""

@@ -1,0 +1,138 @@
+"""Devices that are found and forgotten at awkward moments, and what discovery then has of them at the broker."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import pytest
+from pydantic import BaseModel
+
+from leadsman import App, Context, Finds, Sensor
+from leadsman.introspection.retained import Listed
+from leadsman.testing.broker import Delivered
+from leadsman_rigs.homie import violations
+
+ATTIC = {"homie": "homie/5/house-attic/$description", "homeassistant": "homeassistant/device/house/attic/config"}
+SAID = {"homie": "homie/5/house-attic/$state", "homeassistant": "house/attic/health"}
+"""How the device is."""
+both = pytest.mark.parametrize("convention", ["homie", "homeassistant"])
+
+
+class Climate(BaseModel):
+    temperature: Annotated[float, Sensor("°C", device_class="temperature")]
+
+
+def gateway_app(*heard, convention, keep_state=False):
+    """An app that hears readings, or does something with a device, at some seconds from the start."""
+    app = App("house", keep_state=keep_state, discovery=convention)
+
+    async def gateway(context: Context) -> AsyncIterator[None]:
+        begin = asyncio.get_running_loop().time()
+        for at, name, what in heard:
+            await context.sleep(max(0.0, begin + at - asyncio.get_running_loop().time()))
+            device = context.device(name)
+            if callable(what):
+                what(device)
+            else:
+                device.publish({"temperature": what})
+            yield
+        await context.sleep("365d")
+
+    app.add_source("gateway", gateway, finds=Finds(Climate), silence=None)
+    return app
+
+
+def forget(device):
+    device.forget()
+
+
+def tree(running):
+    return {topic: each.payload for topic, each in running.broker.retained.items() if topic.startswith("homie/")}
+
+
+def about_attic(running):
+    return [topic for topic in running.broker.retained if "attic" in topic]
+
+
+@both
+@pytest.mark.parametrize("apart", [0.0, 0.3])
+def test_a_device_that_is_forgotten_before_it_was_described_leaves_nothing(harness, convention, apart):
+    running = harness(gateway_app((10, "attic", 20), (10 + apart, "attic", forget), convention=convention))
+    running.run(60)
+
+    assert running.statuses("gateway")[-1] == "ok"
+    assert running.errors("gateway") == []
+    assert about_attic(running) == []
+    assert running.faults() == []
+    if convention == "homie":
+        assert violations(tree(running)) == []
+
+
+@both
+@pytest.mark.parametrize("apart", [0.0, 0.3, 1.5, 6.0])
+def test_a_device_that_is_forgotten_and_found_again_is_described_with_its_values_and_its_health(
+    harness, convention, apart
+):
+    heard = [(10, "attic", 20), (30, "attic", forget), (30 + apart, "attic", 21), (60, "attic", 22)]
+    running = harness(gateway_app(*heard, convention=convention))
+    running.run(50)
+    before = len(running.broker.messages(SAID[convention]))
+    running.run(60)
+
+    retained = running.broker.retained
+    assert ATTIC[convention] in retained
+    assert SAID[convention] in retained
+    listed = Listed("house")
+    listed.add("house/registry", retained["house/registry"].payload)
+    assert ATTIC[convention] in dict(listed.topics())["attic"]
+    assert running.faults() == []
+    if convention == "homie":
+        assert retained["homie/5/house-attic/values/temperature"].payload == b"22.0"
+        assert violations(tree(running)) == []
+    else:
+        assert len(running.broker.messages(SAID[convention])) > before
+
+
+@both
+@pytest.mark.parametrize("moment", [9.2, 9.7, 10.05, 10.5, 10.95])
+def test_a_device_that_is_forgotten_around_a_reconnect_leaves_nothing_and_the_goodbye_is_whole(
+    harness, convention, moment
+):
+    running = harness(gateway_app((2, "attic", 20), (10.2, "attic", forget), convention=convention))
+    running.run(moment)
+    running.broker.stop()
+    running.run(0.01)
+    running.broker.start()
+    running.run(60)
+
+    assert about_attic(running) == []
+    running.stop()
+    assert running.faults() == []
+    if convention == "homie":
+        assert tree(running)["homie/5/house/$state"] == b"disconnected"
+
+
+@both
+def test_a_description_of_another_program_is_left_alone_though_the_device_is_found_later(harness, convention):
+    theirs = json.dumps({"homie": "5.0", "version": 1, "type": "x", "o": {"name": "x"}}).encode()
+    running = harness(gateway_app((10, "attic", 20), convention=convention))
+    topic = ATTIC[convention]
+    running.broker.retained[topic] = Delivered(0.0, topic, theirs, True, None)
+    running.run(30)
+
+    assert running.broker.retained[topic].payload == theirs
+    assert running.faults() == []
+
+
+def test_versions_never_fall_though_the_clock_was_set_back(harness):
+    running = harness(gateway_app((20, "attic", 20), convention="homie"))
+    topic = "homie/5/house/$description"
+    theirs = {"homie": "5.0", "version": 4_000_000_000, "name": "house", "type": "leadsman/house", "children": []}
+    running.broker.retained[topic] = Delivered(0.0, topic, json.dumps(theirs).encode(), True, None)
+    running.run(60)
+
+    versions = [json.loads(each.payload)["version"] for each in running.broker.messages(topic)]
+    assert len(versions) == 2
+    assert versions[0] > 4_000_000_000
+    assert versions == sorted(set(versions))
