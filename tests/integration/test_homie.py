@@ -319,6 +319,27 @@ def test_a_short_break_of_the_connection_does_not_make_it_lost(harness):
     assert tree(running.broker)[f"{ROOT}/$state"] == b"ready"
 
 
+def test_a_reconnect_sends_no_description_again(harness):
+    running = harness(house())
+    running.at("10s", running.broker.cut)
+
+    running.run("30s")
+
+    assert len(sent(running, f"{KITCHEN}/$description")) == len(sent(running, f"{ROOT}/$description")) == 1
+    assert sent(running, f"{KITCHEN}/$state").count(b"init") == 1
+
+
+def test_a_reconnect_sends_nothing_over_what_another_program_published_meanwhile(harness):
+    running = harness(house())
+    foreign = json.dumps({"homie": "5.0", "name": "mine"})
+    running.at("10s", lambda: running.broker.retained.update(foreign_at(f"{KITCHEN}/$description", foreign)))
+    running.at("11s", running.broker.cut)
+
+    running.run("30s")
+
+    assert tree(running.broker)[f"{KITCHEN}/$description"] == foreign.encode()
+
+
 def test_an_app_whose_will_was_a_mistake_says_that_it_is_ready(harness):
     running = harness(house())
     running.run("5s")

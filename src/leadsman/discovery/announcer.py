@@ -216,7 +216,7 @@ class Announcer:
         return self._convention.describe(self._registered.device(name))
 
     def _put(self, step: Retained, *, latest: bool) -> None:
-        self._places.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest))
+        self._places.link.put(Message(step.topic, step.payload, qos=1, retain=True, latest=latest, remade=True))
 
     def _room(self, connects: int) -> Generator[float, None, bool]:
         """Wait until the outbox has room. Returns whether the connection is still the same one."""

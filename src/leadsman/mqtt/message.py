@@ -48,6 +48,8 @@ class Message(NamedTuple):
     """Learns once whether the message arrived."""
     replayed: bool = False
     """Whether it waited over an outage or a restart; sent as the MQTT 5 user property ``replayed``."""
+    remade: bool = False
+    """Whether who sent it compares with each new connection what the broker has. Then nobody else sends it again."""
 
     @property
     def size(self) -> int:

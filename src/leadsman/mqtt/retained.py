@@ -27,7 +27,7 @@ class Retained:
         if message.retain and not message.payload:
             self.forget(topic)  # it was removed at the broker
             return
-        if not message.retain or (message.latest and message.taken_at is None):
+        if not message.retain or message.remade or (message.latest and message.taken_at is None):
             if self._unretained:
                 self.settled(topic)
             return
