@@ -5,9 +5,10 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from leadsman import App, Context, Finds, Router
+from leadsman import App, CircuitBreaker, Context, Finds, Router
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.registry_document import Registry
+from leadsman.mqtt.topics import topic_matches
 from leadsman.testing import Harness, Scripted, fail
 from leadsman.wiring.access import access_of
 
@@ -196,3 +197,37 @@ def test_the_access_list_has_its_topics():
 
     assert {"gas/state", "gas/availability", "gas/ledger", "gas/get/response", "gas/error"} <= set(access.publish)
     assert "gas/get" in access.subscribe
+
+
+@pytest.mark.parametrize("discovery", [None, "homie", "homeassistant"])
+def test_all_that_it_publishes_and_subscribes_to_is_in_the_access_list(harness, discovery):
+    app = App("gas", discovery=discovery)
+    app.add_telemetry(None, Scripted({"m3": 1}, *[fail()] * 20), interval=5, circuit_breaker=CircuitBreaker(2))
+    app.add_command("lamp", accept)
+
+    running = harness(app)
+    running.at("20s", lambda: running.broker.send("gas/get", b""))
+    running.at("25s", lambda: running.broker.send("gas/lamp/set", b"true"))
+    running.run("2m")
+
+    access = access_of(app.plan({}))
+    topics = {each.topic for each in running.broker.log}
+    assert {"gas/state", "gas/error", "gas/availability", "gas/lamp/set/result"} <= topics
+    assert [topic for topic in sorted(topics) if not any(topic_matches(each, topic) for each in access.publish)] == []
+    heard = {each for client in running.broker._clients.values() for each in client.filters}
+    assert heard <= set(access.subscribe)
+
+
+@pytest.mark.parametrize("word", ["lease", "resilience", "status", "health"])
+def test_its_handler_cannot_publish_where_the_app_does(harness, word):
+    app = App("gas")
+
+    @app.telemetry(None, interval=10)
+    async def read(context: Context) -> dict[str, int]:
+        context.publish(word, "1", retain=True)
+        return {"m3": 1}
+
+    running = harness(app)
+    running.run(5)
+
+    assert running.errors("gas")[0]["type"] == "InvalidValue"

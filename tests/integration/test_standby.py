@@ -26,7 +26,7 @@ class Broker(MemoryBroker):
 
     def receive(self, connection, packet_id, message):
         super().receive(connection, packet_id, message)
-        if connection.open and message.topic in ("house/lease", "house/status", "house/meter/resilience"):
+        if connection.open and message.topic.endswith(("/lease", "/status", "/resilience")):
             self.send(message.topic, message.payload)
 
 
@@ -47,13 +47,13 @@ class Port:
 class Node:
     """One app, and what happened to it."""
 
-    def __init__(self, loop, broker, directory, **options):
+    def __init__(self, loop, broker, directory, device="meter", **options):
         self.port, self.polls, self.entered, self.left = Port(), [], 0, 0
         self.loop = loop
         self.works = True
         self.app = App("house", mqtt="mqtt://broker", adapters=(self.port,), lifespan=self.lifespan, **options)
         self.app.load(Where.nowhere({"standby.enabled": "true", "standby.ttl": TTL}))
-        self.app.add_telemetry("meter", self.read, interval=1, circuit_breaker=CircuitBreaker(3, recovery=3600))
+        self.app.add_telemetry(device, self.read, interval=1, circuit_breaker=CircuitBreaker(3, recovery=3600))
         self.task = loop.create_task(self.app.serve(broker.connect, environment={"STATE_DIRECTORY": str(directory)}))
 
     async def read(self, port: Port) -> dict:
@@ -241,14 +241,19 @@ def test_what_happens_is_in_the_log(start, run, broker, caplog):
         assert words in caplog.text
 
 
-def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run, broker):
-    first = start(broker, keep_state=True)
+@pytest.mark.parametrize(
+    ("device", "name", "topic"),
+    [("meter", "meter", "house/meter/resilience"), (None, "house", "house/resilience")],
+    ids=["a device", "the root device"],
+)
+def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run, broker, device, name, topic):
+    first = start(broker, keep_state=True, device=device)
     first.works = False
     run(10)
     assert len(first.polls) == 3, "then its circuit opened"
-    shared = json.loads(broker.retained["house/meter/resilience"].payload)
+    shared = json.loads(broker.retained[topic].payload)
     assert shared["execution"]["circuit"][0] == "open", "also if it dies now"
-    second = start(broker, keep_state=True)
+    second = start(broker, keep_state=True, device=device)
     second.works = False
     run(2)
 
@@ -256,7 +261,7 @@ def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run,
     run(30)
 
     assert not second.polls
-    assert json.loads(broker.messages("house/status")[-1].payload)["devices"]["meter"]["circuit"] == "open"
+    assert json.loads(broker.messages("house/status")[-1].payload)["devices"][name]["circuit"] == "open"
 
 
 def test_without_keep_state_a_device_begins_from_zero(start, run, broker):

@@ -7,7 +7,7 @@
 | `{prefix}/{device}/availability`     | `online` or `offline`                                 | yes, 1        |
 | `{prefix}/{device}/error`            | onset, reminder or recovery of an outage              | no, 1         |
 | `{prefix}/{device}/ledger`           | what became of its polls, and its gaps                | yes, 1        |
-| `{prefix}/{device}/health`           | how it is, while discovery is on                      | yes, 1        |
+| `{prefix}/{device}/health`           | how it is, while Home Assistant is told of it         | yes, 1        |
 | `{prefix}/{device}/resilience`       | its failure state, for a node that takes over         | yes, 1        |
 | `{prefix}/{device}/set`              | in: a command                                         | no, 1         |
 | `{prefix}/{device}/set/result`       | the result of a command                               | no, 1         |
@@ -39,7 +39,7 @@ RESERVED = frozenset(
     {
         *("status", "error", "introspect", "registry", "state", "history", "availability", "health", "ledger", "set"),
         "get",
-        *("hold", "release", "circuit", "resilience", DOCTOR),
+        *("hold", "release", "circuit", "resilience", "lease", DOCTOR),
     }
 )
 """Levels with a meaning of their own; no device may take one as its name."""

@@ -132,7 +132,7 @@ class Observer:
             packet = Connect(self._client_id, self._session.protocol, None, b"", session_expiry=0)
             self._connection = connection = await self._connector(packet, self)
             self._session = connection_state.connected(self._session, self._clock.monotonic())
-            shared = () if self.snapshots is None else (self.snapshots.topic_filter,)
+            shared = () if self.snapshots is None else self.snapshots.topic_filters
             for topic in (*shared, self._topics.lease, self._topics.status):
                 await connection.subscribe(topic)
             await asyncio.wait({self._lost}, timeout=SETTLE)

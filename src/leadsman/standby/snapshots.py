@@ -14,6 +14,12 @@ MOST = 8 * 1024 * 1024
 """Bytes that are kept of all devices: some 20,000 of them."""
 
 
+def filters_of(topics: Topics) -> tuple[str, ...]:
+    """The topic filters of the documents of all devices; that of the root device has a level less."""
+    devices = topics.of("+", WORD)
+    return (devices,) if topics.root is None else (devices, topics.of(topics.root, WORD))
+
+
 class Snapshots:
     """Keeps what it hears. Nothing of it is checked: who reads it does that.
 
@@ -23,7 +29,7 @@ class Snapshots:
     """
 
     def __init__(self, topics: Topics, now: Callable[[], float]) -> None:
-        self.topic_filter = topics.of("+", WORD)
+        self.topic_filters = filters_of(topics)
         """Where they are."""
         self._topics = topics
         self._now = now

@@ -49,13 +49,17 @@ def access_of(plan: Plan) -> Access:
         publish.append(topics.of("+", "#"))  # a handler may publish to any topic of its device
     else:
         publish += [topics.of("+", word) for word in words]
+    convention = described_by(plan)
     if topics.root is not None:
-        publish += _of_root(topics, words, any_topic=any(each.name == topics.root for each in asking))
-    if (convention := described_by(plan)) is not None:
+        health = ["health"] if convention is not None and convention.has_health else []
+        publish += _of_root(topics, [*words, *health], any_topic=any(each.name == topics.root for each in asking))
+    if convention is not None:
         publish += convention.publishes
     standby = [] if plan.standby is None else [topics.lease]
     if shared:
-        standby.append(topics.of("+", "resilience"))
+        from leadsman.standby.snapshots import filters_of  # only apps with a second node pay for it
+
+        standby += filters_of(topics)
     return Access(tuple(publish), (*filters.values(), *own.values(), *standby, *elsewhere(plan)))
 
 
