@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from leadsman import App, Context, Finds, Sensor
 from leadsman.introspection.retained import Listed
+from leadsman.testing import Harness
 from leadsman.testing.broker import Delivered
 from leadsman_rigs.homie import violations
 
@@ -136,3 +138,41 @@ def test_versions_never_fall_though_the_clock_was_set_back(harness):
     assert len(versions) == 2
     assert versions[0] > 4_000_000_000
     assert versions == sorted(set(versions))
+
+
+def test_two_names_of_one_identifier_that_a_thread_finds_at_once_are_one_device(harness):
+    app, accepted = App("house", discovery="homie"), []
+
+    def find(context: Context) -> None:
+        for name in ("Attic", "attic"):
+            device = context.device(name)
+            accepted.append(device.accepted)
+            device.publish({"temperature": 1})
+
+    @app.telemetry("gateway", interval="10s", finds=Finds(Climate))
+    async def scan(context: Context) -> None:
+        thread = threading.Thread(target=find, args=(context,))
+        thread.start()
+        thread.join()  # the loop adds the first one afterwards
+
+    running = harness(app)
+    running.run("15s")
+
+    assert accepted[:2] == [True, False]
+    assert running.faults() == []
+    assert json.loads(tree(running)["homie/5/house/$description"])["children"] == ["house-gateway", "house-attic"]
+    assert violations(tree(running)) == []
+
+
+def test_devices_that_share_an_identifier_under_another_convention_are_restored_as_one(tmp_path):
+    heard = [(1, "Attic", 20), (2, "attic", 21)]
+    with Harness(gateway_app(*heard, convention="homeassistant", keep_state=True), state_directory=tmp_path) as one:
+        one.run("1m")
+        assert {"homeassistant/device/house/Attic/config", ATTIC["homeassistant"]} <= one.broker.retained.keys()
+
+    with Harness(gateway_app(convention="homie", keep_state=True), state_directory=tmp_path) as two:
+        two.run("1m")
+
+        children = json.loads(tree(two)["homie/5/house/$description"])["children"]
+        assert children == ["house-gateway", "house-attic"]
+        assert two.faults() == []

@@ -59,7 +59,11 @@ class Host(Protocol):
     """The app, in which devices come and go. On the event loop."""
 
     def is_taken(self, name: str) -> bool:
-        """Whether a name cannot be that of a new device."""
+        """Whether a device that is registered has a name, or its identifier. From any thread."""
+        ...
+
+    def identify(self, name: str) -> str:
+        """What two devices must not share: the name, or the identifier of it. From any thread."""
         ...
 
     def join(self, source: Source) -> SourceRunner:
@@ -129,6 +133,8 @@ class FoundDevices:
         self._now = now
         self._loop = loop
         self._lock = threading.Lock()
+        self._identifiers: set[str] = set()
+        """Those of the devices that were found."""
         self._runners: dict[str, SourceRunner] = {}
         self._since: dict[str, float] = {}
         """When each device was found, or was heard last before a restart: monotonic seconds."""
@@ -152,17 +158,21 @@ class FoundDevices:
             owner = self.finders.get(escaped)
             reason = "" if owner == finder else self._reason(family, escaped, owner)
             if owner is None and not reason:
-                self.finders[escaped] = finder
-                family.names.add(escaped)
+                self._accept(family, finder, escaped)
         if reason:
             self._refuse(finder, family, name, reason)
         elif owner is None:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
 
+    def _accept(self, family: Family, finder: str, name: str) -> None:
+        self.finders[name] = finder
+        family.names.add(name)
+        self._identifiers.add(self._host.identify(name))
+
     def _reason(self, family: Family, name: str, owner: str | None) -> str:
         """Why a new device is refused; empty if it is not."""
-        if owner is not None or self._host.is_taken(name):
+        if owner is not None or self._host.is_taken(name) or self._host.identify(name) in self._identifiers:
             return "another device has that name; give it another one"
         if len(family.names) >= family.finds.most:
             most = counted(family.finds.most, "device")
@@ -202,8 +212,7 @@ class FoundDevices:
             return False
         if family.finds.forget_after is not None and silence >= family.finds.forget_after:
             return False
-        self.finders[name] = finder
-        family.names.add(name)
+        self._accept(family, finder, name)
         self._since[name] = self._now() - silence
         self._runners[name] = self._host.join(family.template._replace(name=name))
         self._arm()
@@ -237,6 +246,7 @@ class FoundDevices:
         with self._lock:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
+            self._identifiers.discard(self._host.identify(name))
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
         self._host.leave(name)
 

@@ -63,7 +63,16 @@ class FoundParts:
 
     def is_taken(self, name: str) -> bool:
         """See `Host`. With discovery, its identifier must not be that of another device either."""
-        return name in self._names or (self._identifiers is not None and self._identify(name) in self._identifiers)
+        return name in self._names or self.identify(name) in self._identifiers
+
+    def identify(self, name: str) -> str:
+        """See `Host`."""
+        discovery = self._core.plan.discovery
+        if discovery is None:
+            return name
+        from leadsman.settings.discovery import CONVENTIONS
+
+        return CONVENTIONS[discovery.convention].identify(name)
 
     def join(self, source: Source) -> SourceRunner:
         """See `Host`."""
@@ -73,8 +82,6 @@ class FoundParts:
         self._readers[name] = runner
         self._sources[name] = source
         core.ledgers.add(name, runner.ledger, Schedule())
-        if self._identifiers is not None:
-            self._identifiers.add(self._identify(name))
         if self.store is not None:
             self.store.add(name)
         if self._reports is not None:
@@ -94,8 +101,6 @@ class FoundParts:
         topics = retained_of(registry_entry(core.plan.topics, name, [source], others, health=health))
         del self._readers[name]
         core.ledgers.remove(name)
-        if self._identifiers is not None:
-            self._identifiers.discard(self._identify(name))
         if self._reports is not None:
             self._reports.statuses.remove(name)
             self._reports.heartbeat.changed()
@@ -130,25 +135,16 @@ class FoundParts:
             self._gathering = True
             self._loop.call_later(GATHER, self._describe)
 
-    def _described_already(self) -> set[str] | None:
-        """The identifiers of discovery that devices have; None while it is off."""
+    def _described_already(self) -> Collection[str]:
+        """The identifiers of discovery that registered devices have; none while it is off."""
         plan = self._core.plan
         if plan.discovery is None:
-            return None
+            return ()
         from leadsman.settings.discovery import APP
         from leadsman.wiring.discovery import registered_of
 
         ids = plan.discovery.ids
-        return {APP, *(self._identify(ids.get(name, name)) for name in registered_of(plan).names)}
-
-    def _identify(self, name: str) -> str:
-        """The identifier of a device in discovery, which is on."""
-        discovery = self._core.plan.discovery
-        if discovery is None:
-            raise AssertionError("there are no identifiers without discovery")
-        from leadsman.settings.discovery import CONVENTIONS
-
-        return CONVENTIONS[discovery.convention].identify(name)
+        return {APP, *(self.identify(ids.get(name, name)) for name in registered_of(plan).names)}
 
     def _describe(self) -> None:
         self._gathering = False
