@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from leadsman import App, CircuitBreaker, FixedBackoff, OnChange
+from leadsman import App, CircuitBreaker, Context, Finds, FixedBackoff, OnChange
 from leadsman.testing import Scripted, fail
 
 READING = {"t": 21.5}
@@ -61,3 +61,22 @@ def test_a_template_says_it_before_the_first_poll(harness):
 
     assert json.loads(plain)["status"] == "starting"
     assert {**json.loads(plain), "next_due_at": None} == {**json.loads(general), "next_due_at": None}
+
+
+def test_a_handler_that_finds_devices_says_how_many(harness):
+    app = App("house")
+
+    @app.telemetry("bus", interval=10, finds=Finds())
+    async def bus(context: Context):
+        context.device("kitchen")
+        return READING
+
+    running = harness(app)
+    running.run(5)
+    running.broker.send("house/introspect", {"sections": ["devices"]})
+    running.run(0.1)
+
+    text = running.broker.messages("house/introspect/response")[-1].payload.decode()
+
+    state = json.loads(text)["data"]["devices"]["bus"]["runtime"]
+    assert (state["found"], state["refused"]) == (1, 0)

@@ -222,7 +222,7 @@ class Sections:
         runners = parts.runners.of(name)
         snapshot, next_poll = runners[0].look()
         known = State(status(health, clock.monotonic()), health, snapshot, next_poll, runners[0].publisher)
-        lone = len(runners) == 1 and name not in self.registrations.jobs and not runners[0].counters()
+        lone = len(runners) == 1 and name not in self.registrations.jobs and not self._counters(name, runners)
         if lone and known.is_usual and says_nothing(parts.link, known.publisher.topics):
             return known.text(clock.monotonic())
         return encode(self._runtime(name, known, runners))
@@ -250,13 +250,19 @@ class Sections:
         }
         if health.life is not None:
             found["life"] = {"since": rfc3339(health.life.since), **health.life.before.plus(totals)._asdict()}
-        for runner in runners:
-            found |= runner.counters()
-        if parts.found is not None:
-            found |= parts.found.counters(name)
+        found |= self._counters(name, runners)
         if name not in self.registrations.jobs:
             found |= after_reading(runners[0].publisher, parts.link, self._clock)
         return cast("Runtime", found)  # tests compare it with the schema
+
+    def _counters(self, name: str, runners: Sequence[Runner]) -> dict[str, object]:
+        """What only some devices count: commands, messages of a source, devices that were found."""
+        found: dict[str, object] = {}
+        for runner in runners:
+            found |= runner.counters()
+        if self._parts.found is not None:
+            found |= self._parts.found.counters(name)
+        return found
 
 
 def _subscribed(counts: "MessageCounts") -> "Subscribed":
