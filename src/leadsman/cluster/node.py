@@ -6,7 +6,7 @@ may wait for an engine that does not answer. A node never tells another one anyt
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Protocol
 
 from leadsman.cluster.holdings import Holdings
@@ -14,7 +14,7 @@ from leadsman.cluster.placement import plan
 from leadsman.cluster.shards import Pool
 from leadsman.errors import LeaseError, LeaseStoreUnreachable
 from leadsman.lease.fence import RENEW_AT
-from leadsman.lease.lease import Member, Terms
+from leadsman.lease.lease import Lease, Member, Terms
 from leadsman.lease.store import LeaseStore, Snapshot
 from leadsman.timing.clock import Clock
 
@@ -26,11 +26,13 @@ class Duties(Protocol):
     """What a node does with its shards."""
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
-        """Begin to poll the devices of these shards, and send what they publish with these fencing tokens."""
+        """Begin to poll the devices of these shards, and send what they publish with these fencing tokens. It must not
+        wait for a device: while it runs, the node stops nothing."""
 
     async def end(self, keys: Collection[str]) -> None:
         """Stop to poll the devices of these shards. When it returns, no poll of them runs, and none of their messages
-        will be sent. It must not take longer than a fifth of the TTL, which remains of a lease when it is fenced."""
+        will be sent. It must not take longer than a fifth of the TTL, which remains of a lease when it is fenced. After
+        an error or a cancellation it is called again with the same keys, and their leases are kept until it returns."""
 
 
 class ClusterNode:
@@ -60,6 +62,9 @@ class ClusterNode:
         self._clock = clock
         self._duties = duties
         self._at_work: set[str] = set()
+        self._to_release: list[Lease] = []
+        """Leases that the engine was asked to release, or will be. They are used no more, whatever it answers: it may
+        get a request late, after the node has given it up."""
         self._turn = asyncio.Lock()
         self._changed = asyncio.Event()
         self._at_rest: tuple[Snapshot, frozenset[str]] | None = None  # in which state the plan was to do nothing
@@ -141,6 +146,7 @@ class ClusterNode:
     async def _balance(self) -> None:
         """Release and take what the plan says. Without a snapshot there is none: a node that knows of no other one
         would take all."""
+        await self._release()
         if self.snapshot is None or self._at_rest == (self.snapshot, self.holdings.keys):
             return
         state = self.snapshot, self.holdings.keys
@@ -148,13 +154,19 @@ class ClusterNode:
         self._at_rest = None if release or acquire else state
         if release:
             await self._end(release)
-            await self._store.release(self.holdings.leases(release))
+            self._to_release += self.holdings.leases(release)
             self.holdings.drop(release)
+            await self._release()
         if acquire:
             asked_at = self._clock.uptime()
             answer = await self._store.acquire(acquire)
             self.holdings.gain(answer.granted.values(), asked_at)
             await self._begin(answer.granted)
+
+    async def _release(self) -> None:
+        if self._to_release:
+            await self._store.release(self._to_release)
+            self._to_release.clear()
 
     async def _begin(self, keys: Iterable[str]) -> None:
         async with self._turn:
@@ -167,16 +179,15 @@ class ClusterNode:
         async with self._turn:
             ended = self._at_work.intersection(keys)
             if ended:
-                self._at_work -= ended
                 await self._duties.end(ended)
+                self._at_work -= ended
 
     async def _leave(self) -> None:
-        await self._end(self.holdings.keys)
-        try:
-            await self._store.release(self.holdings.leases())
-        except LeaseError:
-            return  # they end by themselves
+        await self._end(frozenset(self._at_work))  # those included that are lost already, and whose end was cancelled
+        self._to_release += self.holdings.leases()
         self.holdings.drop(self.holdings.keys)
+        with suppress(LeaseError):  # they end by themselves
+            await self._release()
 
     def _not_reached(self) -> None:
         if self.unreachable_since is None:
