@@ -36,6 +36,20 @@ def test_the_times_in_a_line_are_those_of_this_zone():
     )
 
 
+def test_a_time_before_the_clocks_were_changed_has_its_offset(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        winter, summer = local("2026-01-08T12:00:00.005Z", exact=True), local("2026-07-08T12:00:00.005Z", exact=True)
+        twice = [local("2026-10-25T00:30:00Z"), local("2026-10-25T01:30:00Z")]
+    time.tzset()
+
+    assert winter.startswith("2026-01-08 13:00:00.005")
+    assert summer.startswith("2026-07-08 14:00:00.005")
+    assert winter.endswith("+01:00") != summer.endswith("+02:00")
+    assert twice[0] != twice[1]
+
+
 @pytest.mark.parametrize("text", ["", "soon\x1b[2J", "9999-12-31T23:59:59-23:00", "2026-13-01T00:00:00Z"])
 @pytest.mark.usefixtures("berlin")
 def test_text_that_is_no_time_stays_and_drives_no_terminal(text):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from leadsman.cli.main import main
+from leadsman.cli.times import local, zone
 from leadsman_rigs.listener import Listener
 from leadsman_rigs.notify_socket import NotifySocket
 from leadsman_rigs.processes import HEADER, Process
@@ -228,7 +229,8 @@ def test_the_heartbeat_names_the_node_and_its_token(new_pair, mosquitto, listen)
         text=True,
         check=True,
     )
-    assert f"node {second['name']}: active since {second['since']}, token {second['token']}, 1 takeover" in shown.stdout
+    since = f"active since {local(second['since'])} ({zone()})"
+    assert f"node {second['name']}: {since}, token {second['token']}, 1 takeover" in shown.stdout
 
 
 def test_a_held_device_stays_held_when_the_node_is_killed(tmp_path, mosquitto, listen):

@@ -141,7 +141,8 @@ def _show_app(app: "AppSection") -> None:
     if "node" in app:
         node = app["node"]
         takeovers = counted(node["takeovers"], "takeover")
-        print(escaped(f"node {node['name']}: active since {node['since']}, token {node['token']}, {takeovers}"))
+        since = f"active since {local(node['since'])} ({zone()})"
+        print(escaped(f"node {node['name']}: {since}, token {node['token']}, {takeovers}"))
     for file, error in app.get("state_files", {}).items():
         print(f"state file {clean(file)} cannot be written: {clean(error)}")
 

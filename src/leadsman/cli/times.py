@@ -9,18 +9,23 @@ _UTC = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 """A time as the evidence of a verdict has it."""
 
 
-def local(text: str | None) -> str:
-    """A time of RFC 3339 as a date and a time of this zone; empty for None. Text that is no time is left as it is."""
+def local(text: str | None, *, exact: bool = False) -> str:
+    """A time of RFC 3339 as a date and a time of this zone, `exact` with milliseconds; empty for None. If the clocks
+    were changed since, it has its offset. Text that is no time is left as it is."""
     if text is None:
         return ""
-    return clean(text) if (found := _local(text)) is None else found
+    return clean(text) if (found := _local(text, exact=exact)) is None else found
 
 
-def _local(text: str) -> str | None:
+def _local(text: str, *, exact: bool = False) -> str | None:
     try:
-        return f"{datetime.fromisoformat(text).astimezone():%Y-%m-%d %H:%M:%S}"
+        moment = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         return None
+    fraction = f".{moment.microsecond // 1000:03}" if exact else ""
+    now = datetime.now().astimezone()
+    offset = "" if moment.utcoffset() == now.utcoffset() else _offset(moment)
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}{offset}"
 
 
 def clock(text: str) -> str:
@@ -35,5 +40,10 @@ def localised(line: str) -> str:
 
 def zone() -> str:
     """The zone of this machine now, as its offset: ``UTC`` or ``UTC+01:00``."""
-    offset = f"{datetime.now().astimezone():%z}"
-    return "UTC" if offset == "+0000" else f"UTC{offset[:3]}:{offset[3:5]}"
+    offset = _offset(datetime.now().astimezone())
+    return "UTC" if offset == "+00:00" else f"UTC{offset}"
+
+
+def _offset(moment: datetime) -> str:
+    offset = f"{moment:%z}"
+    return f"{offset[:3]}:{offset[3:5]}"

@@ -83,7 +83,7 @@ def line_of(row: "TraceRow") -> str:
     if row["attempt"] is not None and row["cycle"] is not None:
         where += f" poll {row['cycle'] + 1} call {row['attempt']}"
     error = "" if row["error_type"] is None else f"{row['error_type']}: {row['error_message']}"
-    return clean(f"{local(row['at'])}{row['at'][19:23]}  {where}  {_verdict(row)}  {error}".rstrip())
+    return clean(f"{local(row['at'], exact=True)}  {where}  {_verdict(row)}  {error}".rstrip())
 
 
 def _verdict(row: "TraceRow") -> str:
