@@ -329,7 +329,10 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
-    return run_command(parser().parse_args(arguments), "leadsman")
+    options, unknown = parser().parse_known_args(arguments)
+    if unknown:
+        options.refuse(f"unrecognized arguments: {' '.join(map(escaped, unknown))}")
+    return run_command(options, "leadsman")
 
 
 def run_command(options: argparse.Namespace, program: str) -> int:
@@ -372,5 +375,5 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         add(one, command.arguments)
-        one.set_defaults(run=command.run)
+        one.set_defaults(run=command.run, refuse=one.error)
     return root
