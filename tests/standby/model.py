@@ -33,6 +33,9 @@ KEEPALIVE = 9.0
 NOTICES = 1.0
 """Seconds after which a node notices that the broker is out of reach."""
 
+FAULTS = ("kill", "start", "pause", "resume", "partition", "heal", "end", "broker down", "broker empty", "broker up")
+"""What `apply` lets happen to a node, or to the broker."""
+
 
 class Broker:
     """What the nodes share."""
@@ -248,6 +251,39 @@ class World:
     def broker_back(self):
         self.broker.up = True
 
+    def mend(self):
+        """Let the broker and all nodes be well."""
+        self.broker_back()
+        for node in self.nodes:
+            self.heal(node)
+            node.paused = False
+            if not node.alive:
+                node.start()
+
 
 def lease(owner="n1", token=5, ttl=TTL, sent=0.0):
     return Lease(owner, token, ttl, sent)
+
+
+def apply(world, fault, number):
+    """Let a fault happen, to the node of this number if it is one of a node."""
+    node = world.nodes[number % len(world.nodes)]
+    match fault:
+        case "kill" if node.alive:
+            node.kill()
+        case "start" if not node.alive:
+            node.start()
+        case "pause":
+            node.paused = True
+        case "resume":
+            node.paused = False
+        case "partition":
+            world.partition(node)
+        case "heal":
+            world.heal(node)
+        case "end":
+            node.end()
+        case "broker down" | "broker empty":
+            world.restart_broker(forget=fault == "broker empty")
+        case "broker up":
+            world.broker_back()

@@ -3,37 +3,13 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.standby.model import ENDS_AFTER, TICK, TTL, World
+from tests.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, apply
 
-FAULTS = ("kill", "start", "pause", "resume", "partition", "heal", "end", "broker down", "broker empty", "broker up")
 schedules = st.lists(
     st.tuples(st.sampled_from(FAULTS), st.integers(0, 2), st.sampled_from([0.5, 1.0, 2.5, 5.0, 7.0, 12.0, 20.0])),
     max_size=10,
 )
 TAKEOVER = 1.5 * TTL + 2 * TICK
-
-
-def apply(world, fault, number):
-    node = world.nodes[number % len(world.nodes)]
-    match fault:
-        case "kill" if node.alive:
-            node.kill()
-        case "start" if not node.alive:
-            node.start()
-        case "pause":
-            node.paused = True
-        case "resume":
-            node.paused = False
-        case "partition":
-            world.partition(node)
-        case "heal":
-            world.heal(node)
-        case "end":
-            node.end()
-        case "broker down" | "broker empty":
-            world.restart_broker(forget=fault == "broker empty")
-        case "broker up":
-            world.broker_back()
 
 
 def run(world, schedule):
@@ -75,12 +51,7 @@ def test_the_tokens_of_accepted_readings_only_grow_while_somebody_remembers_them
 @given(worlds, schedules)
 def test_once_all_is_well_exactly_one_node_acts_and_the_session_stays(world, schedule):
     run(world, schedule)
-    world.broker_back()
-    for node in world.nodes:
-        world.heal(node)
-        node.paused = False
-        if not node.alive:
-            node.start()
+    world.mend()
     world.run(4 * TTL)
     before = len(world.sessions)
 

@@ -126,6 +126,17 @@ def covered(number: str, priority: int, fault: str, expected: str, *tests: str) 
 def all_rows() -> list[Row]:
     """All rows in their order."""
     # Each of them puts its rows into the table.
-    from fault_matrix import answers, broker, chaos, covered, disk, network, power_cuts, process, security  # noqa: F401
+    from fault_matrix import (  # noqa: F401
+        answers,
+        broker,
+        chaos,
+        covered,
+        disk,
+        network,
+        power_cuts,
+        process,
+        security,
+        standby,
+    )
 
     return sorted(ROWS, key=lambda each: each.order)
