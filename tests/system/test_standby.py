@@ -233,6 +233,7 @@ def test_the_heartbeat_names_the_node_and_its_token(new_pair, mosquitto, listen)
     assert f"node {second['name']}: {since}, token {second['token']}, 1 takeover" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_held_device_stays_held_when_the_node_is_killed(tmp_path, mosquitto, listen):
     code = f'app = App("sys", mqtt=os.environ["URL"], keep_state=True)\n{METER}'
     with running(tmp_path, code) as start:
