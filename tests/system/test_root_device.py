@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from leadsman.testing import Mosquitto
+
 APP = """
 @app.telemetry(None, interval=3600)
 async def meter():
@@ -54,3 +58,54 @@ def test_it_is_read_commanded_held_and_explained_at_a_real_broker(mosquitto, lis
     assert "t" in row.split()
     elsewhere = {message.topic for _, message in listener.messages if message.topic.startswith("sys/sys/")}
     assert elsewhere == {"sys/sys/release/set", "sys/sys/release/set/response"}  # a tool knows only the name
+
+
+DESCRIBED = """
+import os
+
+from leadsman import App, Context, Finds
+from pydantic import BaseModel
+
+app = App("sys", mqtt=os.environ.get("URL"), discovery="{convention}")
+
+class Climate(BaseModel):
+    temperature: float
+
+@app.source(None, finds=Finds(Climate), silence=None)
+async def gateway(context: Context):
+    while True:
+        context.device("attic").publish(dict(temperature=20.5))
+        yield dict(heard=1)
+        await context.sleep(1)
+
+@app.telemetry("broken", interval=1)
+async def broken():
+    raise OSError("it is away")
+
+@app.command("lamp")
+async def lamp(on: bool):
+    return dict(on=on)
+"""
+
+
+@pytest.mark.parametrize(
+    ("convention", "last"),
+    [("homie", "homie/5/sys-attic/values/temperature"), ("homeassistant", "sys/health")],
+)
+def test_with_the_printed_access_list_nothing_of_it_and_of_found_devices_is_refused(
+    listen, start_app, tmp_path, convention, last
+):
+    code = DESCRIBED.format(convention=convention)
+    (tmp_path / "house.py").write_text(code)
+    command = [*LEADSMAN, "acl", "house:app", "--mqtt", "mqtt://localhost"]
+    printed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    (tmp_path / "acl").write_text(f"{printed}\ntopic read #\ntopic write sys/+/set\n")
+    with Mosquitto(f"acl_file {tmp_path / 'acl'}\n") as broker:
+        listener = listen(broker.port)
+        app = start_app(code, broker.url)
+        listener.wait_for(last)
+        send(listener, "sys/lamp/set", "true")
+        listener.wait_for("sys/lamp/set/result")
+        listener.wait_for("sys/registry", where=lambda message: b"attic" in message.payload)
+
+        assert "refuse" not in app.log
