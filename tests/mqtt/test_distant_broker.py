@@ -13,6 +13,8 @@ from leadsman.mqtt.connection_state import V5, V311
 from leadsman.mqtt.link import Access, ClientIdentity, Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
+from leadsman.spool.committer import Committer
+from leadsman.spool.row import Quota
 from leadsman.testing import MemoryBroker, VirtualLoop
 from leadsman.timing.clock import system_clock
 
@@ -82,15 +84,22 @@ class Far:
 class Life:
     """Devices that publish through a link to a distant broker."""
 
-    def __init__(self, delay, receive_maximum, protocol=V5):
+    def __init__(self, delay, receive_maximum, protocol=V5, outbox=None, path=None):
         self.broker, self.loop, self.delay = MemoryBroker(ConnAck(receive_maximum)), VirtualLoop(), delay
-        self.put, self.seen = 0, 0
-        self.link = self.loop.run_until_complete(self.made(Broker(protocol=protocol)))
+        self.put, self.seen, self.committer = 0, 0, None
+        self.outbox = outbox or Outbox()
+        self.link = self.loop.run_until_complete(self.made(Broker(protocol=protocol), path))
 
-    async def made(self, broker):
+    async def made(self, broker, path):
         clock, identity = system_clock(self.loop), ClientIdentity("me", "x/status", lambda _: b"")
         access = Access(Brokers(broker), lambda _: self.connect)
-        return Link(identity, access, Outbox(), clock, EventBus(clock))
+        events = EventBus(clock)
+        link = Link(identity, access, self.outbox, clock, events)
+        if path is not None:
+            self.committer = Committer(link, path, Quota(least_free=0), clock, events)
+            self.committer.open()
+            link.store(0.25, self.committer.write)
+        return link
 
     async def connect(self, packet, listener):
         far = Far(listener, self.delay)
@@ -133,6 +142,8 @@ class Life:
     def end(self):
         self.task.cancel()
         self.run(0)
+        if self.committer is not None:
+            self.loop.run_until_complete(self.committer.finish())
         self.loop.run_until_complete(self.link.close())
         self.loop.close()
 
@@ -289,3 +300,40 @@ def test_the_end_does_not_wait_for_a_distant_broker_longer_than_it_may(life):
     here.loop.run_until_complete(here.link.flush(1.0))
 
     assert here.loop.time() - before <= 1.0 + 1e-6
+
+
+class TestMoreThanTheMemoryHolds:
+    """100 readings a second, of which the broker takes 50, and a memory that is full after seconds."""
+
+    @pytest.fixture
+    def here(self, life, tmp_path):
+        here = life(0.2, MOSQUITTO, V5, Outbox(500), tmp_path / "outbox.db")
+        here.start()
+        return here
+
+    def everything(self, here):
+        here.run(here.put // 40)
+        return sorted({int(message.payload) for message in here.broker.log})
+
+    def test_no_reading_is_lost_and_the_newest_stay_fresh(self, here):
+        here.poll(100, 20)
+        here.news()
+        here.poll(100, 20)
+
+        assert here.outbox.on_disk.only > 1000
+        assert max(ages(here.news())) < 3.0
+        assert self.everything(here) == list(range(4000))
+        assert here.outbox.dropped == 0
+        assert here.outbox.on_disk.readings == 0
+
+    def test_no_reading_is_lost_when_the_broker_is_killed_each_20_seconds(self, here):
+        for _ in range(2):
+            here.poll(100, 17)
+            here.broker.stop()
+            here.poll(100, 3)
+            here.broker.start()
+
+        assert self.everything(here) == list(range(4000))
+        assert here.outbox.dropped == 0
+        newest = {message.topic: message.payload for message in here.broker.log if message.retain}
+        assert newest == {f"x/d{device}/state": b"%d" % (3900 + device) for device in range(100)}

@@ -44,9 +44,7 @@ class Outbox(Queues):
                 return keeper.hold(item)
             keeper.waits(item)
         self.admit(item)
-        if self.messages > self._most_messages or self.bytes > self._most_bytes:
-            return self._evict()
-        return []
+        return self._make_room() if self.is_full(RESERVE) else []
 
     def repeat(self, message: Message) -> None:
         """Send a message again that arrived before, unless newer ones of its topic are on their way. It was counted
@@ -115,16 +113,17 @@ class Outbox(Queues):
             return False
         if queue.waiting and queue.waiting[-1].number > item.number:
             return True
-        return self._keeper is not None and self._keeper.readings(message.topic) > 0
+        return self._keeper is not None and self._keeper.follow(message.topic)
 
     def prefer_newest(self, preferred: bool) -> None:
         """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
 
         Readings are messages with `taken_at`, by which a subscriber finds their order. Messages without it are not
         overtaken by others of their topic. What was overtaken follows when no new reading waits, the oldest first.
-        While readings are on disk only, all go in order.
+        While readings are on disk only, all go in order, unless they are there because newer ones went ahead: where the
+        memory is full meanwhile, the oldest that are on disk wait there only, and follow when there is room.
         """
-        preferred = preferred and not (self._keeper is not None and self._keeper.rows)
+        preferred = preferred and not (self._keeper is not None and self._keeper.in_order)
         if preferred is not self._newest_first:
             self._newest_first = preferred
             self._fresh = OrderedDict.fromkeys(self._ready) if preferred else OrderedDict()
@@ -214,8 +213,18 @@ class Outbox(Queues):
         self.bytes += item.size
         self.admit(item)
 
+    def bring_back_older(self, topic: str, items: list[Item]) -> None:
+        """Readings that were set aside wait in memory again, before newer ones of their topic."""
+        queue = self._queues.setdefault(topic, TopicQueue())
+        queue.in_flight += len(items)  # as if they came back from a connection
+        for item in items:
+            item.listed = False
+            self.messages += 1
+            self.bytes += item.size
+        self._return(topic, items)
+
     def let_go(self, item: Item) -> Message:
-        """A reading that was held is on disk only from now on."""
+        """A reading is on disk only from now on."""
         message, item.message = item.message, SETTLED
         self.messages -= 1
         self.bytes -= item.size

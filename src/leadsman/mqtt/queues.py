@@ -28,6 +28,8 @@ MOST_BYTES = 8 * 2**20
 """Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
 RESERVE = 0.1
 """The part of the bounds that readings leave free where they can wait on disk: status and availability cannot."""
+BURST = 2
+"""The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 
 
 class Queues:
@@ -265,13 +267,45 @@ class Queues:
             item.listed = True
             self._order.appendleft(item)
 
-    def _evict(self) -> list[Dropped]:
-        """Make room for a hundredth of the bounds, oldest first. What is in flight, and the newest of a topic, are
-        passed over, and listed again when they are neither."""
+    def _make_room(self) -> list[Dropped]:
+        """Keep the bounds. While the newest readings go first, the oldest wait on disk only. Readings that are about to
+        be written may exceed the bounds."""
+        keeper = self._keeper
+        if keeper is None or not keeper.works:
+            return self._evict(1) if self.is_full() else []
+        if self._newest_first:
+            self._set_aside(keeper)
+        return self._evict(BURST) if self.is_full(1 - BURST) else []
+
+    def _set_aside(self, keeper: Keeper) -> None:
+        """Let the oldest readings wait on disk only, until the reserve is free again. The newest of a topic waits
+        in memory. Those after the first one without a row have none either."""
+        passed: list[Item] = []
+        while self._order and self.is_full(1 - 0.99 * (1 - RESERVE)):
+            item = self._order.popleft()
+            item.listed = False
+            if item.message is SETTLED or item in self._flying:
+                continue
+            waiting = self._queues[item.message.topic].waiting
+            if item is waiting[-1]:
+                continue
+            oldest = waiting[0]
+            if keeper.sets_aside(oldest):
+                waiting.popleft()
+                if oldest is not item:
+                    self._list(item)
+                continue
+            passed.append(item)
+            if oldest.row >= UNSTORED and oldest.message.taken_at is not None:
+                break
+        for item in reversed(passed):
+            self._list(item)
+
+    def _evict(self, times: int) -> list[Dropped]:
+        """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. What is in flight, and
+        the newest of a topic, are passed over, and listed again when they are neither."""
         counts: dict[str, int] = {}
-        while self._order and not (
-            self.messages <= self._most_messages * 0.99 and self.bytes <= self._most_bytes * 0.99
-        ):
+        while self._order and self.is_full(1 - 0.99 * times):
             item = self._order.popleft()
             item.listed = False
             if item.message is SETTLED or item in self._flying:

@@ -88,8 +88,13 @@ class Keeper(Protocol):
     the topic in memory."""
 
     @property
-    def rows(self) -> int:
-        """Readings that are on disk only."""
+    def works(self) -> bool:
+        """Whether rows can be written."""
+        ...
+
+    @property
+    def in_order(self) -> bool:
+        """Whether readings that are on disk only must be sent before newer ones of their topics."""
         ...
 
     @property
@@ -120,6 +125,10 @@ class Keeper(Protocol):
         """How many readings of a topic are held, or on disk only."""
         ...
 
+    def follow(self, topic: str) -> bool:
+        """Whether newer readings of a topic than those that wait in memory are held, or on disk only."""
+        ...
+
     def takes(self, topic: str, *, full: bool) -> bool:
         """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
         ...
@@ -130,6 +139,11 @@ class Keeper(Protocol):
 
     def waits(self, item: Item) -> None:
         """A reading waits in memory, and has no row."""
+        ...
+
+    def sets_aside(self, item: Item) -> bool:
+        """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
+        that is so now: it needs a row."""
         ...
 
     def waiting(self, number: int) -> bool:

@@ -5,39 +5,31 @@ readings of its topic that are on disk only, a new reading is held until it is w
 Rows come back in the order of their numbers, a page at a time, as the outbox has room. So the readings of a topic keep
 their order, and a topic without rows on disk sends at once.
 
+While the newest readings go first, it is the oldest in memory that wait on disk only (`leadsman.spool.aside`).
+
 The number of a reading is the number of its row, and they count upwards over all lives of the app.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
-from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk, is_unstored
+from leadsman.mqtt.queues import BURST
+from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
+from leadsman.spool.aside import Aside
 from leadsman.spool.eviction import FIRST_TIME
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row
-from leadsman.spool.tail import Span, Tail
+from leadsman.spool.tail import Tail, Times, item_of, row_of
+from leadsman.spool.unstored import Unstored
 
-MOST_ROWS = 1000
-"""Rows that are written at once: some milliseconds of work for the event loop."""
 MOST_DEAD = 1000
 """Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
-BURST = 2
-"""The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
 FEW = 60
 """Messages that may be sent at once while a page is read, at the least: three windows of a broker that allows 20."""
 Store = Literal["opening", "ok", "full", "locked", "memory"]
 """See `OnDisk`."""
-
-
-class Times(NamedTuple):
-    """The clocks of one moment."""
-
-    wall: float
-    """Epoch seconds."""
-    monotonic: float
 
 
 class Backlog:
@@ -54,7 +46,8 @@ class Backlog:
         self._run = run
         self._wake = wake
         self._tails: dict[str, Tail] = {}
-        self._unstored: list[Item] = []
+        self._aside = Aside()
+        self._unstored = Unstored()
         self._stored: dict[int, Item] = {}
         self._settled: dict[int, None] = {}
         self._held = 0
@@ -82,8 +75,13 @@ class Backlog:
 
     @property
     def kept(self) -> int:
-        """Readings that are on disk and did not arrive."""
+        """Readings on disk that did not arrive."""
         return self.rows + len(self._stored)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether readings that are on disk only must be sent before newer ones of their topics."""
+        return self.rows > self._aside.rows
 
     @property
     def oldest(self) -> float | None:
@@ -113,7 +111,11 @@ class Backlog:
     def readings(self, topic: str) -> int:
         """How many readings of a topic are held, or on disk only."""
         tail = self._tails.get(topic)
-        return 0 if tail is None else tail.rows + len(tail.held)
+        return self._aside.readings(topic) + (0 if tail is None else tail.rows + len(tail.held))
+
+    def follow(self, topic: str) -> bool:
+        """Whether newer readings of a topic than those that wait in memory are held, or on disk only."""
+        return (tail := self._tails.get(topic)) is not None and (tail.rows > 0 or bool(tail.held))
 
     def takes(self, topic: str, *, full: bool) -> bool:
         """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
@@ -130,11 +132,11 @@ class Backlog:
         tail = self._tails.setdefault(topic, Tail())
         if tail.held and item.message.latest and tail.held[-1].message.latest:
             self._outbox.take_place(tail.held[-1], item)
-            self._remember(tail.held[-1])
+            self.waits(tail.held[-1])
             return []
         tail.held.append(item)
         self._held += 1
-        self._remember(item)
+        self.waits(item)
         if len(tail.held) == 1 or not self._outbox.is_full(1 - BURST if self.works else 0):
             return []
         self._held -= 1
@@ -143,16 +145,23 @@ class Backlog:
 
     def waits(self, item: Item) -> None:
         """A reading waits in memory, and has no row."""
-        self._remember(item)
+        self._unstored.add(item)
+        self._unstored.tidy(self._outbox.messages)
 
-    def _remember(self, item: Item) -> None:
-        self._unstored.append(item)
-        if len(self._unstored) > 2 * self._outbox.messages + 64:  # as many arrived, or have a row, since the last time
-            self._unstored = [each for each in dict.fromkeys(self._unstored) if is_unstored(each)]
+    def sets_aside(self, item: Item) -> bool:
+        """Let a reading that waits in memory wait on disk only, while newer ones of its topic are sent. Returns whether
+        that is so now: it needs a row."""
+        if self._stored.get(item.row) is not item or item.row != item.number or item.message.latest:
+            return False
+        del self._stored[item.row]
+        self._aside.put(item.row, self._outbox.let_go(item))
+        self.rows += 1
+        self.read = min(self.read, item.row - 1)
+        return True
 
     def waiting(self, number: int) -> bool:
         """Whether a reading that waits, with this number or a lower one, has no row."""
-        return any(item.number <= number and is_unstored(item) for item in self._unstored)
+        return self._unstored.waiting(number)
 
     def bury(self, item: Item, why: str) -> None:
         """Keep a reading that the broker does not take among the dead letters."""
@@ -207,25 +216,17 @@ class Backlog:
         with `begin`."""
         self.known, self.works, self.rows = True, False, 0
         self._gave_up = True
+        self._aside.clear()
         for topic in list(self._tails):
             self._release(topic)
 
     def batch(self, number: int) -> list[Item]:
-        """Take the readings to be written, up to this number, in order: `MOST_ROWS` at the most."""
-        unstored = dict.fromkeys(item for item in self._unstored if is_unstored(item))
-        unstored |= dict.fromkeys(item for item in self._outbox.flying if is_unstored(item))
-        ripe = sorted((item for item in unstored if item.number <= number), key=lambda item: item.number)[:MOST_ROWS]
-        for item in ripe:
-            item.row = item.number
-            del unstored[item]
-        self._unstored = list(unstored)
-        return ripe
+        """Take the readings to be written, up to this number, in order, see `Unstored.batch`."""
+        return self._unstored.batch(number, self._outbox.flying)
 
     def row(self, item: Item, now: Times) -> Row:
         """The row of a reading."""
-        topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
-        expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
-        return Row(item.number, self._run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
+        return row_of(item, self._run, now)
 
     def to_delete(self) -> list[int]:
         """Take the rows that are of no use any more."""
@@ -258,7 +259,7 @@ class Backlog:
         for item in batch:
             if item.message is not SETTLED:
                 item.row = UNSTORED
-                self._unstored.append(item)
+                self._unstored.add(item)
         self._settled = dict.fromkeys(deleted) | self._settled
         self._restore_rows()
         self.works = False
@@ -284,55 +285,55 @@ class Backlog:
     def page(self, rows: Sequence[Row], now: Times) -> list[Dropped]:
         """Rows were read back, those that follow `read`. If there are none, nothing is left: returns what was there and
         cannot be read."""
-        self._outbox.prefer_newest(False)
+        if self.in_order:
+            self._outbox.prefer_newest(False)
+        older: dict[str, list[Item]] = {}
         for row in rows:
             self.read = row.id
-            tail = self._tails.get(row.topic)
-            if row.id in self._stored or row.id in self._settled or tail is None or not tail.rows:
+            if row.id in self._stored or row.id in self._settled:
                 continue
-            tail.rows -= 1
+            tail = self._tails.get(row.topic)
+            if self._aside.span_of(row.topic, row.id) is not None:
+                item = item_of(row, self._aside.read(row.topic, row.id), now, retain=False)
+                older.setdefault(row.topic, []).append(item)
+            elif tail is not None and tail.rows:
+                item = self._next_of(tail, row, now)
+                self._outbox.bring_back(item)
+            else:
+                continue
+            self._stored[row.id] = item
             self.rows -= 1
             self.replayed += 1
-            item = self._item(row, tail, now)
-            self._stored[row.id] = item
-            self._outbox.bring_back(item)
-            if not tail.rows:
+            if tail is not None and not tail.rows:
                 self._release(row.topic)
-        if rows:
+        for topic, items in older.items():
+            self._outbox.bring_back_older(topic, items)
+        if (began := self._aside.began()) is not None:
+            self.read = min(self.read, began - 1)
+        if rows or began is not None:
             return []
         self._outbox.drops["damaged"] += self.rows
         self.rows = 0
-        lost = [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
+        lost = self._aside.lost(DAMAGED)
+        lost += [Dropped(topic, tail.rows, DAMAGED) for topic, tail in self._tails.items() if tail.rows]
         for tail in self._tails.values():
             tail.lost()
         for topic in list(self._tails):
             self._release(topic)
         return lost
 
-    def _item(self, row: Row, tail: Tail, now: Times) -> Item:
-        """The message of a row. Only the newest of its topic is sent with the retain flag."""
+    def _next_of(self, tail: Tail, row: Row, now: Times) -> Item:
+        """The reading of a row. Only the newest of its topic is sent with the retain flag."""
+        tail.rows -= 1
         newest = tail.rows == 0 and not tail.held and row.id > self._overtaken
-        expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
-        span = tail.read(row.id)
-        offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
-        retain = row.retain and newest
-        times = (row.taken_at, expires, row.latest, None, offset, receipt)
-        message = Message(row.topic, row.payload, row.qos, retain, *times, replayed=True)
-        item = Item(row.id, message, message.size)
-        item.row = row.id
-        return item
+        return item_of(row, tail.read(row.id), now, retain=newest)
 
     def _put_away(self, tail: Tail, item: Item) -> None:
         """A reading that was held is on disk only."""
         self._held -= 1
-        tail.rows += 1
         self.rows += 1
         del self._stored[item.row]
-        message = self._outbox.let_go(item)
-        if tail.spans and tail.spans[-1].goes_on_with(message):
-            tail.spans[-1].goes_on(item.row, message)
-        else:
-            tail.spans.append(Span(item.row, message))
+        tail.put(item.row, self._outbox.let_go(item))
 
     def _release(self, topic: str) -> None:
         """Nothing of a topic is on disk only: what was held goes on."""
@@ -347,9 +348,17 @@ class Backlog:
         tail = self._tails.get(evicted.topic)
         for row in evicted.ids:
             item = self._stored.pop(row, None)
+            span = self._aside.span_of(evicted.topic, row)
             if item is not None:
                 if item.row == row:
                     item.row = NEVER if item.number == row else UNSTORED
+            elif row in self._settled:
+                continue  # it arrived meanwhile
+            elif span is not None:
+                self._aside.deleted(evicted.topic)
+                self.rows -= 1
+                lost += 1
+                span.dropped(row)
             elif tail is not None and tail.rows and row > self.read:
                 tail.rows -= 1
                 self.rows -= 1
@@ -372,12 +381,12 @@ class Backlog:
         self._outbox.renumber(by)
         for item in self._stored.values():
             item.row = UNSTORED
-            self._unstored.append(item)
+            self._unstored.add(item)
         self._stored.clear()
         self._settled.clear()
         for item, _ in self._buried:
             item.number += by
-        lost = []
+        lost = self._aside.lost(REPLACED)
         for topic, tail in self._tails.items():
             for item in tail.held:
                 item.number += by

@@ -1,12 +1,23 @@
 """What is known of the readings of a topic that are on disk only. Pure."""
 
 from collections import deque
+from typing import NamedTuple
 
 from leadsman.mqtt.message import Message, Receipt
 from leadsman.mqtt.topic_queue import Item
+from leadsman.spool.eviction import FIRST_TIME
+from leadsman.spool.row import Row
 
 STEP = 0.5
 """Seconds. A difference between wall clock and uptime that changes by less was not set."""
+
+
+class Times(NamedTuple):
+    """The clocks of one moment."""
+
+    wall: float
+    """Epoch seconds."""
+    monotonic: float
 
 
 class Span:
@@ -71,6 +82,14 @@ class Tail:
         self.held: deque[Item] = deque()
         self.spans: deque[Span] = deque()
 
+    def put(self, number: int, message: Message) -> None:
+        """A further reading, newer than the others, is on disk only."""
+        self.rows += 1
+        if self.spans and self.spans[-1].goes_on_with(message):
+            self.spans[-1].goes_on(number, message)
+        else:
+            self.spans.append(Span(number, message))
+
     def span_of(self, number: int) -> Span | None:
         """The span of a reading that is deleted."""
         return next((span for span in self.spans if span.first <= number <= span.last), None)
@@ -91,3 +110,21 @@ class Tail:
         for span in self.spans:
             span.lost()
         self.spans.clear()
+
+
+def row_of(item: Item, run: int, now: Times) -> Row:
+    """The row of a reading of the process with the number `run`."""
+    topic, payload, qos, retain, taken_at, expires, latest, *_ = item.message
+    expires_at = None if expires is None or now.wall < FIRST_TIME else now.wall + expires - now.monotonic
+    return Row(item.number, run, topic, payload, qos, retain, taken_at or 0.0, expires_at, latest)
+
+
+def item_of(row: Row, span: Span | None, now: Times, *, retain: bool) -> Item:
+    """The reading of a row that comes back. `span`: what is known of it."""
+    expires = None if row.expires_at is None else now.monotonic + row.expires_at - now.wall
+    offset, receipt = (None, None) if span is None else (span.offset, span.receipt)
+    times = (row.taken_at, expires, row.latest, None, offset, receipt)
+    message = Message(row.topic, row.payload, row.qos, row.retain and retain, *times, replayed=True)
+    item = Item(row.id, message, message.size)
+    item.row = row.id
+    return item
