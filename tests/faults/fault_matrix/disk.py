@@ -142,6 +142,7 @@ def shared(stand: Stand) -> None:
     first = stand.app(proxy.url, FIVE)
     stand.until(lambda: first.readings >= 200, "200 readings are taken")  # the first ones are on disk by then
     second = stand.app(proxy.url, FIVE, "second", STATE_DIRECTORY=str(stand.directory / "app-state"))
+    stand.until(lambda: second.readings or second.process.poll() is not None, "its first reading")
     refused = stand.until(lambda: "another process" in second.log or second.process.poll() is not None, "a word")
     stand.figure("it says so after", refused, "s", most=10)
     second.kill()
