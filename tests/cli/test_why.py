@@ -56,8 +56,8 @@ def ask(monkeypatch, capsys):
     return asked
 
 
-OF_THE_ROOT = ("house/state", "house/availability")
-"""Which device is the root, is known with the answer."""
+OF_THE_APP = ("house/state", "house/availability", "house/lease")
+"""Which device is the root, and whether nodes share the app, is known with the answer."""
 
 
 def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
@@ -65,7 +65,7 @@ def test_one_device_is_explained_and_the_exit_code_says_that_it_is_broken(ask):
 
     assert code == 3
     assert ask.request == {"devices": ["boiler"]}
-    assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_ROOT)
+    assert ask.filters == ("house/status", "house/boiler/state", "house/boiler/availability", *OF_THE_APP)
     first, *_, last = printed.splitlines()
     assert first == 'boiler: it failed, and waits for a person, as on_failure="hold" says, since 2026-11-22 08:50:00'
     assert last == "To do: mend it, then: leadsman release --mqtt mqtt://broker.lan --prefix house --device boiler"
@@ -133,7 +133,7 @@ def test_without_a_device_the_silent_ones_are_listed(ask):
     code, printed = ask(finds=Looked(document(boiler=HELD, pump=HELD, attic=WORKS), None, False, {}))
 
     assert code == 3
-    assert ask.filters == ("house/status", "house/+/state", "house/+/availability", *OF_THE_ROOT)
+    assert ask.filters == ("house/status", "house/+/state", "house/+/availability", *OF_THE_APP)
     assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["boiler", "pump"]
     end = "2 devices silent that should not be; leadsman why DEVICE has the evidence, and what to do."
     assert printed.splitlines()[-1] == end

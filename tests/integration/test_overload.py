@@ -41,7 +41,25 @@ def test_each_point_of_a_schedule_is_a_poll_or_counted_as_missed(overloaded):
     for name, calls in overloaded.calls.items():
         polled = sum(call <= status.at for call in calls)
         missed = status.json["devices"][name]["missed_polls"]
-        assert (polled + missed) * INTERVAL == pytest.approx(status.at, abs=0.2)  # a round of polls takes 0.12 s
+        counted = (polled + missed) * INTERVAL
+        assert status.at - 1.2 < counted < status.at + 0.2  # reported each second; a round of polls takes 0.12 s
+
+
+def test_the_ledger_counts_each_point_of_a_schedule_at_once_and_has_one_gap(overloaded):
+    overloaded.run(15)
+    request = {"sections": ["ledger"], "devices": ["d7"]}
+    overloaded.broker.send("app/introspect", request, response_topic="app/answers/me")
+    overloaded.run(1)
+
+    (answer,) = overloaded.broker.messages("app/answers/me")
+    ledger, calls = answer.json["data"]["ledger"]["d7"], overloaded.calls["d7"]
+    counts, polled = ledger["counts"], sum(call <= answer.at for call in calls)
+    assert sum(counts.values()) in (ledger["slots"], ledger["slots"] - 1)
+    assert counts["missed"] > 500
+    assert sum(counts.values()) - counts["missed"] == pytest.approx(polled, abs=2)
+    assert ledger["slots"] * INTERVAL == pytest.approx(answer.at, abs=0.3)
+    assert [gap["cause"] for gap in ledger["gaps"]] == ["missed: the app was late"]
+    assert ledger["gaps"][0]["slots"] == {"missed": counts["missed"]}
 
 
 def test_the_broker_receives_what_is_read_while_it_is_read(overloaded):
