@@ -21,7 +21,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@scripts/home-assistant .venv-homeassistant
-	@$(BIN)/python -m pytest -n 4 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test

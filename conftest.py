@@ -31,6 +31,11 @@ def pytest_configure():
     os.environ["XDG_STATE_HOME"] = HOMES.name
 
 
+def pytest_collection_modifyitems(items):
+    """The tests with Home Assistant begin first: they take minutes on one worker, and the others work meanwhile."""
+    items.sort(key=lambda item: item.get_closest_marker("home_assistant") is None)
+
+
 @pytest.fixture(autouse=True)
 def same_dice():
     """The jitter of every test is that of its last run."""
