@@ -104,7 +104,7 @@ class Account:
             return message
 
         # The outbox itself must be followed, without a hook that a real app would pay for: so its methods are replaced.
-        Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]
+        Outbox.__init__ = followed_begin  # type: ignore[method-assign,assignment]  # as above
         Outbox.put = followed_put  # type: ignore[method-assign,assignment]
         Outbox.hand_over = followed_hand_over  # type: ignore[method-assign,assignment]
         Outbox.accept = followed_accept  # type: ignore[method-assign,assignment]

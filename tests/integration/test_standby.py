@@ -10,7 +10,7 @@ import pytest
 from leadsman import App, CircuitBreaker
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.settings.sources import Where
-from leadsman.testing import MemoryBroker, VirtualLoop
+from leadsman.testing import MemoryBroker
 
 TTL = 6.0
 
@@ -67,13 +67,6 @@ class Node:
         self.entered += 1
         yield
         self.left += 1
-
-
-@pytest.fixture
-def loop():
-    loop = VirtualLoop()
-    yield loop
-    loop.close()
 
 
 @pytest.fixture

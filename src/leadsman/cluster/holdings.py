@@ -27,18 +27,10 @@ class Holdings:
         self.released = 0
         """How many it gave back."""
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._holdings
-
     @property
     def keys(self) -> frozenset[str]:
         """The keys of all leases, those that must not be used included."""
         return frozenset(self._holdings)
-
-    @property
-    def all(self) -> Mapping[str, Holding]:
-        """By key."""
-        return self._holdings
 
     def leases(self, keys: Iterable[str] | None = None) -> list[Lease]:
         """The leases of some keys, or all."""
@@ -49,11 +41,6 @@ class Holdings:
         """Whether the node may poll and publish for a shard. Ask before each poll and each publish."""
         holding = self._holdings.get(key)
         return holding is not None and holding.held.usable(now)
-
-    def token(self, key: str) -> int | None:
-        """The fencing token of a shard; None if the node has no lease of it."""
-        holding = self._holdings.get(key)
-        return None if holding is None else holding.held.lease.token
 
     def fence_at(self, now: float) -> float | None:
         """When the next lease that is usable ceases to be so; None without any."""
