@@ -5,7 +5,7 @@ ARGS ?=
 BIN = $(VENV)/bin
 FAST = -n logical --dist worksteal -m "not system and not slow"
 
-.PHONY: help demo deps test test-fast coverage faults check docs bench
+.PHONY: help demo demo-cluster deps test test-fast coverage faults check docs bench
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /	/' | expand -t 12
@@ -14,6 +14,10 @@ demo: ## watch real readings arrive on a real broker, while things fail on purpo
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo
 	@$(BIN)/leadsman demo $(ARGS)
 
+demo-cluster: ## watch three nodes share sixty meters, and take over from one that is killed (needs nats-server)
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo
+	@$(BIN)/leadsman demo --cluster
+
 deps: ## install the Debian packages that the tests need, as root or with passwordless sudo
 	@scripts/debian-packages mosquitto mosquitto_rr=mosquitto-clients systemd-analyze=systemd dbus-daemon=dbus chromium \
 		nats-server postgres=postgresql
@@ -21,7 +25,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@scripts/home-assistant .venv-homeassistant
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
@@ -35,7 +39,7 @@ coverage: ## run the fast tests, and show how many branches they take: in all, a
 	@$(BIN)/coverage report --sort=cover | sed -n '1,14p;$$p'
 
 faults: ## produce the faults of the fault matrix, and show what the app does (ARGS="P0", "1 15", "--markdown")
-	@scripts/debian-packages mosquitto
+	@scripts/debian-packages mosquitto nats-server postgres=postgresql
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
 	@PYTHONPATH=tests/faults $(BIN)/python -m fault_matrix $(ARGS)
 
@@ -59,6 +63,6 @@ docs: ## build the documentation site in build/site
 	@echo "to read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000"
 
 bench: ## compare with a bare aiomqtt loop, as ratios from one run (takes some minutes)
-	@scripts/debian-packages mosquitto
+	@scripts/debian-packages mosquitto nats-server
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test bench
 	@$(BIN)/python -m benchmarks $(ARGS)

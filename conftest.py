@@ -12,6 +12,8 @@ pytest_plugins = ["leadsman_rigs.fixtures"]
 
 KEPT = ("HOME", "PATH", "LANG", "LC_ALL", "TERM", "TMPDIR", "LD_LIBRARY_PATH", "CI")
 KEPT_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "COVERAGE_")
+LONGEST_FIRST = ("home_assistant", "system", "slow")
+"""The marks of tests whose files begin first."""
 HOMES = TemporaryDirectory(prefix="leadsman-tests-", ignore_cleanup_errors=True)
 NUMBERS = itertools.count()
 
@@ -31,9 +33,14 @@ def pytest_configure():
     os.environ["XDG_STATE_HOME"] = HOMES.name
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """The tests with Home Assistant begin first: they take minutes on one worker, and the others work meanwhile."""
-    items.sort(key=lambda item: item.get_closest_marker("home_assistant") is None)
+    """The files that take longest begin first: that with Home Assistant keeps a worker for minutes, and those with real
+    parts mostly wait, so that others compute meanwhile."""
+    places = {}
+    for place, mark in reversed([*enumerate(LONGEST_FIRST)]):
+        places |= {item.path: place for item in items if item.get_closest_marker(mark)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST_FIRST)))
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from benchmarks import (
     measures,
     million,
     network,
+    nodes,
     overload,
     recovery,
     service,
@@ -185,6 +186,7 @@ PARTS: dict[str, Callable[[int], list[Row]]] = {
     "day": virtual_days,
     "simulated": simulated.days,
     "cluster": cluster.clusters,
+    "nodes": nodes.nodes,
     "history": ledger.history,
 }
 ALONE = ("recovery", "soak", "footprint", "ledger")

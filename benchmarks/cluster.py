@@ -7,7 +7,7 @@ import time
 from benchmarks.rows import NONE, Row, note
 from leadsman.lease.faults import Partition
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Life, Story, simulate
+from leadsman.simulation.cluster import Drain, Life, Story, simulate
 
 DEVICES: dict[str, tuple[str, ...]] = {f"meter-{number}": () for number in range(10_000)}
 SHARDS = 256
@@ -29,6 +29,19 @@ def one_dies() -> list[Row]:
     return [
         Row(name, NONE, f"{min(gaps):.1f} to {max(gaps):.1f} s", wanted="≤ 22.5 s (1.5 TTL)"),
         Row("… shards of the other three", NONE, " ".join(map(str, sorted(parts))), wanted="within 10 %"),
+    ]
+
+
+def one_drains() -> list[Row]:
+    """10,000 devices on four nodes, one of which drains for half a minute."""
+    note("10,000 devices on four nodes, one of which drains")
+    lives = [Life(f"n{number}", 0.2 * number) for number in range(4)]
+    story = simulate(DEVICES, lives, Terms("farm", ttl=15.0, shards=SHARDS), 120.0, [Drain("n1", 60.0, 90.0)])
+    longest = max(story.gaps(30.0).values())
+    return [
+        Row(
+            "… one is drained, and takes part again: longest without a node", NONE, f"{longest:.2f} s", wanted="≤ 0.1 s"
+        )
     ]
 
 
@@ -83,4 +96,4 @@ def idle(story: Story, start: float) -> float:
 
 def clusters(_: int) -> list[Row]:
     """The rows of the table."""
-    return [*one_dies(), *a_day()]
+    return [*one_dies(), *one_drains(), *a_day()]

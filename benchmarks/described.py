@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.ear import Ear
 from benchmarks.measures import ROOT, with_state
-from benchmarks.rows import NONE, Row, note, written
+from benchmarks.rows import Row, note, written
 from leadsman.testing import Mosquitto
 
 DEVICES, INTERVAL, MEASURED = 1000, 2.0, 8.0
@@ -34,7 +34,7 @@ def described(times: int) -> list[Row]:
         first, later = ([each[spread, on][which] for each in rounds] for which in ("first", "later"))
         name = f"… {STARTS[spread]}, {CONVENTIONS[on]}: the first reading of a device is late by at most"
         rows += [
-            Row(name, ours=_ms(first), wanted="≤ 100 ms" if spread else NONE),
+            Row(name, ours=_ms(first), wanted="≤ 100 ms"),
             Row("… … a later one", ours=_ms(later), wanted="≤ 100 ms"),
         ]
     return rows
@@ -85,24 +85,21 @@ def _job(port: str, convention: str, spread: float) -> None:
     late: dict[PollRunner, list[float]] = {}
     cycle = PollRunner.cycle
 
-    async def watched(poll: PollRunner, horizon: float) -> None:
-        if isinstance(poll.schedule, IntervalSchedule):
-            due = poll.schedule.due - INTERVAL
-            late.setdefault(poll, []).append(asyncio.get_running_loop().time() - due)
-        await cycle(poll, horizon)
-
-    PollRunner.cycle = watched  # type: ignore[method-assign,assignment]  # an app has no hook there
-
-    async def main() -> None:
-        app.load()
-        serving = asyncio.create_task(app.serve())
-        await asyncio.sleep(MEASURED)
+    def end() -> None:
         first, later = max(each[0] for each in late.values()), max(max(each[1:]) for each in late.values())
         print(json.dumps({"first": first, "later": later}), flush=True)
         app.stop()
-        await serving
 
-    asyncio.run(main())
+    async def watched(poll: PollRunner, horizon: float) -> None:
+        loop = asyncio.get_running_loop()
+        if not late:
+            loop.call_later(MEASURED, end)
+        if isinstance(poll.schedule, IntervalSchedule):
+            late.setdefault(poll, []).append(loop.time() - (poll.schedule.due - INTERVAL))
+        await cycle(poll, horizon)
+
+    PollRunner.cycle = watched  # type: ignore[method-assign,assignment]  # an app has no hook there
+    app.run(log_level="WARNING")  # as users do: the interpreter then leaves the parts of the app alone
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from benchmarks.measures import CLIENTS, MOST_PER_DEVICE, SIDES, end, highest_ra
 from benchmarks.rows import NONE, Row, note, percentile, ratio_row
 from leadsman.testing import Mosquitto
 
-PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000)
+PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 48_000)
 """Readings a second, to find what a side delivers at the most."""
 SAMPLE = tuple(f"job/d{number}/state" for number in range(0, 200, 20))
 MANY, REST = 10_000, 60.0

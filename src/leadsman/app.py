@@ -288,7 +288,7 @@ class App(Registrar, Live):
         from leadsman.wiring.outside import load_modules
 
         self.load()
-        load_modules(self.brokers, self.setup.endpoint, self.setup.discovery)
+        load_modules(self.brokers, self.setup.endpoint, self.setup.discovery, self.setup.cluster)
 
     def stop(self) -> None:
         """Ask a serving app to stop."""

@@ -63,15 +63,17 @@ def test_a_handler_with_a_context_may_publish_anywhere_below_its_device():
     assert not any(topic_matches(each, "cellar/a/state") for each in found)
 
 
-def test_a_node_among_others_reads_and_writes_the_lease_and_the_failure_state():
+def test_a_node_among_others_reads_and_writes_the_lease_the_failure_state_and_the_nodes():
     app = App("house", keep_state=True)
     app.add_source("scale", steady)
     app.load(Where.nowhere({"standby.enabled": "true"}))
     found = access_of(app.plan({"STATE_DIRECTORY": "/state"}))
 
-    for topic in ("house/lease", "house/+/resilience"):
+    for topic in ("house/lease", "house/+/resilience", "house/nodes/+"):
         assert topic in found.publish
         assert topic in found.subscribe
+    assert "house/nodes/+/drain" in found.subscribe
+    assert "house/nodes/+/drain/response" in found.publish
 
 
 def test_discovery_subscriptions_and_a_history_add_theirs():

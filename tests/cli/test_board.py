@@ -169,6 +169,17 @@ def test_the_plain_board_has_all_devices():
     assert lines[2].startswith("  attic")
 
 
+def test_an_error_on_the_plain_board_is_whole():
+    error = (
+        "DeviceUnavailable: /dev/serial/by-id/usb-meter cannot be opened: the port does not exist; is it plugged in?"
+    )
+
+    lines = [text_of(line, colour=False) for line in plain([HOUSE], [BOILER._replace(error=error)], 60)]
+
+    assert " ".join(map(str.strip, lines[3:])) == f"for 3m10s, 5 failed polls, attempt 2: {error}"
+    assert max(map(len, lines)) <= 60
+
+
 @pytest.mark.parametrize(
     ("text", "width", "found"),
     [
@@ -237,3 +248,9 @@ def test_nothing_on_the_plain_board_drives_the_terminal(rows, prefix):
     lines = [text_of(line, colour=False) for line in plain([HOUSE._replace(prefix=prefix)] * 2, rows, 100)]
 
     assert all(line.isprintable() for line in lines)
+
+
+def test_the_nodes_of_an_app_are_counted():
+    (line, *_) = plain([HOUSE._replace(nodes="1 active, 2 standby")], [], 120)
+    assert "nodes: 1 active, 2 standby" in text_of(line, colour=False)
+    assert "nodes" not in text_of(plain([HOUSE], [], 120)[0], colour=False)

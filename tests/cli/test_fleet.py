@@ -214,10 +214,11 @@ def test_names_that_somebody_makes_up_and_long_payloads_are_not_kept_for_ever(fl
 
 def test_the_row_of_an_app_has_its_outbox_and_its_connection(fleet):
     mqtt = {"outbox_messages": 7, "dropped": 1, "protocol": "5.0", "connects": 3, "last_error": "refused"}
-    heard(fleet, "house/status", status(mqtt=mqtt, uptime_s=60.0), now=NOW)
+    heard(fleet, "house/status", status(mqtt=mqtt, uptime_s=60.0, nodes={"standby": 2, "active": 1}), now=NOW)
 
     (app,) = fleet.apps(NOW + 10)
 
+    assert app.nodes == "1 active, 2 standby"
     assert (app.outbox, app.dropped, app.protocol, app.connects, app.error) == (7, 1, "5.0", 3, "refused")
     assert (app.heard, app.uptime) == (10, 70)
 

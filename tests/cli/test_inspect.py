@@ -140,3 +140,19 @@ def test_check_says_that_a_broker_of_the_old_version_may_refuse_a_long_client_id
     assert "MQTT 3.1.1 may refuse" in identity(tmp_path, capsys, monkeypatch, url=old, **long)
     assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, **long)
     assert "may refuse" not in identity(tmp_path, capsys, monkeypatch, url=old, MQTT__CLIENT_ID="x" * 23)
+
+
+@pytest.mark.parametrize(
+    ("health", "shown"),
+    [
+        ({"opened": False, "discarded": 0, "silent_for": 6.496}, "opened: no, discarded: 0, received nothing for 6s"),
+        ({"opened": True, "silent_for": None}, "opened: yes, received nothing yet"),
+        ({"last_error": "a\x1b[2J"}, r"last error: a\x1b[2J"),
+    ],
+)
+def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, capsys):
+    adapter = {"adapter": "SerialPort", "open": True, "error": None, "reopened": 1, "health": health}
+
+    show({"adapters": [adapter]}, as_json=False)
+
+    assert capsys.readouterr().out == f"adapter SerialPort: open, reopened 1 time, {shown}\n"

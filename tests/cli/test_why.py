@@ -8,8 +8,9 @@ import pytest
 from leadsman.cli import remote, why
 from leadsman.cli.main import main
 from leadsman.cli.remote import Looked
-from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import Topics
 
 HELD = {
     "held": True,
@@ -50,6 +51,7 @@ def ask(monkeypatch, capsys):
             return finds
 
         monkeypatch.setattr(why, "look", look)
+        monkeypatch.setattr(why, "processes", lambda brokers, prefix, devices: [Topics(prefix)])
         code = main(["why", *arguments, "--prefix", "house", "--mqtt", "mqtt://broker.lan"])
         return code, capsys.readouterr().out
 
@@ -246,10 +248,18 @@ def registry(prefix, *devices, page=""):
     return {topic: Received(topic, json.dumps({"devices": {each: {} for each in devices}}).encode(), True)}
 
 
+def node(prefix, name, *devices):
+    document = {"node": name, "kind": "cluster", "state": "active", "devices": devices}
+    return {f"{prefix}/nodes/{name}": Received(f"{prefix}/nodes/{name}", json.dumps(document).encode(), True)}
+
+
 @pytest.mark.parametrize(
     ("device", "kept", "prefix"),
     [
         (None, registry("house", "boiler"), "house"),
+        (None, node("house", "attic", "boiler") | node("house", "hall", "pump"), "house"),
+        ("pump", registry("garden", "boiler") | node("house", "attic") | node("house", "hall", "pump"), "house"),
+        ("pump", node("house", "attic", "pump") | {"x/nodes/a": Received("x/nodes/a", b"no json", True)}, "house"),
         ("pump", registry("house", "boiler") | registry("garden", "pump"), "garden"),
         ("pump", registry("house", "boiler") | registry("house", "pump", page="/2"), "house"),
         ("pump", registry("garden", "pump") | {"x/registry": Received("x/registry", b"no json", True)}, "garden"),
@@ -267,6 +277,7 @@ def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, k
         (None, {}, "no app has published a registry at mqtt://broker.lan"),
         ("boilr", registry("house", "boiler"), "did you mean 'boiler'?"),
         (None, registry("a") | registry("b"), "write --prefix a or --prefix b"),
+        (None, registry("a") | node("b", "attic", "boiler"), "write --prefix a or --prefix b"),
         ("boiler", registry("a", "boiler") | registry("b", "boiler"), "2 apps come into question"),
     ],
 )
@@ -275,6 +286,22 @@ def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, 
 
     assert main(["why", *([device] if device else []), "--mqtt", "mqtt://broker.lan"]) == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("code", "summary", "advice"),
+    [
+        (0x86, "the broker refuses the connection from here", "To do: correct the user name and the password: "),
+        (0x88, "the broker cannot be reached from here", "To do: start the broker, or "),
+    ],
+)
+def test_a_broker_that_refuses_the_user_need_not_be_started(ask, code, summary, advice):
+    exit_code, printed = ask("boiler", finds=ConnectionRefused(code, "mqtt://broker.lan refused the connection"))
+
+    first, *_, last = printed.splitlines()
+    assert exit_code == 3
+    assert first == f"boiler: {summary}"
+    assert last.startswith(advice)
 
 
 def test_without_a_prefix_a_broker_that_cannot_be_reached_is_the_same_verdict(monkeypatch, capsys):

@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
 from leadsman.lease.lease import Terms
-from leadsman.simulation.cluster import Life, simulate
+from leadsman.simulation.cluster import Drain, Life, Sent, Story, Work, simulate
 
 TTL = 8.0
 TERMS = Terms("house", ttl=TTL, shards=12)
 DEVICES = {f"meter-{number}": () for number in range(60)}
 QUIET = 3 * TTL
 """Seconds after the last fault."""
+SETTLED = 9 * TTL
+"""Seconds after the last fault, when the shards lie evenly again, those included that a node took for another one that
+heard no answers."""
 NODES = st.sampled_from(["a", "b", "c"])
 TIMES = st.floats(0.0, 100.0)
 LENGTHS = st.floats(0.1, 3 * TTL)
@@ -46,16 +49,25 @@ def lives(draw):
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults(), max_size=6), st.lists(lives(), max_size=3, unique_by=lambda life: life[0].node))
-def test_no_device_ever_has_two_nodes_and_all_have_one_when_the_faults_are_over(faults, lives):
+def test_no_device_ever_has_two_nodes_no_fenced_one_publishes_and_all_have_one_when_the_faults_are_over(faults, lives):
     ends = [fault.at if isinstance(fault, ClockStep) else fault.end for fault in faults]
-    seconds = max([*ends, *(again.start for _, again in lives), 0.0]) + QUIET
+    seconds = max([*ends, *(again.start for _, again in lives), 0.0]) + SETTLED
     always = [Life(node, 0.0) for node in "abc" if node not in {life[0].node for life in lives}]
-    story = simulate(DEVICES, [*always, *(part for life in lives for part in life)], TERMS, seconds, faults)
+    story = simulate(DEVICES, [*always, *(part for life in lives for part in life)], TERMS, seconds, faults, beat=0.5)
     assert not story.overlaps()
     assert not story.token_falls()
+    assert story.sent
+    assert not story.sent_late()
     shards = story.at_work(seconds - 0.01)
     assert sum(len(keys) for keys in shards.values()) == TERMS.shards
     assert sorted(map(len, shards.values())) == [4, 4, 4]
+
+
+def test_a_message_that_a_fenced_node_sends_is_known_by_its_token():
+    works = (Work("any.1", "a", 1, 0.0, 10.0), Work("any.1", "b", 2, 12.0, 20.0), Work("any.2", "a", 3, 0.0, 20.0))
+    sent = (Sent("any.1", "a", 1, 9.0), Sent("any.1", "b", 2, 13.0), Sent("any.2", "a", 3, 13.0))
+    late = Sent("any.1", "a", 1, 13.0)
+    assert Story(works, 20.0, (*sent, late)).sent_late() == [late]
 
 
 def gap(lives, faults=(), start=QUIET):
@@ -104,3 +116,31 @@ def test_a_wall_clock_that_is_an_hour_off_changes_nothing():
 def test_devices_that_no_node_can_poll_have_none_and_the_others_do():
     story = simulate({"a": ["ble"], "b": [], "c": ["lora"]}, [Life("n", 0.0, labels=frozenset(["ble"]))], TERMS, 20.0)
     assert len({work.key for work in story.works}) == 2
+
+
+DRAINS = st.builds(lambda node, start, length: Drain(node, start, start + length), NODES, TIMES, LENGTHS)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(faults(), max_size=5), st.lists(DRAINS, max_size=4), st.sets(NODES, max_size=3))
+def test_whatever_fails_while_nodes_drain_no_device_has_two_nodes_and_the_others_have_all_in_the_end(
+    faults, drains, drained
+):
+    ends = [fault.at if isinstance(fault, ClockStep) else fault.end for fault in faults]
+    last = max([*ends, *(drain.end for drain in drains), 0.0]) + 0.1
+    everything = [*drains, *(Drain(node, last) for node in sorted(drained))]
+    seconds = last + 2 * QUIET
+    story = simulate(DEVICES, [Life(node, 0.0) for node in "abc"], TERMS, seconds, [*faults, *everything])
+    assert not story.overlaps()
+    assert not story.token_falls()
+    shards = story.at_work(seconds - 0.01)
+    left = {"a", "b", "c"} - drained
+    assert shards.keys() == left, "also if nobody is left"
+    assert sum(len(keys) for keys in shards.values()) == (TERMS.shards if left else 0)
+
+
+def test_a_node_that_drains_leaves_no_device_alone_for_more_than_a_tenth_of_a_second():
+    story = simulate(DEVICES, [Life(node, 0.0) for node in "abcd"], TERMS, 120.0, [Drain("b", 40.0, 80.0)])
+    assert set(story.at_work(41.0)) == {"a", "c", "d"}
+    assert set(story.at_work(119.0)) == {"a", "b", "c", "d"}
+    assert max(story.gaps(start=3 * TTL).values()) < 0.1

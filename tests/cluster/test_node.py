@@ -7,6 +7,7 @@ import pytest
 from leadsman.cluster.node import ClusterNode
 from leadsman.cluster.shards import devices_of, pools_of
 from leadsman.errors import LeaseStoreRefused, LeaseStoreUnreachable
+from leadsman.lease.faults import EngineAway
 from leadsman.lease.lease import Member, Terms
 from leadsman.lease.memory import MemoryEngine, MemoryStore
 from leadsman.testing.loop import VirtualLoop
@@ -98,6 +99,32 @@ def test_a_shard_that_was_lost_is_ended_although_the_node_is_cancelled_meanwhile
     assert loop.run_until_complete(run()) == set()
 
 
+def test_shards_whose_leases_were_granted_later_end_in_time_after_an_end_that_took_long(loop):
+    leaves_at, slow = 12.9, 1.0
+
+    async def run():
+        engine, duties = MemoryEngine(TERMS, [EngineAway(leaves_at + 0.1, 60.0)]), Duties()
+        tasks = [
+            asyncio.ensure_future(node_of(engine, name, its)[0].run()) for name, its in [("a", duties), ("b", Duties())]
+        ]
+        await asyncio.sleep(leaves_at)
+        assert len(duties.polled) == 2
+        tasks[1].cancel()
+        await asyncio.sleep(0.1)
+        assert (
+            len(duties.polled) == 4
+        )  # the leases of two are younger than those of the others, and none will be renewed
+        duties.seconds = slow
+        while duties.polled:
+            await asyncio.sleep(0.01)
+        ended_at = engine.now()
+        tasks[0].cancel()
+        await asyncio.wait(tasks)
+        return ended_at
+
+    assert loop.run_until_complete(run()) < leaves_at + TERMS.ttl
+
+
 def test_a_node_whose_duties_fail_ends_and_keeps_the_leases_of_what_may_still_be_polled(loop):
     async def run():
         engine, duties = MemoryEngine(TERMS), Duties(errors=9)
@@ -112,6 +139,34 @@ def test_a_node_whose_duties_fail_ends_and_keeps_the_leases_of_what_may_still_be
         return [key for key in duties.polled if node.allows(key)]
 
     assert loop.run_until_complete(run()) == []
+
+
+class HalfEnds(Duties):
+    """An end that fails has stopped the polls all the same."""
+
+    async def end(self, keys):
+        self.polled -= set(keys)
+        await super().end(keys)
+
+
+def test_what_a_node_could_not_end_is_polled_again_after_the_fault(loop):
+    async def run():
+        engine, duties = MemoryEngine(TERMS), HalfEnds(errors=2)
+        node, _ = node_of(engine, "a", duties)
+        task = asyncio.ensure_future(node.run())
+        await asyncio.sleep(3.0)
+        engine.delete("any.0")
+        await asyncio.wait([task])
+        assert isinstance(task.exception(), OSError)
+        task = asyncio.ensure_future(node.run())
+        await asyncio.sleep(3.0)
+        polled, keys = set(duties.polled), node.holdings.keys
+        task.cancel()
+        await asyncio.wait([task])
+        return polled, keys
+
+    polled, keys = loop.run_until_complete(run())
+    assert polled == keys == {f"any.{number}" for number in range(4)}
 
 
 def test_a_node_that_the_engine_refuses_ends_what_it_polls(loop):
@@ -185,3 +240,68 @@ def test_a_node_leaves_within_the_timeouts_of_an_engine_that_never_answers(loop)
     assert cancelled
     assert not polled
     assert seconds <= 2 * TERMS.timeout
+
+
+async def begun(engine, *names):
+    """Nodes that have run for a while: of each its `ClusterNode`, its duties and its task."""
+    found = []
+    for name in names:
+        duties = Duties()
+        node, _ = node_of(engine, name, duties)
+        found.append((node, duties, asyncio.ensure_future(node.run())))
+    await asyncio.sleep(TERMS.ttl)
+    return found
+
+
+def test_a_node_that_drains_hands_over_at_once_and_takes_part_again_when_that_is_undone(loop):
+    async def run():
+        engine = MemoryEngine(TERMS)
+        (one, polled, task), (_, others, second) = await begun(engine, "a", "b")
+        assert len(polled.polled) == len(others.polled) == 2
+        one.drain(True)
+        await asyncio.sleep(0.2)
+        handed_over = len(polled.polled), len(others.polled)
+        await asyncio.sleep(2 * TERMS.ttl)
+        drained = len(polled.polled), len(others.polled), one.member.draining, one.without_node()
+        one.drain(False)
+        await asyncio.sleep(0.2)
+        again = len(polled.polled), len(others.polled), one.member.draining
+        for each in (task, second):
+            each.cancel()
+        await asyncio.wait([task, second])
+        return handed_over, drained, again
+
+    assert loop.run_until_complete(run()) == ((0, 4), (0, 4, True, ()), (2, 2, False))
+
+
+def test_the_last_node_that_drains_says_what_stays_without_a_node(loop):
+    async def run():
+        engine = MemoryEngine(TERMS)
+        ((one, duties, task),) = await begun(engine, "a")
+        assert one.without_node() == ()
+        one.drain(True)
+        alone = one.without_node()
+        await asyncio.sleep(9 * TERMS.ttl)
+        left = duties.polled, one.without_node()
+        task.cancel()
+        await asyncio.wait([task])
+        return alone, left
+
+    assert loop.run_until_complete(run()) == (POOLS, (set(), POOLS))
+
+
+def test_a_drain_that_the_engine_does_not_hear_of_is_told_when_it_answers_again(loop):
+    async def run():
+        engine = MemoryEngine(TERMS, [EngineAway(TERMS.ttl + 0.5, TERMS.ttl + 3.0)])
+        (one, polled, task), (_, others, second) = await begun(engine, "a", "b")
+        await asyncio.sleep(1.0)
+        one.drain(True)
+        await asyncio.sleep(TERMS.ttl)
+        for each in (task, second):
+            each.cancel()
+        await asyncio.sleep(0)
+        left = len(polled.polled), len(others.polled)
+        await asyncio.wait([task, second])
+        return left
+
+    assert loop.run_until_complete(run()) == (0, 4)

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman.cluster.placement import plan, quota_of
+from leadsman.cluster.placement import plan, quota_of, serving
 from leadsman.cluster.shards import Shard, pools_of
 from leadsman.lease.lease import Lease, Member
 from leadsman.lease.store import Snapshot
@@ -109,3 +109,39 @@ def test_a_lease_whose_answer_was_lost_is_asked_for_again():
     member = Member("a", "1")
     snapshot = Snapshot({"any.0": Lease("any.0", member.owner, 7, 15.0)}, (member,))
     assert plan(member, snapshot, [pool(1)], ()).acquire == ("any.0",)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 60), st.lists(st.booleans(), min_size=1, max_size=8), st.data())
+def test_nodes_that_drain_end_with_nothing_and_the_others_with_an_even_part_of_everything(shards, draining, data):
+    everything = [pool(shards)]
+    members = [member.drained(drains) for member, drains in zip(nodes(len(draining)), draining, strict=True)]
+    owners = dict(data.draw(st.dictionaries(st.sampled_from(everything[0].keys), st.sampled_from(members))))
+    assert rounds(members, everything, owners) <= 3
+    parts = {member: sum(owner == member for owner in owners.values()) for member in members}
+    assert not any(parts[member] for member in members if member.draining)
+    left = [parts[member] for member in members if not member.draining]
+    assert sum(left) == (shards if left else 0), "with nobody left, nobody takes anything"
+    assert max(left, default=0) - min(left, default=0) <= 1
+
+
+@given(st.integers(2, 7), st.integers(0, 6))
+def test_a_drain_that_is_undone_gives_the_node_what_it_had_and_moves_nothing_between_others(count, which):
+    everything, members = [pool(64)], nodes(count)
+    owners, drains = {}, members[which % count]
+    rounds(members, everything, owners)
+    before = dict(owners)
+    drained = [member.drained(member == drains) for member in members]
+    owners = {key: owner for key, owner in owners.items() if owner != drains}
+    rounds(drained, everything, owners)
+    assert {key: owner for key, owner in before.items() if owner != drains}.items() <= owners.items()
+    moved = dict(owners)
+    rounds(members, everything, owners)
+    assert {owners[key] for key in owners if owners[key] != moved[key]} == {drains}
+    assert sum(owner == drains for owner in owners.values()) == sum(owner == drains for owner in before.values())
+
+
+def test_a_node_counts_as_what_it_says_now_and_not_as_what_the_engine_has_of_it():
+    member, other = nodes(2)
+    assert serving(member.drained(True), (member, other)).keys() == {"n1"}
+    assert serving(member, (member.drained(True), other)).keys() == {"n0", "n1"}

@@ -67,14 +67,14 @@ def kitchen(**options):
 
 
 def described(homie, name="kitchen"):
-    return json.loads(homie.describe(homie._device(name)).payload)
+    return json.loads(homie.describe(homie._device(name))[0].payload)
 
 
 def published(homie, readings=()):
     """The tree that the broker has when everything was published."""
     tree = {}
     names = [name for name in homie.topics.values() if name is not None]
-    steps = [step for name in names for step in homie.steps(b"", homie.describe(homie._device(name)))]
+    steps = [step for name in names for step in homie.steps(b"", *homie.describe(homie._device(name)))]
     steps += homie.steps(b"", homie.describe_app())
     for name, fields in readings:
         steps += [Retained(each.topic, each.payload) for each in homie.values(name, fields) if each.retained]
@@ -246,7 +246,7 @@ def test_a_description_changes_only_in_init_and_gets_a_higher_version():
     """Device Attributes: "this value may only change when the device $state is either init, disconnected, or lost";
     "Whenever the document changes, a new higher version must be assigned"."""
     homie = of_app(kitchen())
-    wanted = homie.describe(homie._device("kitchen"))
+    (wanted,) = homie.describe(homie._device("kitchen"))
     before = {**json.loads(wanted.payload), "version": 900, "name": "old"}
 
     state, document = homie.steps(json.dumps(before).encode(), wanted)
@@ -266,7 +266,7 @@ def test_a_description_that_is_there_already_is_not_sent():
 def test_a_property_that_is_gone_is_removed():
     """Device reconfiguration: "Devices can remove old properties and nodes by deleting the respective MQTT topics"."""
     homie = of_app(kitchen())
-    wanted = homie.describe(homie._device("kitchen"))
+    (wanted,) = homie.describe(homie._device("kitchen"))
     before = json.loads(wanted.payload)
     before["nodes"]["indoor"]["properties"] |= {
         "radon": {"datatype": "float"},

@@ -10,7 +10,7 @@ from typing import Annotated
 import pytest
 from pydantic import BaseModel, TypeAdapter
 
-from leadsman import App, Context, Finds, OnChange, Sensor
+from leadsman import App, Context, Discovery, Finds, OnChange, Sensor
 from leadsman.errors import InvalidType, InvalidValue
 from leadsman.introspection.document import Introspection
 from leadsman.testing import Harness, Scripted
@@ -261,6 +261,37 @@ def test_what_finds_is_given_wrongly_is_said_at_registration():
         Finds(forget_after=5)
     with pytest.raises(InvalidType, match="write a type"):
         Finds({"t": 1})
+    with pytest.raises(InvalidType, match="True or False"):
+        Finds(everywhere="yes")
+
+
+@pytest.mark.parametrize("signal", ["-67", True])
+def test_a_signal_that_is_no_number_is_a_named_error(harness, signal):
+    app = App("house")
+
+    @app.telemetry("bus", interval=10, finds=Finds())
+    async def scan(context: Context) -> None:
+        context.device("attic", signal=signal)
+
+    running = harness(app)
+    running.run(5)
+
+    assert "write a number of dBm" in running.errors("bus")[0]["message"]
+
+
+def test_without_a_cluster_a_handler_that_is_called_everywhere_is_as_any_other(harness):
+    app = App("house")
+
+    @app.telemetry("bus", interval=10, needs="ble", finds=Finds(everywhere=True))
+    async def scan(context: Context) -> None:
+        device = context.device("attic", signal=-67)
+        device.publish({"here": device.here})
+
+    running = harness(app)
+    running.run(15)
+
+    assert running.states("attic") == [{"here": True}, {"here": True}]
+    assert "bus" in registry(running)
 
 
 def test_a_handler_without_finds_is_told_what_to_write(harness):
@@ -384,6 +415,33 @@ class TestDiscovery:
         assert not gateway.found["leadsman_app"].accepted
         assert set(self.configurations(running)) == {"leadsman_app", "gateway"}
         assert json.loads(running.broker.retained["house/status"].payload)["state"] == "online"
+
+    def test_a_device_with_another_name_keeps_the_identity_of_its_former_name(self, harness):
+        discovery = Discovery(ids={"new sensor": "old_sensor"})
+        heard = (1, "old_sensor", {"t": 1}), (2, "new sensor", {"t": 2})
+        app, gateway = gateway_app(*heard, discovery=discovery)
+
+        running = harness(app)
+        running.run(20)
+
+        assert gateway.found["new sensor"].accepted
+        assert not gateway.found["old_sensor"].accepted
+        assert set(self.configurations(running)) == {"leadsman_app", "gateway", "old_sensor"}
+        assert self.configurations(running)["old_sensor"].json["dev"]["name"] == "new sensor"
+
+    def test_a_device_with_another_name_takes_the_place_of_the_one_that_an_earlier_run_found(self, tmp_path):
+        app, _ = gateway_app((1, "old", {"t": 1}), keep_state=True, discovery="homeassistant")
+        with Harness(app, state_directory=tmp_path) as one:
+            one.run("5m")
+        app, _ = gateway_app((1, "new", {"t": 2}), keep_state=True, discovery=Discovery(ids={"new": "old"}))
+        with Harness(app, state_directory=tmp_path) as two:
+            two.broker.retained.update(one.broker.retained)
+            two.run("5m")
+
+            assert self.configurations(two)["old"].json["dev"]["name"] == "new"
+            assert "house/new/state" in retained(two, "new")
+            assert retained(two, "old") == []
+            assert "old" not in registry(two)
 
     def test_what_comes_and_goes_without_a_connection_is_described_with_the_next_one(self, harness):
         heard = [(10, "attic", {"t": 1}), (40, "attic", lambda device: device.forget())]

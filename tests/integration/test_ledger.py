@@ -149,6 +149,7 @@ def test_on_a_random_day_every_slot_has_one_disposition(seed):
         assert running.faults() == []
 
 
+@pytest.mark.slow
 def test_the_ledger_agrees_with_a_subscriber_over_a_week(harness):
     dice = random.Random(1)
     random.seed(1)

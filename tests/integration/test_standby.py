@@ -6,9 +6,12 @@ import json
 import logging
 
 import pytest
+from pydantic import TypeAdapter
 
 from leadsman import App, CircuitBreaker
+from leadsman.introspection.document import Status
 from leadsman.monitoring.sd_notify import Notifier
+from leadsman.nodes.document import Brief
 from leadsman.settings.sources import Where
 from leadsman.testing import MemoryBroker
 
@@ -19,15 +22,19 @@ class Broker(MemoryBroker):
     """A broker in memory that passes lease and status on to its subscribers."""
 
     def take(self, connection, packet_id, message):
-        if message.topic == "house/lease":
+        if message.topic == "house/lease" or message.topic.startswith("house/nodes/"):
             self.receive(connection, packet_id, message)  # before a DISCONNECT that follows it
         else:
             super().take(connection, packet_id, message)
 
     def receive(self, connection, packet_id, message):
         super().receive(connection, packet_id, message)
-        if connection.open and message.topic.endswith(("/lease", "/status", "/resilience")):
+        if not connection.open:
+            return
+        if message.topic.endswith(("/lease", "/status", "/resilience")):
             self.send(message.topic, message.payload)
+        elif message.topic.startswith("house/nodes/"):
+            self.send(message.topic, message.payload, retain=message.retain)
 
 
 class Port:
@@ -157,6 +164,27 @@ def test_a_node_that_hears_of_another_owner_stops_polling_and_comes_back_later(s
     assert node.entered == node.port.opened == 2
 
 
+def test_a_node_that_hears_of_another_owner_in_the_moment_of_its_takeover_comes_back_later(start, run, broker, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    rivals = iter([lease(2**52)])
+
+    def rival(record):
+        """Another node is quicker: its lease comes before the app can begin here."""
+        if "takes over with the token" in record.getMessage() and (other := next(rivals, None)):
+            broker.send("house/lease", other, retain=True)
+        return True
+
+    with caplog.filtering(rival):
+        node = start(broker)
+        run(2)
+    assert "other has taken over" in caplog.text
+    assert node.entered == node.port.opened == 0
+
+    run(2 * TTL)
+
+    assert node.polls, "the other one renews nothing"
+
+
 def test_a_broker_that_returns_no_lease_is_named_and_nothing_is_polled(start, run, caplog):
     broker = MemoryBroker()  # as with an access list that forbids the topic
     broker.retained["house/status"] = _Retained(b'{"state":"offline"}')
@@ -257,6 +285,18 @@ def test_the_failure_state_of_a_device_is_taken_over_with_keep_state(start, run,
     assert json.loads(broker.messages("house/status")[-1].payload)["devices"][name]["circuit"] == "open"
 
 
+def test_the_failure_state_is_there_again_after_a_broker_has_forgotten_it(start, run, broker):
+    first = start(broker, keep_state=True)
+    first.works = False
+    run(10)
+    broker.stop(forget=True)
+    run(1)
+    broker.start()
+    run(30)
+
+    assert json.loads(broker.retained["house/meter/resilience"].payload)["execution"]["circuit"][0] == "open"
+
+
 def test_without_keep_state_a_device_begins_from_zero(start, run, broker):
     first = start(broker)
     first.works = False
@@ -350,3 +390,113 @@ def test_the_service_manager_hears_of_a_node_that_takes_over_until_it_is_active(
 
     assert said.count("STATUS=takes over") >= 2 * (TTL - 1)
     assert said.count("WATCHDOG=1") >= 2 * (TTL - 1)
+
+
+def document_of(broker, state):
+    """The newest document of the only node that is in a state."""
+    found = [json.loads(each.payload) for topic, each in broker.retained.items() if topic.count("/nodes/")]
+    (document,) = [each for each in found if each["state"] == state]
+    return document
+
+
+def ask(broker, run, node, **request):
+    """Ask a node, and return its answer."""
+    broker.send(f"house/nodes/{node}/drain", request)
+    run(0.05)
+    return json.loads(broker.messages(f"house/nodes/{node}/drain/response")[-1].payload)
+
+
+def test_each_node_says_what_it_is_and_the_owner_what_it_owns(start, run, broker):
+    start(broker)
+    run(2)
+    start(broker)
+    run(2)
+
+    owner, other = document_of(broker, "active"), document_of(broker, "standby")
+
+    assert (
+        owner["owner"] == other["owner"] == owner["node"] == json.loads(broker.retained["house/lease"].payload)["owner"]
+    )
+    assert owner["devices"] == ["meter"]
+    assert other["devices"] == []
+    assert (owner["ttl_s"], owner["handovers"]["takeovers"]) == (TTL, 1)
+    assert "token" not in other
+    broker.send("house/introspect", {"sections": ["app"]})
+    run(TTL + 30)
+    status = json.loads(broker.messages("house/status")[-1].payload)
+    assert status["nodes"] == {"active": 1, "standby": 1}
+    nodes = json.loads(broker.messages("house/introspect/response")[-1].payload)["data"]["app"]["nodes"]
+    assert [each["node"] for each in nodes] == sorted([owner["node"], other["node"]])
+    assert {each["state"]: each["devices"] for each in nodes} == {"active": 1, "standby": 0}
+    TypeAdapter(list[Brief]).validate_python(nodes)
+    TypeAdapter(Status).validate_python(status)
+
+
+def test_a_node_that_ends_takes_its_document_away_and_its_will_does_so_if_it_dies(start, run, broker):
+    first = start(broker)
+    run(2)
+    start(broker)
+    run(2)
+    node = document_of(broker, "active")["node"]
+    wills = {packet.will_topic: packet for _, packet in broker.connects}
+    assert wills[f"house/nodes/{node}"].will_payload == b""
+    assert wills[f"house/nodes/{node}"].will_retained
+
+    first.app.stop()
+    run(2)
+
+    assert document_of(broker, "active")["node"] != node
+    assert f"house/nodes/{node}" not in broker.retained
+
+
+def test_an_owner_that_drains_hands_over_at_once_and_takes_nothing_until_it_is_undone(start, run, broker, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    first = start(broker)
+    run(2)
+    second = start(broker)
+    run(2)
+    node = document_of(broker, "active")["node"]
+
+    answer = ask(broker, run, node, drain=True, by="anna@desk")
+    run(2)
+
+    assert answer["data"] == {"node": node, "draining": True, "state": "draining", "without_node": []}
+    assert second.polls
+    assert second.polls[0] > first.polls[-1]
+    assert first.left == first.port.closed == 1
+    assert document_of(broker, "draining")["devices"] == []
+    assert (
+        f"{node}, gives everything away, and takes nothing until it is told to or starts again, asked by anna@desk"
+        in caplog.text
+    )
+    second.app.stop()
+    polled = len(first.polls)
+    run(5 * TTL)
+    assert len(first.polls) == polled
+    ask(broker, run, node, drain=False)
+    run(2)
+    assert len(first.polls) > polled
+    assert document_of(broker, "active")["handovers"]["takeovers"] == 2
+    assert first.entered == first.port.opened == 2
+
+
+def test_the_last_node_that_drains_says_what_stays_without_a_node(start, run, broker):
+    first = start(broker)
+    run(2)
+
+    answer = ask(broker, run, document_of(broker, "active")["node"], drain=True)
+    run(5 * TTL)
+
+    assert answer["data"]["without_node"] == [{"needs": [], "devices": 1}]
+    assert len(first.polls) <= 3
+    assert document_of(broker, "draining")["owner"] is None
+
+
+def test_a_broker_that_refuses_the_topics_of_nodes_does_not_keep_a_node_from_taking_over(start, run, broker, caplog):
+    broker.refuse_subscriptions.add("house/nodes/+")
+    node = start(broker)
+
+    run(2)
+
+    assert node.polls
+    assert "the nodes are not observed" in caplog.text

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, OF_DEVICES, OF_THE_APP, Measures
+from leadsman.introspection.measures import CIRCUITS, DROPPED, FAMILIES, NODES, OF_DEVICES, OF_THE_APP, Measures
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topic_queue import CAUSES, OnDisk
+from leadsman.nodes.document import STATES
 from leadsman.resilience import breaker
 
 
@@ -31,7 +32,7 @@ def test_each_state_of_a_circuit_is_a_series():
     assert {re.sub(r"(?<!^)(?=[A-Z])", "_", state.__name__).lower() for state in states} == set(CIRCUITS)
 
 
-def measured(on_disk=None, current=0):
+def measured(on_disk=None, current=0, nodes=None):
     """The samples of an app, by the names of their families."""
     outbox = Outbox()
     outbox.drops["refused"] = 4
@@ -40,9 +41,9 @@ def measured(on_disk=None, current=0):
     link = SimpleNamespace(outbox=outbox, up=True, connects=3, breaks=2, choice=SimpleNamespace(current=current))
     clock = SimpleNamespace(wall=lambda: 1000.0, monotonic=lambda: 5.0, uptime=lambda: 5.0, offset=lambda: 995.0)
     about = SimpleNamespace(name="house", version="1", leadsman="1")
-    found = Measures(about, SimpleNamespace(link=link, watching=None), {}, clock, 0.0).of_the_app()
+    found = Measures(about, SimpleNamespace(link=link, watching=None, nodes=nodes), {}, clock, 0.0).of_the_app()
     assert set(found) == set(OF_THE_APP)
-    return found, {family.name: samples[0].value for family, samples in found.items()}
+    return found, {family.name: samples[0].value for family, samples in found.items() if samples}
 
 
 def test_dropped_messages_are_measured_by_cause_and_every_cause_has_a_series():
@@ -60,6 +61,14 @@ def test_what_is_on_disk_is_measured_and_whether_it_can_be_written(store, ok):
 
     names = ("stored_readings", "replayed", "dead", "store_ok")
     assert [values[f"leadsman_outbox_{name}"] for name in names] == [7, 3, 2, ok]
+
+
+def test_nodes_are_counted_by_what_they_are_and_an_app_that_runs_alone_has_none():
+    assert "leadsman_nodes" not in measured()[1]
+    found, _ = measured(nodes=lambda: [{"state": "active"}, {"state": "standby"}, {"state": "standby"}])
+
+    counts = {sample.labels: sample.value for sample in found[NODES]}
+    assert counts == {(state,): {"active": 1.0, "standby": 2.0}.get(state, 0.0) for state in STATES}
 
 
 def test_nothing_on_disk_is_no_fault():

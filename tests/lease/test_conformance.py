@@ -193,6 +193,22 @@ def test_watching_yields_the_cluster_at_once_and_then_each_change(play):
     play(scenario)
 
 
+def test_what_a_node_says_of_itself_changes_with_its_next_renewal_and_whoever_watches_hears_it(play):
+    async def scenario(cluster):
+        a, b = await cluster.node("a", labels=["ble"]), await cluster.node("b")
+        lease = await only(a, "k")
+        async with aclosing(b.watch()) as snapshots:
+            assert not (await anext(snapshots)).members[0].draining
+            a.restate(Member("a", "1", ["ble"]).drained(True))
+            assert await a.renew([lease]) == {"k": lease}, "its leases are as before"
+            assert (await within(1.0, snapshots)).members[0] == Member("a", "1", ["ble"]).drained(True)
+            a.restate(Member("a", "1", ["ble"]))
+            await a.renew([lease])
+            assert (await within(1.0, snapshots)).members[0] == Member("a", "1", ["ble"])
+
+    play(scenario)
+
+
 def test_watching_tells_of_an_end_within_a_quarter_of_the_ttl(play):
     async def scenario(cluster):
         a, b = await cluster.node("a"), await cluster.node("b")

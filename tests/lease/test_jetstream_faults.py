@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import nats
 import pytest
+from tests.lease.waiting import until_it_works
 
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.lease.fence import FENCE_AT
@@ -251,15 +252,6 @@ async def until_it_opens(urls, terms):
         try:
             async with opened:
                 return store(urls, terms=terms)
-        except LeaseStoreUnreachable:
-            assert time.monotonic() < deadline
-
-
-async def until_it_works(call, *arguments):
-    deadline = time.monotonic() + 30.0
-    while True:
-        try:
-            return await call(*arguments)
         except LeaseStoreUnreachable:
             assert time.monotonic() < deadline
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import psycopg
 import pytest
+from tests.lease.waiting import until_it_works
 
 from leadsman.errors import InvalidValue, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.lease.lease import Member, Terms
@@ -63,6 +64,15 @@ def test_a_call_to_a_server_that_is_stopped_ends_in_time_and_the_next_one_works(
             finally:
                 server.thaw()
             await until_it_works(a.renew, [lease])
+
+    asyncio.run(scenario())
+
+
+def test_other_terms_are_refused_with_the_row_to_delete_and_not_the_table(server):
+    async def scenario():
+        async with store(server.url()):
+            with pytest.raises(TermsDiffer, match=r", delete row 'house' of table leadsman\.terms and start"):
+                await store(server.url(), "b", Terms("house", ttl=4.0, shards=16)).__aenter__()
 
     asyncio.run(scenario())
 
@@ -230,15 +240,6 @@ def test_a_transaction_that_blocks_the_rows_costs_no_more_than_the_timeout(serve
 def test_a_url_that_cannot_be_read_is_refused_with_an_example(url):
     with pytest.raises(InvalidValue, match="write postgresql://user:password@host/database"):
         store(url)
-
-
-async def until_it_works(call, *arguments):
-    deadline = time.monotonic() + 30.0
-    while True:
-        try:
-            return await call(*arguments)
-        except LeaseStoreUnreachable:
-            assert time.monotonic() < deadline
 
 
 async def seconds_of(call):

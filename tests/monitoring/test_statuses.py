@@ -116,6 +116,7 @@ def test_entities_that_come_and_go_leave_nothing_behind(history):
 
         known = sorted(records.entities)
         assert sorted(statuses.words) == sorted(itertools.chain.from_iterable(statuses._slots.values())) == known
+        assert statuses.characters == sum(map(len, known))
         assert statuses.offline | set(statuses.troubled) <= set(known)
         assert sum(statuses.counts.values()) == len(known)
         assert sorted(statuses._due) == sorted(statuses._slots)

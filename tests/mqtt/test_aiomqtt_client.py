@@ -15,17 +15,20 @@ class Client:
     connack = ConnAck()
 
 
+@pytest.mark.parametrize("fence", [None, 7, 123_456])
 @pytest.mark.parametrize("replayed", [False, True])
 @pytest.mark.parametrize("length", [0, 1, 126, 127, 128, 300, 1024])
-def test_properties_are_packed_as_the_library_packs_them(length, replayed):
+def test_properties_are_packed_as_the_library_packs_them(length, replayed, fence):
     connection = BrokerConnection(Client(), v5=True, clock=Clock(lambda: 100.0, lambda: 0.0))
     message = Message("a", b"", taken_at=1_767_225_600.25, expires=160.0, correlation=b"x" * length)
-    message = message._replace(replayed=replayed)
+    message = message._replace(replayed=replayed, fence=fence)
     expected = Properties(PacketTypes.PUBLISH)
     expected.MessageExpiryInterval = 60
     expected.UserProperty = ("taken_at", "2026-01-01T00:00:00.250Z")
     if replayed:
         expected.UserProperty = ("replayed", "1")
+    if fence is not None:
+        expected.UserProperty = ("fence", str(fence))
     expected.CorrelationData = b"x" * length
 
     packed = connection._properties(message).pack()

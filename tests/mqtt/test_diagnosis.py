@@ -90,6 +90,13 @@ def test_another_client_with_our_id_is_certain_only_if_the_broker_says_so():
     assert "probably another client" in client_id_in_use("app", certain=False)
 
 
+def test_a_node_of_a_cluster_whose_client_id_is_in_use_gets_another_name_and_not_another_prefix():
+    text = client_id_in_use("house-attic", certain=True, node="attic")
+
+    assert text.endswith("stop it, or give this node another name than 'attic' (cluster.node, CLUSTER__NODE)")
+    assert "prefix" not in text
+
+
 def test_a_refusal_that_names_another_broker_says_so_with_the_words_of_this_one():
     text = str(refused(PLAIN, 0x9C, "b2.lan", "too full"))
 

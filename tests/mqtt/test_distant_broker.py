@@ -80,6 +80,8 @@ class Far:
     def abort(self):
         self.connection.abort()
 
+    reset = abort
+
 
 class Life:
     """Devices that publish through a link to a distant broker."""

@@ -293,3 +293,13 @@ def test_a_client_id_in_use_is_reported_and_not_avoided_at_another_broker(runnin
 
     assert life.all(LinkDown)[-1].clash
     assert life.brokers["b"].connects == []
+
+
+def test_a_node_of_a_cluster_whose_client_id_is_in_use_is_told_to_take_another_name(running, monkeypatch):
+    monkeypatch.setitem(globals(), "IDENTITY", IDENTITY._replace(node="attic"))
+    life = running().run(10)
+    for _ in range(2):
+        life.brokers["a"].cut("taken over", code=0x8E)
+        life.run(1)
+
+    assert "give this node another name than 'attic'" in life.all(LinkDown)[-1].reason

@@ -1,6 +1,7 @@
 """How the socket to a broker is opened."""
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -228,6 +229,28 @@ def test_packets_are_sent_at_once_and_the_path_is_kept_open():
 
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_is_unsent_at_the_close_is_sent_unless_it_is_forgotten(forgotten):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as sock:
+        sock.connect(server.getsockname())
+        sock.setblocking(False)
+        there, _ = server.accept()
+        with there:
+            written = 0
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    written += sock.send(bytes(1 << 20))
+            if forgotten:
+                transport.forget_unsent(sock)
+            sock.close()
+            received = 0
+            with contextlib.suppress(ConnectionResetError):
+                while data := there.recv(1 << 20):
+                    received += len(data)
+
+    assert (received < written) is forgotten
 
 
 def test_a_unix_socket_has_no_such_options():

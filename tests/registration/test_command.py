@@ -25,6 +25,7 @@ async def take(payload: dict): ...
         ({"queue": True}, InvalidType, "whole number"),
         ({"when_full": "wait"}, InvalidValue, "'drop-oldest'"),
         ({"group": ""}, InvalidValue, "'bus'"),
+        ({"needs": ""}, InvalidValue, "without a comma"),
         ({"enabled": 1}, InvalidType, "True or False"),
         ({"retry": 3}, InvalidType, "'retry' is not an option"),
         ({"queues": 3}, InvalidType, "did you mean 'queue'"),

@@ -141,6 +141,8 @@ WRONG = [
     ({"interval": 5, "throttle": -1}, InvalidValue, "not negative"),
     ({"interval": 5, "group": ""}, InvalidValue, "'bus'"),
     ({"interval": 5, "group": 5}, InvalidType, "'bus'"),
+    ({"interval": 5, "needs": ""}, InvalidValue, "without a comma"),
+    ({"interval": 5, "needs": 5}, InvalidType, "a label such as"),
     ({"interval": 5, "spread": -1}, InvalidValue, "not negative"),
     ({"interval": 5, "stale_after": 0}, InvalidValue, "greater than zero"),
     ({"interval": 5, "finds": 100}, InvalidType, r"Finds\("),

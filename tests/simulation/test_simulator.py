@@ -29,10 +29,10 @@ from leadsman.simulation.faults import BROKER
 from leadsman.simulation.figures import figures_of
 from leadsman.simulation.record import HELD, MISSED, SKIPPED
 from leadsman.simulation.seam import SimulationError
+from leadsman.simulation.short_link import ShortLink
 from leadsman.simulation.simulator import Wish, simulate, stage_of
 from leadsman.simulation.variant import AS_WRITTEN, variant_of
 from leadsman.testing import SerialTwin
-from leadsman.testing.broker import ForgetfulBroker
 
 HOUR = 3600.0
 NOWHERE = Where.nowhere({})
@@ -149,19 +149,26 @@ def test_a_device_may_be_called_broker():
 
 
 def test_nothing_is_published_but_readings_and_no_endpoint_is_opened(monkeypatch):
-    topics, take = set(), ForgetfulBroker.take
+    topics, put = set(), ShortLink.put
 
-    def seen(self, connection, packet_id, message):
+    def seen(self, message):
         topics.add(message.topic)
-        take(self, connection, packet_id, message)
+        put(self, message)
 
-    monkeypatch.setattr(ForgetfulBroker, "take", seen)
+    monkeypatch.setattr(ShortLink, "put", seen)
     wish = Wish(app_of("a"), Where.nowhere({}, {"HTTP__BIND": "127.0.0.1:0"}), FLAKY, 3 * HOUR, 1)
 
     outcome = simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None)
 
     assert topics == {"house/a/state"}
     assert outcome.figures.failed > 0
+
+
+def test_a_simulated_day_has_one_node_and_no_cluster():
+    variables = {"CLUSTER__ENGINE": "nats://nowhere.invalid", "CLUSTER__NODE": "one"}
+    wish = Wish(app_of("a"), Where.nowhere({}, variables), FLAKY, 3 * HOUR, 1)
+
+    assert simulate(wish, stage_of(wish), AS_WRITTEN, lambda part: None).figures.slots == 180
 
 
 def test_an_app_without_twins_runs_with_stand_ins_that_have_the_fields_of_its_readings():

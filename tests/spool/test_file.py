@@ -59,14 +59,20 @@ def test_settled_rows_are_gone_and_unknown_ids_do_no_harm(spool, row, everything
 
 def test_batches_of_many_sizes_keep_few_statements_in_memory(spool, row, everything):
     """`sqlite3` keeps up to 128 compiled statements for each connection; one with 500 ids takes 100 kB."""
+    before = statements()  # of other tests of this process
     for rows in range(1, 61):
         spool.write([row(rows * 1000 + number) for number in range(rows)], ())
     for rows in range(1, 61):
         spool.write((), [rows * 1000 + number for number in range(rows)])
 
     assert everything(spool) == []
+    assert statements() - before < 40  # else more than 80
+
+
+def statements():
+    """How many compiled statements are in memory."""
     gc.collect()
-    assert sum(type(each).__name__ == "Statement" for each in gc.get_objects()) < 40  # else more than 80
+    return sum(type(each).__name__ == "Statement" for each in gc.get_objects())
 
 
 def test_more_rows_are_settled_than_one_question_asks_for(spool, row, everything):

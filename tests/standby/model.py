@@ -7,7 +7,9 @@ from leadsman.standby.machine import (
     Blind,
     Connected,
     Disconnected,
+    Drain,
     Ended,
+    Fenced,
     LeaseHeard,
     Leave,
     Moment,
@@ -33,7 +35,10 @@ KEEPALIVE = 9.0
 NOTICES = 1.0
 """Seconds after which a node notices that the broker is out of reach."""
 
-FAULTS = ("kill", "start", "pause", "resume", "partition", "heal", "end", "broker down", "broker empty", "broker up")
+FAULTS = (
+    *("kill", "start", "pause", "resume", "partition", "heal", "end", "drain", "undrain"),
+    *("broker down", "broker empty", "broker up"),
+)
 """What `apply` lets happen to a node, or to the broker."""
 
 
@@ -113,6 +118,11 @@ class Machine:
                     self.world.broker.set_online(self.world, False)
                     self.world.broker.set_lease(self.world, None)
 
+    def drain(self, draining=True):
+        """What a person asks for arrives on the observing connection."""
+        if self.alive and not self.paused and self.observing and self.reachable and self.world.broker.up:
+            self.feed(Drain(draining))
+
     def kill(self):
         self.alive = False
         if self.reachable:
@@ -178,6 +188,8 @@ class Machine:
 
     def leave(self):
         self.running, self.ends_at = False, None
+        if self.connected and not isinstance(self.node.state, Fenced):
+            self.feed(Leave())
         if self.connected:
             self.connected = False
             if self.world.broker.session is self and self.reachable:
@@ -257,6 +269,8 @@ class World:
         for node in self.nodes:
             self.heal(node)
             node.paused = False
+            if node.node.draining:
+                node.feed(Drain(False))
             if not node.alive:
                 node.start()
 
@@ -283,6 +297,10 @@ def apply(world, fault, number):
             world.heal(node)
         case "end":
             node.end()
+        case "drain":
+            node.drain()
+        case "undrain":
+            node.drain(False)
         case "broker down" | "broker empty":
             world.restart_broker(forget=fault == "broker empty")
         case "broker up":

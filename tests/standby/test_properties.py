@@ -153,3 +153,53 @@ def test_messages_that_are_late_let_polls_overlap_by_no_more_than_that(world, de
 
     handovers = len(world.sessions)
     assert world.overlap <= handovers * (delay + TICK)
+
+
+@settings(max_examples=40, deadline=None)
+@given(worlds, schedules)
+def test_of_nodes_that_drain_none_acts_and_of_the_others_one(world, schedule):
+    run(world, schedule)
+    world.mend()
+    world.run(4 * TTL)
+    draining, *others = world.nodes
+    draining.drain()
+    world.run(4 * TTL)
+    assert draining not in world.acting
+    assert len(world.acting) == 1
+
+    for node in others:
+        node.drain()
+    world.run(6 * TTL)
+    assert world.acting == [], "also if nobody is left"
+    draining.drain(False)
+    world.run(4 * TTL)
+
+    assert world.acting == [draining]
+
+
+@settings(max_examples=20, deadline=None)
+@given(worlds)
+def test_an_owner_that_drains_is_replaced_at_once_and_takes_nothing_back_when_that_is_undone(world):
+    world.run(20)
+    owner = world.acting[0]
+
+    owner.drain()
+    world.run(ENDS_AFTER + 3 * TICK)
+    (successor,) = world.acting
+    assert successor is not owner
+    owner.drain(False)
+    world.run(4 * TTL)
+
+    assert world.acting == [successor]
+
+
+@settings(max_examples=20, deadline=None)
+@given(worlds)
+def test_a_drain_that_is_undone_while_the_app_stops_leaves_one_node_that_acts(world):
+    world.run(20)
+
+    world.acting[0].drain()
+    world.acting[0].drain(False)
+    world.run(4 * TTL)
+
+    assert len(world.acting) == 1

@@ -376,7 +376,7 @@ def test_every_command_explains_itself_with_an_example(here):
         assert result.returncode == 0
         assert "example" in result.stdout
     assert here().returncode == 2
-    assert "invalid choice: 'rum'" in here("rum").stderr
+    assert "there is no command 'rum'; did you mean 'run'?" in here("rum").stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

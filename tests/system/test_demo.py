@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from leadsman.demo.viewer import Viewer
@@ -27,6 +29,12 @@ import leadsman.demo.broker
 leadsman.demo.broker.executable = lambda: None
 from leadsman.cli.main import main
 raise SystemExit(main(["demo", "--for", "4s"]))
+"""
+WITHOUT_NATS = """\
+import leadsman.demo.cluster
+leadsman.demo.cluster.nats_executable = lambda: None
+from leadsman.cli.main import main
+raise SystemExit(main(["demo", "--cluster"]))
 """
 
 
@@ -104,6 +112,38 @@ def test_with_discovery_and_a_broker_of_its_own_it_says_what_to_type_in_home_ass
     assert "leadsman clean" not in result.stdout
 
 
+def test_without_nats_server_the_demo_of_a_cluster_says_what_to_install():
+    result = subprocess.run([sys.executable, "-c", WITHOUT_NATS], capture_output=True, text=True, timeout=120)
+
+    assert result.returncode == 1
+    assert "apt-get install nats-server" in result.stderr
+    assert result.stdout == ""
+
+
+def test_three_nodes_of_the_demo_take_over_from_one_that_is_killed_and_give_it_its_part_again():
+    result = run("demo", "--cluster")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    assert "\x1b" not in result.stdout
+    killed, back, ended = result.stdout.splitlines()[-3:]
+    assert re.match(r"pi-2 was killed: \d+ devices have another node; longest time without a reading \d", killed)
+    assert re.match(r"pi-2 came back: \d+ devices have another node", back)
+    assert re.match(r"pi-3 was told to end: \d+ devices have another node", ended)
+
+
+def test_ctrl_c_ends_the_demo_of_a_cluster_with_all_that_it_has_started():
+    with subprocess.Popen([*LEADSMAN, "demo", "--cluster"], stdout=subprocess.PIPE, text=True) as process:
+        while "60 meters: pi-1" not in process.stdout.readline():
+            assert process.poll() is None
+        started = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(60) == 0
+    assert len(started) == 5  # three nodes, and two servers
+    assert not [child for child in started if child.is_running()]
+
+
 def test_on_a_terminal_it_draws_a_board_and_leaves_it_clean_at_ctrl_c():
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
@@ -168,7 +208,8 @@ def heard(leader, *words):
         (("demo", "--for", "-1s"), "--for"),
         (("demo", "--broker", "http://x"), "write mqtt://"),
         (("demo", "--discovery", "homey"), "choose from"),
-        (("fly",), "invalid choice"),
+        (("demo", "--cluster", "--for", "30s"), "write it alone"),
+        (("fly",), "there is no command 'fly'"),
     ],
 )
 def test_a_wrong_command_line_is_answered_with_what_to_write(arguments, hint):
@@ -182,4 +223,5 @@ def test_a_wrong_command_line_is_answered_with_what_to_write(arguments, hint):
 def test_help_teaches():
     assert "watch real readings arrive" in run("--help").stdout
     assert "leadsman demo --for 30s" in run("demo", "--help").stdout
+    assert "leadsman demo --cluster" in run("demo", "--help").stdout
     assert run("--version").stdout.startswith("leadsman ")

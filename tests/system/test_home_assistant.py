@@ -4,7 +4,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
@@ -96,6 +98,27 @@ def test_the_devices_of_an_app_appear_with_their_states_and_units(home, broker, 
     devices = home.devices()
     assert devices["named--kitchen"]["name"] == "kitchen"
     assert devices["named--kitchen"]["via_device_id"] == devices["named--leadsman_app"]["id"]
+
+
+def waited(running):
+    """Seconds in which an app waited for a processor that others had (https://docs.kernel.org/scheduler/sched-stats.html)."""
+    return int(Path(f"/proc/{running.process.pid}/schedstat").read_text().split()[1]) / 1e9
+
+
+def test_ten_entities_of_an_app_have_their_states_within_five_seconds_of_its_start(home, broker, start_app):
+    for name in ("soon", "soon_again"):
+        begin = time.monotonic()
+        running = start_app(ROOM + APP.format(name=name), broker.url)
+        about = {"_status": "ok", "_failures": "0", "_poll": "unknown", "_release": "unknown"}
+        expected = kitchen(name, **FIRST, **about, process=str(running.process.pid))
+        home.wait_for(expected)
+        took = time.monotonic() - begin - waited(running)
+        assert len(expected) >= 10
+        if took <= 5:
+            break
+        running.end()
+
+    assert took <= 5
 
 
 def test_the_demo_appears_with_names_units_icons_and_buttons(home, broker):
@@ -222,6 +245,50 @@ def test_a_device_and_a_field_that_an_app_no_longer_has_are_gone(home, broker, s
     home.wait_for(kitchen("smaller", **FIRST | {"note": None}) | {"smaller--attic--_status": None})
     assert "smaller--attic" not in home.devices()
     assert "smaller--attic--_status" not in home.entities()
+
+
+MANY = """
+from pydantic import create_model
+
+names = [f"temperature_of_the_room_{{number}}" for number in range({fields})]
+Readings = create_model("Readings", **dict.fromkeys(names, (float, 20.5)))
+app = App("many", mqtt=os.environ["URL"], discovery="homeassistant")
+
+@app.telemetry("cellar", interval="1h")
+def cellar() -> Readings:
+    return Readings()
+"""
+
+
+def cellar(fields):
+    return {f"many--cellar--temperature_of_the_room_{number}": "20.5" for number in range(fields)}
+
+
+def test_a_device_that_grows_beyond_one_message_stays_one_device_with_what_people_have_set(home, broker, start_app):
+    running = start_app(MANY.format(fields=6), broker.url)
+    home.wait_for(cellar(6))
+    for name in cellar(6):
+        home.name(name, f"mine: {name[-1]}")
+    before = home.entities()
+    running.end()
+
+    running = start_app(MANY.format(fields=31), broker.url)
+    home.wait_for(cellar(31))
+
+    after, devices = home.entities(), home.devices()
+    assert [after[name]["name"] for name in cellar(6)] == [f"mine: {number}" for number in range(6)]
+    assert [after[name]["entity_id"] for name in cellar(6)] == [before[name]["entity_id"] for name in cellar(6)]
+    assert {after[name]["device_id"] for name in cellar(31)} == {devices["many--cellar"]["id"]}
+    assert devices["many--cellar"]["via_device_id"] == devices["many--leadsman_app"]["id"]
+    running.end()
+
+    arguments = ["clean", "--prefix", "many", "--all", "--mqtt", broker.url]
+    subprocess.run([sys.executable, "-m", "leadsman", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+    home.wait_for(dict.fromkeys(cellar(31)))
+    assert "many--cellar" not in home.devices()
+    assert not set(cellar(31)) & home.entities().keys()
+    assert home.complaints == []
 
 
 def test_nothing_is_left_of_an_app_and_nothing_is_complained_of_after_leadsman_clean(home, broker, start_app):

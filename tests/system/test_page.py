@@ -223,6 +223,26 @@ def test_it_fits_a_narrow_screen_in_both_themes(page):
             assert page.evaluate("document.documentElement.scrollWidth") == 360, view
 
 
+def test_the_list_shows_a_usual_error_whole_on_any_screen(page):
+    def explained(route):
+        document = route.fetch().json()
+        document["devices"]["boiler"]["runtime"]["last_error"] = "DeviceTimeout: no message from /dev/ttyUSB0 within 3s"
+        route.fulfill(json=document)
+
+    page.route(re.compile("/introspect$"), explained)
+    page.reload()
+    error = row(page, "boiler").locator(".c-error")
+    error.get_by_text("within 3s").wait_for()
+    for width in (360, 800, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        text, cell, whole = (each.bounding_box() for each in (error.locator(".why"), error, row(page, "boiler")))
+        assert error.locator(".why").evaluate(
+            "it => it.scrollHeight <= it.clientHeight && it.scrollWidth <= it.clientWidth"
+        )
+        assert text["y"] >= whole["y"]
+        assert cell["y"] + cell["height"] <= whole["y"] + whole["height"]
+
+
 def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
     def multiplied(route):
         document = route.fetch().json()

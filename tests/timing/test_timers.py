@@ -214,10 +214,32 @@ def test_a_limit_of_a_call_that_ends_while_alarms_ring_is_never_armed(loop, time
     assert (short.armed, long.armed) == (0, 1)
 
 
-def test_a_limit_of_a_call_that_no_alarm_begins_is_armed_at_once(timers):
+def test_limits_of_calls_that_no_alarm_begins_are_armed_in_the_next_turn_if_the_calls_still_run(loop, timers):
+    short, long, later = Call(), Call(), Call()
+
+    async def turns():
+        timers.limit(short)
+        timers.limit(long)
+        short.over = True
+        before = long.armed
+        await asyncio.sleep(0)
+        timers.limit(later)
+        await asyncio.sleep(0)
+        return before
+
+    assert loop.run_until_complete(turns()) == 0
+    assert (short.armed, long.armed, later.armed) == (0, 1, 1)
+
+
+def test_a_limit_that_begins_again_and_again_in_one_turn_is_armed_once(loop, timers):
     call = Call()
 
-    timers.limit(call)
+    async def calls():
+        for _ in range(1000):
+            timers.limit(call)
+        await asyncio.sleep(0)
+
+    loop.run_until_complete(calls())
 
     assert call.armed == 1
 

@@ -30,6 +30,7 @@ OPTIONAL = (
     "leadsman.introspection.service",
     "leadsman.monitoring.trace",
     "leadsman.monitoring.watchdog",
+    "leadsman.nodes",
     "leadsman.registration.command",
     "leadsman.registration.source",
     "leadsman.registration.subscription",
@@ -45,6 +46,15 @@ OPTIONAL = (
     "leadsman.spool",
     "leadsman.standby",
     "leadsman.wiring.turns",
+    "leadsman.cluster",
+    "leadsman.lease",
+    "leadsman.monitoring.strangers",
+    "leadsman.mqtt.fenced",
+    "leadsman.registration.sharing",
+    "leadsman.settings.cluster",
+    "leadsman.wiring.cluster",
+    "leadsman.wiring.heard",
+    "leadsman.wiring.moving",
     "sqlite3",
 )
 

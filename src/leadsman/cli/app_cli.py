@@ -46,10 +46,10 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.arguments import IDENTITY, RUNNING, SETTINGS, add, ends_after
+    from leadsman.cli.arguments import IDENTITY, RUNNING, SETTINGS, Parser, add, ends_after
     from leadsman.cli.main import CODES
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
         epilog=f"examples:  {app.name} --demo    {app.name} --check    {app.name} --mqtt mqtt://broker.lan\n\n{CODES}",

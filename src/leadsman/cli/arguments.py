@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import FORMATS, LEVELS
@@ -44,6 +44,14 @@ class Command(NamedTuple):
     epilog: str
     """Examples, and the exit codes that are special."""
     arguments: tuple[Argument, ...]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors end with what to type."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage, the error and what to do, and exit with 2."""
+        super().error(f"{message}\n{self.prog} --help shows what to write")
 
 
 def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:

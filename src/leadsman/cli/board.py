@@ -157,8 +157,8 @@ def screen(
 
 
 def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> list[Line]:
-    """The board as lines without an end, for ``--once``."""
-    table = [line for row in rows for line in _row(row, len(apps) > 1, width, marker="  ")]
+    """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
+    table = [line for row in rows for line in (_values(row, len(apps) > 1, width, "  "), *_whole_trouble(row, width))]
     return [*(_app(app, width, known=True) for app in apps), _titles(width), *table]
 
 
@@ -207,6 +207,7 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
         parts += [f"MQTT {app.protocol}, {counted(app.connects, 'connection')}"] if app.protocol else []
         parts.append(f"outbox {app.outbox}")
         parts += [f"dropped {app.dropped}"] if app.dropped else []
+        parts += [f"nodes: {app.nodes}"] if app.nodes else []
     parts += [app.error] if app.error else []
     name = _fill(app.prefix, 16)
     state = f" {app.state}" if known else f" was {app.state}"
@@ -245,11 +246,17 @@ def _height(row: Row) -> int:
 
 
 def _row(row: Row, many: bool, width: int, *, marker: str) -> Iterator[Line]:
+    yield _values(row, many, width, marker)
+    if row.error:
+        yield [(clip(f"    {_trouble(row)}", width), row.status)]
+
+
+def _values(row: Row, many: bool, width: int, marker: str) -> Line:
     name, room = _widths(width)
     label = f"{row.prefix}/{row.device}" if many else row.device
     age = "" if row.age is None else span(row.age)
     due = "" if row.next_in is None else f"in {span(round(row.next_in))}" if row.next_in >= 1 else "now"
-    yield [
+    return [
         (marker, "bold"),
         (_fill(label, name), "bold" if marker == "> " else ""),
         (_fill(row.status.replace("_", " "), _STATUS), row.status),
@@ -257,8 +264,11 @@ def _row(row: Row, many: bool, width: int, *, marker: str) -> Iterator[Line]:
         (_fill(age, _AGE), ""),
         (clip(due, _NEXT), ""),
     ]
-    if row.error:
-        yield [(clip(f"    {_trouble(row)}", width), row.status if row.status in STYLES else "")]
+
+
+def _whole_trouble(row: Row, width: int) -> list[Line]:
+    lines = textwrap.wrap(escaped(_trouble(row)), max(20, width - 4)) if row.error else []
+    return [[(f"    {line}", row.status)] for line in lines]
 
 
 def _trouble(row: Row) -> str:

@@ -146,7 +146,7 @@ def _clean_at(
     removal = everything(listed, topics) if now is None else left_behind(listed, topics, now)
     gone = (*removal.elsewhere, *removal.topics)
     if gone and not dry_run:
-        asyncio.run(_remove(broker, removal))
+        asyncio.run(remove(broker, removal))
     for topic in gone:
         print(cleaned(topic))
     verb = "would be removed" if dry_run else "removed"
@@ -155,7 +155,12 @@ def _clean_at(
     return len(gone)
 
 
-async def _remove(broker: Broker, removal: Removal) -> None:
+async def remove(broker: Broker, removal: Removal) -> None:
+    """Remove topics from a broker, and see that it takes each message.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or refuses to remove a topic.
+    """
     visit = Visit()
     visit.connection = await connected(broker, f"leadsman-{uuid.uuid4().hex[:12]}", visit)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from leadsman.app import App
-from leadsman.cli.target import UsageError, load_target
+from leadsman.cli.target import NoModuleError, UsageError, load_target
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.mqtt.brokers import Brokers, check_files
 from leadsman.mqtt.from_settings import brokers_of
@@ -95,16 +95,18 @@ def inspect(options: argparse.Namespace) -> int:
     if options.target is not None and not (options.live or options.prefix):
         show(selected(registrations(load_app(options)), options.section, options.device), as_json=options.json)
         return 0
+    from leadsman.cli.answering import process
     from leadsman.cli.remote import any_version, ask
 
     brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
     request: Request = {}
     if options.section:
         request["sections"] = options.section
     if options.device:
         request["devices"] = options.device
     with any_version():
-        show(ask(brokers, f"{prefix}/introspect", request, options.timeout), as_json=options.json)
+        show(ask(brokers, topic, request, options.timeout), as_json=options.json)
     return 0
 
 
@@ -115,7 +117,7 @@ def why(options: argparse.Namespace) -> int:
     brokers: Brokers
     prefix: str | None
     if options.target is None and options.prefix is None:
-        brokers, prefix = brokers_of(load_broker(_sources(options))), None
+        brokers, prefix = known_brokers(options), None
     else:
         brokers, prefix = running_app(options)
     more = given(options.target, options.config, options.set, options.mqtt)
@@ -134,13 +136,14 @@ def watch(options: argparse.Namespace) -> int:
         levels = pattern.split("/")
         if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
-    brokers = brokers_of(load_broker(_sources(options)))
+    brokers = known_brokers(options)
     watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json)
     return 0
 
 
 def trace(options: argparse.Namespace) -> int:
     """Show the trace of a running app, or of a state file."""
+    from leadsman.cli.answering import process
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.trace import Printer, follow
 
@@ -149,6 +152,7 @@ def trace(options: argparse.Namespace) -> int:
         printer.print(_rows_of_file(options))
         return 0
     brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
     request: Request = {"sections": ["app", "trace"], "after": 0}
     if options.device:
         request["devices"] = options.device
@@ -156,7 +160,7 @@ def trace(options: argparse.Namespace) -> int:
         request["since"] = time.time() - options.since
 
     def answer(*, quiet: bool = True) -> "Introspection":
-        found: Introspection = ask(brokers, f"{prefix}/introspect", request, options.timeout, quiet=quiet)
+        found: Introspection = ask(brokers, topic, request, options.timeout, quiet=quiet)
         return found
 
     with any_version():
@@ -170,17 +174,19 @@ def trace(options: argparse.Namespace) -> int:
 
 def gaps(options: argparse.Namespace) -> int:
     """Show the ledgers of a running app."""
+    from leadsman.cli.answering import process
     from leadsman.cli.gaps import KEPT, show
     from leadsman.cli.remote import any_version, ask
 
     if options.since > KEPT:
         raise UsageError(f"--since is {human(options.since)}, and an app keeps two days; write --since {human(KEPT)}")
     brokers, prefix = running_app(options)
+    topic = process(brokers, prefix, options.device or ()).introspect
     request: Request = {"sections": ["ledger"], "since": time.time() - options.since}
     if options.device:
         request["devices"] = options.device
     with any_version():
-        show(ask(brokers, f"{prefix}/introspect", request, options.timeout)["ledger"], as_json=options.json)
+        show(ask(brokers, topic, request, options.timeout)["ledger"], as_json=options.json)
     return 0
 
 
@@ -211,15 +217,18 @@ def simulate(options: argparse.Namespace) -> int:
 
 def held(options: argparse.Namespace) -> int:
     """List the held devices of a running app."""
+    from leadsman.cli.answering import processes
     from leadsman.cli.remote import any_version, ask
     from leadsman.cli.tables import table
     from leadsman.cli.times import local, zone
 
     brokers, prefix = running_app(options)
     request: Request = {"sections": ["devices", "jobs"]}
-    found: Introspection = ask(brokers, f"{prefix}/introspect", request, options.timeout)
+    answers: list[Introspection]
+    answers = [ask(brokers, each.introspect, request, options.timeout) for each in processes(brokers, prefix)]
     with any_version():
-        states = [(name, each.get("runtime")) for name, each in [*found["devices"].items(), *found["jobs"].items()]]
+        entries = [entry for each in answers for entry in (*each["devices"].items(), *each["jobs"].items())]
+        states = [(name, each.get("runtime")) for name, each in entries]
         rows = [
             (name, local(state["failing_since"]), clean(state["last_error"] or "held by a person"))
             for name, state in states
@@ -235,7 +244,7 @@ def hold(options: argparse.Namespace) -> int:
 
     brokers, prefix = running_app(options)
     for device in options.device:
-        ask(brokers, f"{prefix}/{device}/hold/set", {"by": _sender()}, options.timeout)
+        ask(brokers, f"{prefix}/{device}/hold/set", {"by": sender()}, options.timeout)
         print(f"{device}: held")
     return 0
 
@@ -246,7 +255,7 @@ def release(options: argparse.Namespace) -> int:
 
     brokers, prefix = running_app(options)
     for device in options.device:
-        ask(brokers, f"{prefix}/{device}/release/set", {"by": _sender()}, options.timeout)
+        ask(brokers, f"{prefix}/{device}/release/set", {"by": sender()}, options.timeout)
         print(f"{device}: released")
     return 0
 
@@ -256,14 +265,14 @@ def circuit(options: argparse.Namespace) -> int:
     from leadsman.cli.remote import ask
 
     brokers, prefix = running_app(options)
-    request = {"action": options.action, "by": _sender()}
+    request = {"action": options.action, "by": sender()}
     for device in options.device:
         answer = ask(brokers, f"{prefix}/{device}/circuit/set", request, options.timeout)
         print(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
 
-def _sender() -> str:
+def sender() -> str:
     """The user who types this, for the log and the trace of the app."""
     import getpass
     import os
@@ -282,7 +291,8 @@ def schema(options: argparse.Namespace) -> int:
     from leadsman.introspection.schema import schemas
 
     app = load_app(options)
-    document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands)
+    shared = app.setup.standby is not None or app.setup.cluster is not None
+    document = schemas(app.topics, {**app.telemetries, **app.sources}, app.commands, nodes=shared)
     print(json_text(document, indent=2))
     return 0
 
@@ -329,7 +339,7 @@ def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     if options.target is not None:
         app = load_app(options)
         return app.brokers, options.prefix or app.topics.prefix
-    brokers = brokers_of(load_broker(_sources(options)))
+    brokers = known_brokers(options)
     if options.prefix is not None:
         return brokers, options.prefix
     from leadsman.cli.remote import prefix_of
@@ -340,6 +350,11 @@ def running_app(options: argparse.Namespace) -> tuple[Brokers, str]:
     except BrokerError as error:
         advice = "the app was looked for there; write --mqtt for another broker, or MODULE:APP, such as house:app"
         raise BrokerError(f"{error.without_hint()}; {advice}") from None
+
+
+def known_brokers(options: argparse.Namespace) -> Brokers:
+    """The brokers of the settings, without an app."""
+    return brokers_of(load_broker(_sources(options)))
 
 
 def _sources(options: argparse.Namespace) -> Where:
@@ -367,6 +382,13 @@ def _sources(options: argparse.Namespace) -> Where:
 def load_app(options: argparse.Namespace) -> App:
     """The app of the command line, with its settings."""
     app: App
-    app = options.target if isinstance(options.target, App) else load_target(options.target)
+    try:
+        app = options.target if isinstance(options.target, App) else load_target(options.target)
+    except NoModuleError as error:
+        if ":" in options.target or not hasattr(options, "device"):
+            raise
+        raise NoModuleError(
+            f"{error}\na device of a running app is given as --device {clean(options.target)}"
+        ) from None
     app.load(_sources(options))
     return app

@@ -3,17 +3,24 @@
 import argparse
 
 from leadsman.cli.arguments import Command, argument, ends_after
+from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError
 from leadsman.settings.discovery import CONVENTIONS
 
 
 def _demo(options: argparse.Namespace) -> int:
     """Run the demo."""
+    if options.cluster and (options.broker or options.discovery or options.duration):
+        raise UsageError("--cluster has servers of its own, describes nothing, and ends by itself; write it alone")
     try:
+        from leadsman.demo.cluster import run_cluster_demo
         from leadsman.demo.demo import run_demo
     except ModuleNotFoundError as error:
         raise LeadsmanError(f'the demo needs {error.name}; type: pip install "leadsman[demo]"') from None
-    run_demo(options.broker, options.duration, options.discovery)
+    if options.cluster:
+        run_cluster_demo()
+    else:
+        run_demo(options.broker, options.duration, options.discovery)
     return 0
 
 
@@ -24,9 +31,12 @@ DEMO = Command(
     "Publishes the sensors of this machine and a simulated serial meter to a broker, "
     "and shows what the broker has.\n"
     "On purpose, the meter sends garbage and disappears, and the broker is killed: watch the circuit, the outbox\n"
-    "and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo.",
+    "and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo.\n"
+    "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another one is told to\n"
+    "end. It needs nats-server, takes less than a minute, and ends by itself.",
     "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7\n"
-    "           leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
+    "           leadsman demo --discovery --broker mqtt://user:password@homeassistant.local\n"
+    "           leadsman demo --cluster",
     (
         argument(
             "--broker",
@@ -42,6 +52,7 @@ DEMO = Command(
             choices=tuple(CONVENTIONS),
             metavar="CONVENTION",
         ),
+        argument("--cluster", "show how nodes of a cluster take over from each other", action="store_true"),
         ends_after("30s or 5m"),
     ),
 )

@@ -15,6 +15,7 @@ from leadsman.introspection.why import OVERDUE, unanswered, why
 from leadsman.monitoring.health import WELL
 from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.connection import Received
+from leadsman.nodes.document import told
 from leadsman.text import clean
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class AppRow(NamedTuple):
     protocol: str
     connects: int
     error: str
+    nodes: str = ""
 
 
 ROOT = ""
@@ -342,6 +344,7 @@ class Fleet:
             str(mqtt.get("protocol") or ""),
             _count(mqtt.get("connects")),
             clean(str(mqtt.get("last_error") or "")),
+            told(status.get("nodes")),
         )
 
 

@@ -17,6 +17,7 @@ from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
 from leadsman.introspection.registrations import Registrations, registered
 from leadsman.introspection.sections import About, app_section
+from leadsman.introspection.situation import span
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
 from leadsman.text import clean, counted, describe, escaped, suggestion
@@ -143,6 +144,9 @@ def _show_app(app: "AppSection") -> None:
         takeovers = counted(node["takeovers"], "takeover")
         since = f"active since {local(node['since'])} ({zone()})"
         print(escaped(f"node {node['name']}: {since}, token {node['token']}, {takeovers}"))
+    for each in app.get("nodes", []):
+        if each["node"] != app.get("node", {}).get("name"):
+            print(escaped(f"node {each['node']}: {each['state'].replace('_', ' ')}"))
     for file, error in app.get("state_files", {}).items():
         print(f"state file {clean(file)} cannot be written: {clean(error)}")
 
@@ -167,8 +171,16 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
 
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
-    health = "".join(f", {name} {clean(str(value))}" for name, value in adapter.get("health", {}).items())
+    health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
     print(escaped(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}"))
+
+
+def _condition(name: str, value: object) -> str:
+    """What an adapter reports of itself, for a person."""
+    if name == "silent_for":
+        return f"received nothing for {span(value)}" if isinstance(value, int | float) else "received nothing yet"
+    shown = str(value) if not isinstance(value, bool) else "yes" if value else "no"
+    return f"{name.replace('_', ' ')}: {clean(shown)}"
 
 
 def _registration_table(title: str, devices: dict[str, "DeviceSection"]) -> str:

@@ -20,12 +20,14 @@ from leadsman.cli.arguments import (
     TARGET,
     TARGET_ALONE,
     Command,
+    Parser,
     add,
     argument,
     duration,
     moment,
     prefix,
 )
+from leadsman.cli.cluster import CLUSTER
 from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.demo import DEMO
 from leadsman.cli.looking import WATCH, WHY
@@ -36,7 +38,7 @@ from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.monitoring.log_format import abandon_unwritable_streams
 from leadsman.simulation.figures import Figures
-from leadsman.text import escaped
+from leadsman.text import escaped, suggestion
 
 FAILED, USAGE, CONFIG, INTERRUPTED = 1, 2, 78, 130
 """Exit codes; argparse uses 2 for usage too; 78 is EX_CONFIG of sysexits.h, 130 is 128 + SIGINT, as shells have it."""
@@ -45,7 +47,8 @@ EXIT_CODES = {
     0: "success, or stopped on request",
     1: "failure; the message says why",
     2: "the command line is wrong, or leaves open which app is meant",
-    3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be",
+    3: "leadsman held: some devices are held; leadsman why: a device is silent and should not be; leadsman cluster: "
+    "devices have no node",
     4: "leadsman doctor: a check failed; leadsman simulate: an assertion does not hold",
     69: 'a device with on_failure="stop" failed for good',
     70: "stopped on request, but something blocked the event loop until the deadline of two seconds",
@@ -225,6 +228,7 @@ COMMANDS = (
         ),
     ),
     OUTBOX,
+    CLUSTER,
     CLEAN,
     ACL,
     Command(
@@ -329,7 +333,11 @@ COMMANDS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code; errors are lines on stderr, never a traceback."""
-    options, unknown = parser().parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    root, names = parser(), [command.name for command in COMMANDS]
+    if words and not words[0].startswith("-") and words[0] not in names:
+        root.error(f"there is no command {words[0]!r}; {suggestion(words[0], names)}")
+    options, unknown = root.parse_known_args(words)
     if unknown:
         options.refuse(f"unrecognized arguments: {' '.join(map(escaped, unknown))}")
     return run_command(options, "leadsman")
@@ -358,7 +366,7 @@ def run_command(options: argparse.Namespace, program: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
-    root = argparse.ArgumentParser(
+    root = Parser(
         prog="leadsman",
         description="Sensor-to-MQTT apps that run unattended for years.",
         epilog=f"Start with:  leadsman demo    leadsman init house && cd house && leadsman check house:app\n\n{CODES}",

@@ -199,6 +199,7 @@ OUTBOX = Command(
             "item",
             "ids of dead letters for resend and drop, the file for backup and restore",
             nargs="*",
+            default=[],  # else argparse lists it among the arguments that are required
             metavar="ITEM",
         ),
         argument("--all", "all dead letters; resend leaves out those whose bytes are damaged", action="store_true"),

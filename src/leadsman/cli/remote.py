@@ -142,7 +142,8 @@ def _all(faults: Sequence[BrokerError]) -> BrokerError:
 
 
 def prefix_of(brokers: Brokers, device: str | None) -> str:
-    """The prefix of the app that has a device, or of the only app, as the registries at the broker say.
+    """The prefix of the app that has a device, or of the only app, as the registries at the broker say, or else the
+    nodes of clusters, whose registries are not at the place of an app's.
 
     Raises:
         BrokerError: the broker cannot be reached.
@@ -154,6 +155,9 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
         document = object_in(message.payload) if level == "registry" else None
         if document is not None and isinstance(document.get("devices"), dict):
             found.setdefault(prefix, set()).update(cast("dict[str, object]", document["devices"]))
+    if device is None or not any(device in devices for devices in found.values()):
+        for prefix, devices in _of_nodes(brokers):
+            found.setdefault(prefix, set()).update(devices)
     having = sorted(prefix for prefix, devices in found.items() if device is None or device in devices)
     if len(having) == 1:
         return having[0]
@@ -165,6 +169,21 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
         raise UsageError(f"no app has published a registry at {brokers}; write --prefix, or name the app (MODULE:APP)")
     known = {name for devices in found.values() for name in devices}
     raise UsageError(f"no app at {brokers} has a device {clean(device or '')!r}; {suggestion(device or '', known)}")
+
+
+def _of_nodes(brokers: Brokers) -> Iterator[tuple[str, list[str]]]:
+    """What the nodes of all apps with a prefix of one level have: the prefix, and the devices."""
+    from leadsman.nodes.document import decoded  # only a cluster needs it
+
+    try:
+        documents = retained(brokers, ("+/nodes/+", "+/status"))
+    except SubscriptionRefused:
+        return  # this user may not know of them
+    for topic, message in documents.items():
+        prefix, *between, node = topic.split("/")
+        document = decoded(node, message.payload) if between == ["nodes"] else None
+        if document is not None:
+            yield prefix, document["devices"]
 
 
 @contextlib.contextmanager

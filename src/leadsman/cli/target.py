@@ -20,10 +20,15 @@ class TargetError(LeadsmanError):
     """The app of the command line cannot be found or imported."""
 
 
+class NoModuleError(TargetError):
+    """There is no module of that name."""
+
+
 def load_target(target: str) -> App:
     """Import the app of ``module:app``. A module alone, or a file, will do if it contains only one app.
 
     Raises:
+        NoModuleError: there is no such module.
         TargetError: there is no such app; the message says why.
         ConfigurationError: the app is wrong.
     """
@@ -55,7 +60,7 @@ def _import(name: str) -> ModuleType:
     file = _file(name)
     directory, module_name = (Path.cwd(), name) if file is None else _root(file)
     if not all(part.isidentifier() for part in module_name.split(".")):
-        raise TargetError(f"{name!r} is not a module; write module:app, such as house:app")
+        raise NoModuleError(f"{name!r} is not a module; write module:app, such as house:app")
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
     try:
@@ -65,7 +70,7 @@ def _import(name: str) -> ModuleType:
         raise _with_place(error) from None
     except ModuleNotFoundError as error:
         if error.name == module_name or module_name.startswith(f"{error.name}."):
-            raise TargetError(_no_module(module_name)) from None
+            raise NoModuleError(_no_module(module_name)) from None
         raise TargetError(f"{where_of(error)}: it needs {error.name!r}, which is not installed; install it") from None
     except SyntaxError as error:
         raise TargetError(f"{Path(error.filename or module_name).name} line {error.lineno}: {error.msg}") from None
@@ -105,8 +110,9 @@ def _root(file: Path) -> tuple[Path, str]:
 
 
 def _no_module(name: str) -> str:
-    files = sorted(path.stem for path in Path.cwd().glob("*.py"))
-    return f"there is no module {name!r} in {Path.cwd()}; {suggestion(name, files)}"
+    files = [path.stem for path in Path.cwd().glob("*.py") if not path.stem.startswith(("test_", "conftest"))]
+    advice = suggestion(name, files) if files else "go to its directory, or write its file, such as apps/house.py"
+    return f"there is no module {name!r} in {Path.cwd()}; {advice}"
 
 
 def _with_place(error: ConfigurationError) -> ConfigurationError:

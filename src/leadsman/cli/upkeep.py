@@ -15,7 +15,7 @@ def _clean(options: argparse.Namespace) -> int:
     from leadsman.cli.clean import clean as remove_topics
     from leadsman.introspection.registrations import Registrations, registry_entry
     from leadsman.introspection.retained import retained_of
-    from leadsman.wiring.access import described_by
+    from leadsman.wiring.access import described_at, described_by
 
     if options.target is None:
         if not (options.all and options.prefix):
@@ -26,8 +26,8 @@ def _clean(options: argparse.Namespace) -> int:
     options.topic_prefix = options.prefix
     app = load_app(options)
     known = Registrations(app.telemetries, app.sources, app.commands)
-    convention = described_by(app.plan(os.environ))
-    described = {} if convention is None else {name: convention.kept(at) for at, name in convention.topics.items()}
+    plan = app.plan(os.environ)
+    convention, described = described_by(plan), described_at(plan)
     health = convention is not None and convention.has_health
     entries = {
         name: registry_entry(app.topics, name, known.of(name), described.get(name, ()), health=health) for name in known

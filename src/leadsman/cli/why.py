@@ -8,17 +8,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from leadsman.cli.answering import processes
 from leadsman.cli.gaps import LATELY, ended_lately
 from leadsman.cli.remote import look, prefix_of
 from leadsman.cli.tables import json_text, table
 from leadsman.cli.times import local, localised, zone
-from leadsman.errors import BrokerError, SubscriptionRefused
+from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
 from leadsman.introspection.situation import Retained
-from leadsman.introspection.why import refused, silent, unanswered, why
+from leadsman.introspection.why import locked_out, refused, silent, unanswered, why
 from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
+from leadsman.mqtt.connection_state import CREDENTIALS
 from leadsman.mqtt.topics import Topics
 from leadsman.text import clean, counted, escaped, split_urls
 
@@ -69,7 +71,8 @@ class Answers(NamedTuple):
 
 def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: float, options: str = "") -> "Answers":
     """The verdict about one device, or those about all devices that are silent. If the app does not answer, or the
-    broker cannot be reached, there is one verdict, from what the broker retains.
+    broker cannot be reached, there is one verdict, from what the broker retains. In a cluster the node is asked that
+    has the device, or all nodes.
 
     Args:
         brokers: where the app is.
@@ -81,22 +84,39 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
     Raises:
         BrokerError: the app refuses to answer, and not because it does not know the device; or the broker refuses a
             subscription.
+        LeadsmanError: no node of the cluster has the device.
         UsageError: there is no such app, or there are several.
     """
+    try:
+        prefix = prefix_of(brokers, device) if prefix is None else prefix
+        found = processes(brokers, prefix, () if device is None else (device,))
+    except SubscriptionRefused:
+        raise
+    except BrokerError as error:
+        return Answers([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
+    answers = [_verdicts_of(brokers, topics, device, timeout, options) for topics in found]
+    all_verdicts = [verdict for each in answers for verdict in each.verdicts]
+    return Answers(all_verdicts, [line for each in answers for line in each.ended])
+
+
+def _verdicts_of(brokers: Brokers, topics: Topics, device: str | None, timeout: float, options: str) -> "Answers":
+    """As `verdicts`, of one process."""
+    prefix, node = topics.prefix, topics.node
     request: dict[str, object] = {} if device is None else {"devices": [device]}
     if device is None:
         request = {"sections": [*SECTIONS, "ledger"], "since": time.time() - LATELY}
     of = device or "+"
     try:
-        prefix = prefix_of(brokers, device) if prefix is None else prefix
-        topics, root = Topics(prefix), Topics(prefix, of)  # which of them it has is known with the answer
+        root = Topics(prefix, of, node)  # which of both it has is known with the answer
         kept_at = [each for where in (topics, root) for each in (where.state(of), where.availability(of))]
         kept_at.append(topics.lease)
         found = look(brokers, topics.introspect, request, timeout, kept_at, topics.status)
     except SubscriptionRefused:
         raise
     except BrokerError as error:
-        return Answers([unanswered(device or "", prefix or "", None, error.without_hint(), datetime.now(UTC))])
+        if isinstance(error, ConnectionRefused) and error.code in CREDENTIALS:
+            return Answers([locked_out(device or "", prefix, error.without_hint(), datetime.now(UTC))])
+        return Answers([unanswered(device or "", prefix, None, error.without_hint(), datetime.now(UTC))])
     if found.data is None:
         reason, name = found.error or "", device or ""
         if found.refused:
@@ -106,7 +126,7 @@ def verdicts(brokers: Brokers, prefix: str | None, device: str | None, timeout: 
         kept = _retained(topics, name, found.seen)
         return Answers([unanswered(name, prefix, kept, reason, datetime.now(UTC))])
     document = cast("Introspection", found.data)
-    topics = Topics(prefix, document.get("app", {}).get("root"))
+    topics = Topics(prefix, document.get("app", {}).get("root"), node)
     if device is not None:
         return Answers([why(device, document, _retained(topics, device, found.seen), options)])
     retained = {name: _retained(topics, name, found.seen) for name in document.get("devices", {})}

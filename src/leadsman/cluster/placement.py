@@ -34,7 +34,7 @@ def plan(member: Member, snapshot: Snapshot, pools: Iterable[Pool], held: Collec
         pools: of all shards that have devices.
         held: the keys that the node has, or holds to be its own. They may differ from the snapshot, which is older.
     """
-    labels = _labels(member, snapshot.members)
+    labels = serving(member, snapshot.members)
     unknown = set(held)
     release: list[str] = []
     acquire: list[str] = []
@@ -62,6 +62,18 @@ def quota_of(node: str, pool: Pool, nodes: Collection[str]) -> int:
     return share + (node in favoured)
 
 
+def serving(member: Member, members: Iterable[Member]) -> Mapping[str, frozenset[str]]:
+    """The labels of each node that takes part: one that drains has no quota. A node that restarts has two runs until
+    the membership of the first is over; it is one node, with what the later of the two has.
+
+    Args:
+        member: the node that asks. It counts as what it says now, since the engine may have an earlier word of it.
+        members: all nodes, as the engine has them.
+    """
+    nodes = {other.node: other for other in members} | {member.node: member}
+    return {name: node.labels for name, node in nodes.items() if not node.draining}
+
+
 @functools.lru_cache(maxsize=100_000)
 def score(key: str, node: str) -> int:
     """The weight of a node for a key, which no other node or key influences: 64 bits."""
@@ -72,13 +84,6 @@ def _preference(node: str, key: str, nodes: Iterable[str]) -> tuple[int, int]:
     """Less for a key that the node is the better for: how many nodes have a greater weight for it."""
     own = score(key, node)
     return sum(score(key, other) > own for other in nodes), -own
-
-
-def _labels(member: Member, members: Iterable[Member]) -> Mapping[str, frozenset[str]]:
-    """The labels of each node. A node that restarts has two runs until the membership of the first is over; it is one
-    node, with what the later of the two has."""
-    labels = {other.node: other.labels for other in members}
-    return labels | {member.node: member.labels}
 
 
 def _is_free(leases: Mapping[str, Lease], key: str, member: Member) -> bool:

@@ -9,13 +9,11 @@ import sys
 import time
 from collections.abc import Iterable
 
-from rich.console import Console
-from rich.live import Live
-
 from leadsman.demo.app import PREFIX, demo_app
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker, watching
 from leadsman.demo.meter import Meter
+from leadsman.demo.terminal import program, say, show
 from leadsman.demo.viewer import Viewer
 from leadsman.errors import LeadsmanError
 from leadsman.mqtt.broker import Broker
@@ -31,11 +29,6 @@ from leadsman.text import counted
 DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
 """Below it Home Assistant reads what the devices are."""
 HOW_TO_SEE_AN_OUTAGE = "to see one, install mosquitto and leave out --broker"
-
-
-def say(line: str) -> None:
-    """Print a line with the time, at once."""
-    print(time.strftime("%H:%M:%S"), line, flush=True)
 
 
 def hear(message: Received, board: Board, *, lines: bool) -> None:
@@ -71,15 +64,6 @@ async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, 
             await now("the broker is back; the outbox delivers", 6)
         else:
             await now(f"not shown here: an outage of the broker; {HOW_TO_SEE_AN_OUTAGE}", 6)
-
-
-async def show(board: Board) -> None:
-    """Draw the board until cancelled."""
-    console = Console()
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        while True:
-            live.update(board.screen(time.time(), *console.size), refresh=True)
-            await asyncio.sleep(0.25)
 
 
 def page_port() -> int:
@@ -135,9 +119,11 @@ def introduce(broker: Broker, description: str, page: str, hints: Iterable[str])
     say(f"leadsman demo at {broker} ({description})")
     say(f"the page is at http://{page}/")
     say(f"watch it with: {watching(broker, PREFIX)}")
-    say(f"or with: leadsman watch --mqtt {broker}; leadsman why meter --mqtt {broker} says why the meter is silent")
-    say(f"the gaps of each device: leadsman gaps --mqtt {broker}")
-    say(f"whether the broker suits it: leadsman doctor --prefix {PREFIX} --mqtt {broker}")
+    leadsman = program()
+    say(f"or with: {leadsman} watch --mqtt {broker}")
+    say(f"why the meter is silent: {leadsman} why meter --mqtt {broker}")
+    say(f"the gaps of each device: {leadsman} gaps --mqtt {broker}")
+    say(f"whether the broker suits it: {leadsman} doctor --prefix {PREFIX} --mqtt {broker}")
     for hint in hints:
         say(hint)
 
@@ -154,7 +140,7 @@ def take_leave(board: Board, broker: Broker | None) -> None:
     readings = sum(board.counts.values())
     print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")
     if broker is not None:
-        print(f"It keeps what is retained, until you type: leadsman clean --prefix {PREFIX} --all --mqtt {broker}")
+        print(f"It keeps what is retained, until you type: {program()} clean --prefix {PREFIX} --all --mqtt {broker}")
 
 
 def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:
@@ -179,7 +165,7 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         if broker is not None:
             asyncio.run(reach(app.brokers.primary))
         page = f"127.0.0.1:{page_port()}"
-        watch = f"leadsman watch --mqtt {app.brokers.primary}"
+        watch = f"{program()} watch --mqtt {app.brokers.primary}"
         board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
         hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
         if lines:

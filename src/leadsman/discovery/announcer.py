@@ -7,7 +7,7 @@ program published is left alone. When a program that reads descriptions starts, 
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.discovery.description import Convention, Retained
@@ -30,6 +30,11 @@ MOST_WAITING = 64 * 1024
 """Bytes in the outbox above which the next description waits, so that no reading waits behind many of them."""
 PAUSE = 0.02
 """Seconds between two looks at the outbox."""
+SETTLING = 3.0
+"""Seconds in which a reader does what a message asks for. Home Assistant may ignore what comes for an entity that it
+is still removing."""
+Descriptions = Mapping[str, bytes]
+"""The messages that describe one device, by topic."""
 
 logger = logging.getLogger("leadsman")
 
@@ -48,6 +53,9 @@ class Places(NamedTuple):
     new one."""
     others: OtherTopics
     """The retained topics that the registry lists."""
+    shared: bool = False
+    """Whether other nodes of a cluster describe devices of this app, too, so that only a device that was forgotten
+    here is gone."""
 
 
 class Announcer:
@@ -64,8 +72,9 @@ class Announcer:
         self._registered = registered
         self._places = places
         self._topics = convention.topics
-        self._found: dict[str, bytes] = {}
-        """What the broker had at the beginning of this connection, until it is compared."""
+        self._found: dict[str, dict[str, bytes]] = {}
+        """What the broker had at the beginning of this connection, until it is compared, by the topic of the first
+        message of a device."""
         self._settled = False
         self._compared = False
         """Whether it is known which topics of this connection are of other programs."""
@@ -75,9 +84,9 @@ class Announcer:
         """Whether all descriptions are, or will be, published again."""
         self._before: Convention | None = None
         """The convention before a change that waits; None if none waits."""
-        self._left: dict[str, bytes] = {}
+        self._left: dict[str, Descriptions] = {}
         """The descriptions of devices that were gone meanwhile, by name."""
-        self._app = b""
+        self._app: Descriptions = {}
         """The description of the app that the broker has."""
         self._born_again = False
         """Whether a reader started meanwhile."""
@@ -98,7 +107,7 @@ class Announcer:
             connects = self._places.link.connects
             asyncio.get_running_loop().call_later(GRACE, self._compare, connects)
 
-    def change(self, convention: Convention, left: Mapping[str, bytes]) -> None:
+    def change(self, convention: Convention, left: Mapping[str, Descriptions]) -> None:
         """Devices have come or gone: publish and remove what the convention that knows them has more and less. `left`
         has the descriptions of those that have gone, of which some have come back."""
         self._left.update(left)
@@ -120,15 +129,16 @@ class Announcer:
             if not (yield from self._room(connects)):
                 return
             if topic in self._topics:
-                self._bring(topic, left.get(name, b""))
+                self._bring(topic, left.get(name, {}))
             yield 0.0
         for topic in [topic for topic, name in self._topics.items() if name is None and topic not in self._foreign]:
             self._bring(topic, self._app)  # the app may list its devices
-        for topic in [topic for topic in former if topic not in self._topics]:
+        gone = {topic: name for topic, name in former.items() if topic not in self._topics}
+        for topic in [topic for topic, name in gone.items() if not self._places.shared or name in left]:
             if not (yield from self._room(connects)):
                 return
             if topic not in self._topics and topic not in self._foreign:
-                for each in before.kept(topic):
+                for each in dict.fromkeys((*before.kept(topic), *left.get(former[topic] or "", ()))):
                     self._put(Retained(each, b""), latest=True)
             yield 0.0
 
@@ -144,55 +154,103 @@ class Announcer:
             if not (yield from self._room(connects)):
                 return
             if topic in self._topics:  # its device may be forgotten meanwhile
-                self._bring(topic, found.pop(topic, b""))
+                self._bring(topic, found.pop(topic, {}))
             yield 0.0
-        for topic, payload in found.items():
-            self._remove(topic, payload)
-            yield 0.0
+        for messages in () if self._places.shared else found.values():
+            for topic, payload in messages.items():
+                self._remove(topic, payload)
+                yield 0.0
         self._compared = True
 
     def _on_own(self, received: Received) -> None:
         """Keep what the broker has. What is not retained was published just now, by us in most cases."""
         if not received.retain or not received.payload:
             return
+        first = self._convention.first_of(received.topic)
         if not self._settled:
-            if received.topic in self._topics or self._convention.is_ours(received.payload):
-                self._found[received.topic] = received.payload
+            if first in self._topics or self._convention.is_ours(received.payload):
+                self._found.setdefault(first, {})[received.topic] = received.payload
             else:
                 self._leave(received.topic)
-        elif received.topic in self._topics:
-            self._bring(received.topic, received.payload)
-        else:
+        elif first in self._topics:
+            self._bring(first, {received.topic: received.payload})
+        elif not self._places.shared:
             self._remove(received.topic, received.payload)
 
-    def _bring(self, topic: str, found: bytes) -> None:
-        """Make the description at a topic what it should be; `found` is what the broker has."""
+    def _bring(self, topic: str, found: Descriptions) -> None:
+        """Make the description of a device what it should be; `found` is what the broker has, by topic."""
         name = self._topics[topic]
         if self._is_gone(name):
             return  # the next change removes what the broker has
-        kept = self._convention.kept(topic)
-        if topic in self._foreign or (found and not self._convention.is_ours(found)):
+        wanted = self._description(topic)
+        kept = dict.fromkeys((*self._convention.kept(topic), *(each.topic for each in wanted)))
+        foreign = self._foreign_in(topic, found, wanted)
+        if foreign is not None:
             self._foreign.add(topic)
             for each in kept:
                 self._places.others.remove(name or APP, each)  # it is no longer ours to remove
             logger.warning(
                 "Another program published the configuration at %s, so its device is not described; remove that one, "
                 "and start the app again",
-                clean(topic),
-                extra=log_fields("foreign discovery", topic=topic),
+                clean(foreign),
+                extra=log_fields("foreign discovery", topic=foreign),
             )
             return
         for each in kept:
             self._places.others.add(name or APP, each)
-        steps = self._convention.steps(found, self._description(topic))
-        for step in steps:
-            self._put(step, latest=len(steps) == 1)
-        if name is None:
-            self._app = steps[-1].payload if steps else found
-        self._places.described(name, bool(steps))
+        several = found and {topic} != found.keys() | {each.topic for each in wanted}
+        moves = self._convention.moves(found, wanted) if several else ()
+        if moves:
+            self._places.slices.begin("discovery", self._move(topic, moves, found))
+        else:
+            self._replace(topic, found, wanted)
+
+    def _foreign_in(self, topic: str, found: Descriptions, wanted: Sequence[Retained]) -> str | None:
+        """A topic of a device at which another program published; None if there is none."""
+        if topic in self._foreign:
+            return topic
+        for each, payload in wanted:
+            at = found.get(each, b"")
+            if at not in (b"", payload) and not self._convention.is_ours(at):
+                return each
+        return None
+
+    def _move(self, topic: str, moves: Sequence[Retained], found: Descriptions) -> Work:
+        """Ask readers to let go of what is at another topic from now on, one message after the other, and then replace
+        the messages. If the connection breaks, the broker still has the old ones, and the next comparison begins
+        again."""
+        link = self._places.link
+        connects = link.connects
+        for each in moves:
+            link.put(Message(each.topic, each.payload, qos=1, remade=True))
+            while link.connects == connects and each.topic in link.outbox:
+                yield PAUSE
+            yield SETTLING
+            if link.connects != connects or topic not in self._topics:
+                return
+        if not self._is_gone(self._topics[topic]):
+            unloaded = {each.topic for each in moves}
+            self._replace(topic, found, self._description(topic), unloaded)
+
+    def _replace(
+        self, topic: str, found: Descriptions, wanted: Sequence[Retained], unloaded: Collection[str] = ()
+    ) -> None:
+        """Publish what differs. Nothing of the messages at `unloaded` is left at readers."""
+        name, before = self._topics[topic], {at: b"" if at in unloaded else found[at] for at in found}
+        sent = False
+        for each in wanted:
+            steps = self._convention.steps(before.get(each.topic, b""), each)
+            sent = sent or bool(steps)
+            for step in steps:
+                self._put(step, latest=len(steps) == 1)
+            if name is None:
+                self._app = {each.topic: steps[-1].payload} if steps else found
+        for at in found.keys() - {each.topic for each in wanted}:
+            self._remove(at, found[at])
+        self._places.described(name, sent)
 
     def _remove(self, topic: str, found: bytes) -> None:
-        """Remove the description of a device that is gone, if this app published it."""
+        """Remove the description of what is gone, if this app published it."""
         if self._convention.is_ours(found):
             logger.info("%s: removed, since the device is gone", clean(topic), extra=log_fields("discovery removed"))
             for each in self._convention.removal(topic, found):
@@ -209,10 +267,10 @@ class Announcer:
         """Whether a device was forgotten, and the change that says so waits."""
         return name is not None and name not in self._registered
 
-    def _description(self, topic: str) -> Retained:
+    def _description(self, topic: str) -> Sequence[Retained]:
         name = self._topics[topic]
         if name is None:
-            return self._convention.describe_app()
+            return (self._convention.describe_app(),)
         return self._convention.describe(self._registered.device(name))
 
     def _put(self, step: Retained, *, latest: bool) -> None:
@@ -252,7 +310,8 @@ class Announcer:
                 if not (yield from self._room(connects)):
                     return
                 if topic in self._topics and topic not in self._foreign and not self._is_gone(self._topics[topic]):
-                    self._put(self._description(topic), latest=True)
+                    for each in self._description(topic):
+                        self._put(each, latest=True)
                 yield 0.0
             self._places.say_again()
             if self._born_again:

@@ -18,6 +18,8 @@ WIDEST = 1e9
 """The bound of a number that has none: Home Assistant would take 1 to 100."""
 SENDER = "Home Assistant"
 """Who asked, in the answers and in the trace."""
+ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_close")
+"""The components of every device: how it is, and what a person may ask for."""
 Component = dict[str, Any]
 
 

@@ -186,7 +186,7 @@ class Convention(Protocol):
     @property
     def topics(self) -> Mapping[str, str | None]:
         """The topics of all descriptions, in the order in which they are published, with the names of the devices; None
-        is the app itself."""
+        is the app itself. If a device has several messages, this is the topic of the first one."""
         ...
 
     @property
@@ -228,8 +228,13 @@ class Convention(Protocol):
         """How it publishes each value of a reading; None if it refers to the topics of the app."""
         ...
 
-    def describe(self, device: Device) -> Retained:
-        """The description of one device."""
+    def describe(self, device: Device) -> Sequence[Retained]:
+        """The description of one device: in one message, or in several if one would be too long. The first one is at
+        its topic in `topics`."""
+        ...
+
+    def first_of(self, topic: str) -> str:
+        """The topic of the first message of a device, by that of any of its messages."""
         ...
 
     def describe_app(self) -> Retained:
@@ -237,7 +242,8 @@ class Convention(Protocol):
         ...
 
     def kept(self, topic: str) -> Sequence[str]:
-        """The retained topics that a description brings with it, in the order in which they are removed."""
+        """The retained topics that the description at a topic brings with it, in the order in which they are removed;
+        without those of its further messages."""
         ...
 
     def is_ours(self, payload: bytes) -> bool:
@@ -245,7 +251,13 @@ class Convention(Protocol):
         ...
 
     def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
-        """The messages that lead from the description that the broker has to the wanted one."""
+        """The messages that lead from the one that the broker has at a topic to the wanted one."""
+        ...
+
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+        """What readers are asked to do one after the other, before messages at some of these topics replace those that
+        the broker has: if something of the device is at another topic from now on. They are not retained. Empty if
+        nothing moves."""
         ...
 
     def removal(self, topic: str, found: bytes) -> Sequence[Retained]:

@@ -1,17 +1,20 @@
-"""Home Assistant's convention: one retained configuration for each device, with its entities as components. Pure.
+"""Home Assistant's convention: a retained configuration for each device, with its entities as components. Pure.
 
 See https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery. The topic of a configuration is
 ``homeassistant/device/{app}/{device}/config``, so that those of one app have a filter of their own. Keys are
-abbreviated, since a thousand configurations are sent at once.
+abbreviated, since a thousand configurations are sent at once. Where one message would be longer than `MOST`, further
+ones at ``…/{device}--1/config`` have the other entities of the same device: Home Assistant joins them by the identifier
+of the device.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.discovery import components
 from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Condition, Device, Retained
+from leadsman.discovery.shares import FIRST, shared_out
 from leadsman.identifiers import identifier, shortened
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
@@ -21,6 +24,12 @@ if TYPE_CHECKING:
     from leadsman.introspection.health_document import DeviceHealth
 
 Document = dict[str, Any]
+MOST = 4000
+"""Bytes of a configuration, without the version of leadsman in it: a new version moves no entity."""
+_UNLOAD = b'{"migrate_discovery":true}'
+"""Lets go of all entities of a configuration, and keeps what people have set for them."""
+_BETWEEN = "--"
+"""Between the identifier of a device and the name of a further message. No identifier has it."""
 
 
 class HomeAssistant:
@@ -32,13 +41,16 @@ class HomeAssistant:
         prefix: the first levels of the topics, as configured in Home Assistant.
 
     Raises:
-        InvalidValue: two devices have one identifier, or `app.ids` names no device.
+        InvalidValue: two devices have one identifier.
     """
 
     def __init__(self, app: AppDescription, devices: Sequence[str], prefix: str) -> None:
         self._app = app
         self._prefix = prefix
         self._node = identifier(app.topics.prefix)
+        node = app.topics.node
+        self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
+        self._app_name = app.topics.prefix if node is None else f"{app.topics.prefix} {node}"
         self._ids = identifiers_of(devices, app.ids)
         self._origin = {"name": f"leadsman {app.topics.prefix}", "sw": app.leadsman}
 
@@ -46,7 +58,7 @@ class HomeAssistant:
     def topics(self) -> Mapping[str, str | None]:
         """See `Convention`."""
         devices: dict[str, str | None] = {self._topic(key): name for name, key in self._ids.items()}
-        return {self._topic(APP): None} | devices
+        return {self._topic(self._app_key): None} | devices
 
     @property
     def own(self) -> str:
@@ -91,31 +103,55 @@ class HomeAssistant:
         """See `Convention`."""
         return payload == b"online"
 
-    def describe(self, device: Device) -> Retained:
+    def first_of(self, topic: str) -> str:
         """See `Convention`."""
+        return self._topic(topic.removeprefix(self.below).removesuffix("/config").split(_BETWEEN, 1)[0])
+
+    def describe(self, device: Device) -> Sequence[Retained]:
+        """See `Convention`. What leadsman itself says of the device is in the first message."""
         key, topics = self._ids[device.name], self._app.topics
         unique = f"{self._node}--{key}"
         places = Places(topics, device.name, _app_availability(topics.status))
-        document = {
+        found = _with_ids(components.of_device(device, places), unique)
+        head = {
             "dev": {"ids": [unique], "name": device.name, "mf": "leadsman", "mdl": self._app.name}
-            | {"via_device": f"{self._node}--{APP}"},
+            | {"via_device": f"{self._node}--{self._app_key}"},
             "o": self._origin,
             "avty": [places.app_availability, {"t": topics.availability(device.name)}],
             "avty_mode": "all",
-            "cmps": _with_ids(components.of_device(device, places), unique),
         }
-        return Retained(self._topic(key), encode(_shortened(document, topics.state(device.name))))
+
+        def message(keys: Iterable[str]) -> bytes:
+            return encode(_shortened({**head, "cmps": {each: found[each] for each in keys}}, topics.state(device.name)))
+
+        most = MOST + len(self._app.leadsman)
+        whole = message(found)
+        if len(whole) <= most:
+            return (Retained(self._topic(key), whole),)
+        about = [each for each in found if each in components.ABOUT]
+        shares = shared_out(
+            [each for each in found if each not in about],
+            lambda name, keys: len(message([*keys, *about] if name == FIRST else keys)) <= most,
+        )
+        return [
+            Retained(self._topic(key), message([*shares[FIRST], *about])),
+            *(
+                Retained(self._topic(f"{key}{_BETWEEN}{name}"), message(keys))
+                for name, keys in shares.items()
+                if name != FIRST
+            ),
+        ]
 
     def describe_app(self) -> Retained:
         """See `Convention`."""
-        app, unique = self._app, f"{self._node}--{APP}"
+        app, unique = self._app, f"{self._node}--{self._app_key}"
         document = {
-            "dev": {"ids": [unique], "name": app.topics.prefix, "mf": "leadsman", "mdl": app.name, "sw": app.version},
+            "dev": {"ids": [unique], "name": self._app_name, "mf": "leadsman", "mdl": app.name, "sw": app.version},
             "o": self._origin,
             "avty": _app_availability(app.topics.status),
             "cmps": _with_ids(components.of_app(app.topics), unique),
         }
-        return Retained(self._topic(APP), encode(document))
+        return Retained(self._topic(self._app_key), encode(document))
 
     def is_ours(self, payload: bytes) -> bool:
         """See `Convention`. The origin names the app's prefix, which no other app at the broker has."""
@@ -147,12 +183,34 @@ class HomeAssistant:
         topic, payload = wanted
         if found == payload:
             return ()
+        if not found:
+            return (wanted,)
         before, after = _platforms(_decoded(found)), _decoded(payload)
         now = _platforms(after)
         gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
         if not gone:
             return (wanted,)
         return Retained(topic, encode({**after, "cmps": {**after.get("cmps", {}), **gone}})), wanted
+
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+        """See `Convention`. An entity has one configuration, so the one that it leaves is unloaded first. That keeps
+        its settings; those of an entity that is gone would be kept, too, so that one is removed before."""
+        now = {
+            key: (topic, platform)
+            for topic, payload in wanted
+            for key, platform in _platforms(_decoded(payload)).items()
+        }
+        messages = []
+        for topic, payload in found.items():
+            document = _decoded(payload)
+            before = _platforms(document)
+            gone = {key: {"p": platform} for key, platform in before.items() if now.get(key, ("", ""))[1] != platform}
+            if all(key in gone or now[key][0] == topic for key in before):
+                continue
+            if gone:
+                messages.append(Retained(topic, encode({**document, "cmps": {**document["cmps"], **gone}})))
+            messages.append(Retained(topic, _UNLOAD))
+        return messages
 
     def _topic(self, key: str) -> str:
         return f"{self._prefix}/device/{self._node}/{key}/config"

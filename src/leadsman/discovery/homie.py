@@ -76,7 +76,7 @@ class Homie:
             any earlier run.
 
     Raises:
-        InvalidValue: two devices have one identifier, or `app.ids` names no device.
+        InvalidValue: two devices have one identifier.
     """
 
     client = "homie"
@@ -86,7 +86,7 @@ class Homie:
     ) -> None:
         self._app = app
         self._base = f"{prefix}/5"
-        self._root = homie_root(app.topics.prefix)
+        self._root = homie_root(app.topics.prefix, app.topics.node)
         self._type = f"leadsman/{app.topics.prefix}"
         self._number = number
         self._device = device
@@ -101,7 +101,7 @@ class Homie:
     @property
     def below(self) -> str:
         """See `Convention`."""
-        return self._topic(f"{self._root}-")
+        return self._topic(f"{homie_root(self._app.topics.prefix)}-")
 
     def knows(self, name: str) -> bool:
         """See `Convention`."""
@@ -136,17 +136,23 @@ class Homie:
         """See `Convention`."""
         return False
 
-    def describe(self, device: Device) -> Retained:
+    def first_of(self, topic: str) -> str:
+        """See `Convention`. Each device has one description."""
+        return topic
+
+    def describe(self, device: Device) -> Sequence[Retained]:
         """See `Convention`."""
         nodes: dict[str, Document] = {}
         for each in self._of(device.name):
             nodes.setdefault(each.node, {"properties": {}})["properties"][each.key] = each.attributes
         more = {"root": self._root, "nodes": nodes}
-        return self._description(self._ids[device.name], device.name, more)
+        return (self._description(self._ids[device.name], device.name, more),)
 
     def describe_app(self) -> Retained:
         """See `Convention`."""
-        return self._description(self._root, self._app.topics.prefix, {"children": list(self._ids.values())})
+        topics = self._app.topics
+        name = topics.prefix if topics.node is None else f"{topics.prefix} {topics.node}"
+        return self._description(self._root, name, {"children": list(self._ids.values())})
 
     def _description(self, key: str, name: str, more: Document) -> Retained:
         document = {"homie": "5.0", "version": self._number, "name": name, "type": self._type, **more}
@@ -178,6 +184,10 @@ class Homie:
         gone = [each for each in self._retained_in(key, before) if each not in self._retained_in(key, after)]
         state = Retained(self._topic(key, "$state"), b"init")
         return (state, *(Retained(topic, b"") for topic in gone), Retained(wanted.topic, document))
+
+    def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
+        """See `Convention`. Nothing ever moves."""
+        return ()
 
     def removal(self, topic: str, found: bytes) -> Sequence[Retained]:
         """See `Convention`. The state comes first ("Device Lifecycle"), and the description last: a removal that is

@@ -38,13 +38,18 @@ class Registered:
         """Whether there is such a device."""
         return name in self._read or name in self._commands
 
-    def add(self, each: Source) -> None:
-        """Add a device that was found at run time."""
+    def add(self, each: Telemetry | Source) -> None:
+        """Add a device that gives readings, while the app runs."""
         self._read[each.name] = each
 
+    def add_command(self, command: RegisteredCommand) -> None:
+        """Add what a device takes, while the app runs."""
+        self._commands[command.name] = command
+
     def remove(self, name: str) -> None:
-        """Remove a device that was found at run time."""
-        del self._read[name]
+        """Remove a device, while the app runs."""
+        self._read.pop(name, None)
+        self._commands.pop(name, None)
 
     def device(self, name: str) -> Device:
         """Describe one device."""

@@ -25,6 +25,8 @@ class DroppedBy(TypedDict, total=False):
     """The broker refused them for good, closed the connection on them, or has a limit that they exceed."""
     damaged: int
     """The file on the disk was damaged, or replaced."""
+    fenced: int
+    """Another node of the cluster may have had their device by the time they could be sent."""
 
 
 class OutboxSection(TypedDict):

@@ -17,6 +17,7 @@ from leadsman.introspection.explanations import DeviceOutbox, Published
 from leadsman.introspection.ledger_document import DeviceLedger
 from leadsman.introspection.terms import BreakerTerms, DeliveryTerms
 from leadsman.mqtt.answers import Json
+from leadsman.nodes.document import Brief
 
 StatusWord = Literal["held", "isolated", "circuit_open", "deferred", "stale", "error", "starting", "ok"]
 """The status of a device: the first that applies; see `leadsman.monitoring.health`."""
@@ -177,6 +178,8 @@ class AppSection(TypedDict):
     """Files of the app's state that cannot be written at the moment, and why."""
     node: NotRequired[NodeSection]
     """Only with ``--standby``."""
+    nodes: NotRequired[list[Brief]]
+    """The nodes that share the app, this one included. Only of an app that several share."""
 
 
 class TraceRow(TypedDict):
@@ -291,6 +294,10 @@ class Status(TypedDict):
     devices: NotRequired[dict[str, StatusDevice]]
     jobs: NotRequired[dict[str, StatusDevice]]
     counts: NotRequired[dict[str, int]]
+    node: NotRequired[NodeSection]
+    """Present only with ``--standby``."""
+    nodes: NotRequired[dict[str, int]]
+    """How many nodes share the app, by what they are, such as ``standby``. Only of an app that several share."""
 
 
 class DeviceError(TypedDict):

@@ -18,7 +18,7 @@ from leadsman.timing.clock import rfc3339
 if TYPE_CHECKING:
     from leadsman.introspection.exchange import Happening
 
-KEPT = 2000
+KEPT = 1000
 """Happenings that are kept."""
 KEPT_BYTES = 2**20
 """Bytes of happenings that are kept; whichever bound comes first. One of an app with small readings has about 200."""
@@ -58,7 +58,7 @@ class Happenings:
     def __init__(self, first: int, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
         self._next = first
         self._most, self._most_bytes = kept, kept_bytes
-        self._entries: deque[Entry] = deque()
+        self._texts: deque[bytes] = deque()
         self._bytes = 0
         self._watchers: list[Watcher] = []
 
@@ -85,9 +85,10 @@ class Happenings:
         missed: list[Entry] = []
         reset = False
         if after is not None:
-            oldest = self._entries[0].number if self._entries else self._next
+            oldest = self._next - len(self._texts)
             reset = not oldest - 1 <= after < self._next
-            missed = [] if reset else [entry for entry in self._entries if entry.number > after]
+            entries = map(Entry, range(oldest, self._next), self._texts)
+            missed = [] if reset else [entry for entry in entries if entry.number > after]
         first = missed[0].number if missed else self._next
         watcher = Watcher(self, missed, first - 1, reset=reset)
         self._watchers.append(watcher)
@@ -109,12 +110,13 @@ class Happenings:
             self._watchers.remove(watcher)
 
     def _add(self, document: "Happening") -> None:
-        entry = Entry(self._next, _written(document))
+        text = _written(document)
+        self._texts.append(text)
+        self._bytes += len(text)
+        while len(self._texts) > self._most or self._bytes > self._most_bytes:
+            self._bytes -= len(self._texts.popleft())
+        entry = Entry(self._next, text)
         self._next += 1
-        self._entries.append(entry)
-        self._bytes += len(entry.text)
-        while len(self._entries) > self._most or self._bytes > self._most_bytes:
-            self._bytes -= len(self._entries.popleft().text)
         for watcher in list(self._watchers):
             watcher.put(entry)
 

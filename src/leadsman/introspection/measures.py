@@ -10,6 +10,7 @@ from leadsman.introspection.sections import About, Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
 from leadsman.monitoring.health import WELL, Counters
 from leadsman.mqtt.topic_queue import OnDisk
+from leadsman.nodes.document import STATES
 from leadsman.timing.clock import Clock
 
 NOTHING_STORED = OnDisk("ok", 0, 0, 0, 0)
@@ -67,6 +68,7 @@ BREAKS = Family("leadsman_mqtt_breaks", "counter", "Connections that ended since
 REPLACED = Family("leadsman_mqtt_replacement", "gauge", "1 while another broker than the primary is used, else 0.")
 LAG = Family("leadsman_loop_lag_seconds", "gauge", "Largest delay of the event loop in the last ten seconds.")
 STARTED = Family("leadsman_start_time_seconds", "gauge", "When the app started, epoch seconds.")
+NODES = Family("leadsman_nodes", "gauge", "Nodes that share the app, by what they are.", ("state",))
 BUILD = Family("leadsman_build_info", "gauge", "Always 1.", ("app", "version", "leadsman"))
 
 OF_DEVICES = (RUNS, RETRIES, MISSED, DURATION, SUCCESS, WORKS, CIRCUIT, SLOTS, AVAILABILITY)
@@ -87,6 +89,7 @@ OF_THE_APP = (
     REPLACED,
     LAG,
     STARTED,
+    NODES,
     BUILD,
 )
 FAMILIES = (*OF_THE_APP, *OF_DEVICES)
@@ -156,7 +159,15 @@ class Measures:
         }
         found = {family: [Sample((), float(value))] for family, value in values.items()}
         dropped = [Sample((cause,), float(messages)) for cause, messages in outbox.drops.items()]
-        return found | {DROPPED: dropped, BUILD: [Sample((about.name, about.version, about.leadsman), 1.0)]}
+        build = [Sample((about.name, about.version, about.leadsman), 1.0)]
+        return found | {DROPPED: dropped, NODES: self._nodes(), BUILD: build}
+
+    def _nodes(self) -> list[Sample]:
+        """A sample for each state; none of an app that runs alone."""
+        if self._parts.nodes is None:
+            return []
+        found = [node["state"] for node in self._parts.nodes()]
+        return [Sample((state,), float(found.count(state))) for state in STATES]
 
     def _counters(self, name: str) -> Counters:
         return self._parts.records.entities[name].counters

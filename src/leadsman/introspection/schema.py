@@ -10,6 +10,8 @@ from pydantic import PydanticUserError, TypeAdapter
 from leadsman.introspection import document, exchange, health_document, ledger_document, registry_document
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes import document as node_document
+from leadsman.nodes import requests as node_requests
 from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
@@ -22,8 +24,21 @@ _ANY_OBJECT: Schema = {"type": "object"}
 _STREAMS = (AsyncIterator, AsyncIterable, AsyncGenerator)
 
 
-def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Mapping[str, Command]) -> Schema:
-    """A schema for each topic, with ``"direction": "in"`` for the topics that the app subscribes to."""
+def schemas(
+    topics: Topics,
+    read: Mapping[str, Telemetry | Source],
+    commands: Mapping[str, Command],
+    *,
+    nodes: bool = False,
+) -> Schema:
+    """A schema for each topic, with ``"direction": "in"`` for the topics that the app subscribes to.
+
+    Args:
+        topics: of the app.
+        read: what gives readings, by device.
+        commands: the commands, by device.
+        nodes: whether several nodes share the app.
+    """
     found: Schema = {
         topics.status: schema_of(document.Status),
         topics.error: schema_of(document.Fault),
@@ -34,6 +49,12 @@ def schemas(topics: Topics, read: Mapping[str, Telemetry | Source], commands: Ma
         | {"description": "Its data is described by #introspection."},
         "#introspection": schema_of(document.Introspection),
     }
+    if nodes:
+        drain = topics.drain("+")
+        found[topics.of_node("+")] = schema_of(node_document.NodeDocument)
+        found[drain] = schema_of(node_requests.DrainRequest) | {"direction": "in"}
+        found[f"{drain}/response"] = schema_of(exchange.Answer) | {"description": "Its data is described by #drained."}
+        found["#drained"] = schema_of(node_requests.Drained)
     for name, each in read.items():
         if not getattr(each, "job", False):
             found[topics.state(name)] = returned(each.handler)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
+    from leadsman.nodes.document import Brief
     from leadsman.runtime.found_devices import FoundDevices
     from leadsman.runtime.subscriber import MessageCounts, Subscriber
     from leadsman.standby.member import Ownership
@@ -75,6 +76,8 @@ class Parts(NamedTuple):
     """Whether each device has a topic for its health: while discovery for Home Assistant is on."""
     node: "Ownership | None" = None
     """The node that owns the app; None if it shares it with no other."""
+    nodes: "Callable[[], list[Brief]] | None" = None
+    """The nodes that share the app, this one included; None if it shares it with no other."""
 
 
 class Sections:
@@ -118,6 +121,8 @@ class Sections:
                 "since": node.since,
                 "takeovers": node.takeovers,
             }
+        if self._parts.nodes is not None:
+            section["nodes"] = self._parts.nodes()
         return section
 
     def mqtt(self) -> "MqttSection":

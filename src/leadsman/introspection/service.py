@@ -206,7 +206,7 @@ class Service:
         document.begin("devices", b"{}")
         disabled = []
         for number, name in enumerate(tuple(self._sections.registrations), 1):
-            entry = self._sections.registry_entry(name)
+            entry = self.registry_entry(name)  # the device may be gone meanwhile
             if entry is not None:
                 document.member(name, entry)
                 if not entry.get("enabled", True):
@@ -218,7 +218,7 @@ class Service:
     def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
         described = 0
         for name in names:
-            if (name in self._sections.registrations.jobs) is jobs:
+            if (name in self._sections.registrations.jobs) is jobs and name in self._sections.registrations:
                 if described == SLICE:
                     yield 0.0
                     described = 0

@@ -59,6 +59,23 @@ def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict
     return asked.verdict("registration", "the app has no device of this name", [clean(error)], advice)
 
 
+def locked_out(device: str, prefix: str, error: str, now: datetime) -> "Verdict":
+    """The verdict about a device, where the broker refuses the one who asks.
+
+    Args:
+        device: its name, or empty text for all devices of the app.
+        prefix: the topic prefix of the app.
+        error: what the broker said.
+        now: the time of the reader, with its zone.
+    """
+    asked = Situation(device, {}, None)
+    asked.prefix, asked.now = prefix, now
+    advice = (
+        "correct the user name and the password: --mqtt, or the settings of the app; or allow the user at the broker"
+    )
+    return asked.verdict("connection", "the broker refuses the connection from here", [clean(error)], advice)
+
+
 def unanswered(device: str, prefix: str, retained: Retained | None, error: str, now: datetime) -> "Verdict":
     """The verdict about a device whose app does not answer, from what the broker retains of it.
 

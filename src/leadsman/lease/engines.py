@@ -1,5 +1,6 @@
 """The engines that can keep leases, by the scheme of their URL. The library of one is loaded when it is chosen."""
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 from leadsman.errors import InvalidValue, NotInstalled
@@ -22,19 +23,28 @@ def store_at(url: str, terms: Terms, member: Member) -> AbstractAsyncContextMana
         InvalidValue: the URL has another scheme, or cannot be read.
         NotInstalled: the library of the engine is missing.
     """
+    return _store_of(url)(url, terms, member)
+
+
+def load_engine(url: str) -> None:
+    """Import the library of an engine, which takes long on a small machine. Raises as `store_at`."""
+    _store_of(url)
+
+
+def _store_of(url: str) -> Callable[[str, Terms, Member], AbstractAsyncContextManager[LeaseStore]]:
     scheme = url.partition("://")[0]
     if scheme in _NATS:
         try:
             from leadsman.lease.jetstream import JetStreamStore
         except ModuleNotFoundError as error:
             raise _missing("NATS", "nats-py", "nats", error) from None
-        return JetStreamStore(url, terms, member)
+        return JetStreamStore
     if scheme in _POSTGRES:
         try:
             from leadsman.lease.postgres import PostgresStore
         except ImportError as error:  # psycopg raises one if it finds no libpq
             raise _missing("PostgreSQL", "psycopg and libpq5", "postgres", error) from None
-        return PostgresStore(url, terms, member)
+        return PostgresStore
     raise InvalidValue(
         f"engine {scheme!r} is unknown; write nats://host:4222 or postgresql://user:password@host/database"
     )

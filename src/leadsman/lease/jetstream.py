@@ -82,6 +82,10 @@ class JetStreamStore:
         """See `LeaseStore.members`."""
         return _snapshot(await self._bucket.call(self._refreshed({}, only=_MEMBER))).members
 
+    def restate(self, member: Member) -> None:
+        """See `LeaseStore.restate`."""
+        self._member = member
+
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore.watch`."""
         known: dict[str, Lease | Member | None] = {}

@@ -20,6 +20,8 @@ _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_/-]+(\.[A-Za-z0-9_/-]+)*")
 _LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
 _LONGEST = 128
+DRAINING = "leadsman.draining"
+"""The label of a node that a person has asked to give everything away; see `Member.draining`."""
 
 
 class Terms(Value):
@@ -120,6 +122,17 @@ class Member(Value):
     def owner(self) -> str:
         """What its leases are held by: ``gateway-1/3f9a``."""
         return f"{self.node}/{self.run}"
+
+    @property
+    def draining(self) -> bool:
+        """Whether the node gives everything away and takes nothing. It is a label, so that every engine keeps it and
+        every node of the cluster sees it."""
+        return DRAINING in self.labels
+
+    def drained(self, draining: bool) -> "Member":
+        """The same run, draining or not."""
+        labels = self.labels | {DRAINING} if draining else self.labels - {DRAINING}
+        return Member(self.node, self.run, labels, self.version)
 
 
 class Lease(NamedTuple):

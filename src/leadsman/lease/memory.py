@@ -136,6 +136,10 @@ class MemoryStore:
         """See `LeaseStore.members`."""
         return (await self._call(self._engine.table.snapshot)).members
 
+    def restate(self, member: Member) -> None:
+        """See `LeaseStore.restate`."""
+        self._member = member
+
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore.watch`."""
         before = None

@@ -59,7 +59,7 @@ with alive as (
     insert into leadsman.member (cluster, owner, node, run, labels, version, until)
     values (%(cluster)s, %(owner)s, %(node)s, %(run)s, %(labels)s::text[], %(version)s,
         now() + %(ttl)s * interval '1 second')
-    on conflict (cluster, owner) do update set until = excluded.until)
+    on conflict (cluster, owner) do update set until = excluded.until, labels = excluded.labels)
 update leadsman.lease set until = now() + %(ttl)s * interval '1 second'
 from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
 where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
@@ -95,6 +95,7 @@ class PostgresStore:
         self._url = url
         self._terms = terms
         self._member = member
+        self._restated = False
         self._connection = PostgresConnection(url, terms.timeout)
         self._values: dict[str, object] = {
             "cluster": terms.cluster,
@@ -142,9 +143,16 @@ class PostgresStore:
         """See `LeaseStore.renew`."""
         mine = self._mine(leases)
         values = {**self._values, **_columns(mine)}
-        renewed = await self._connection.call(lambda connection: rows(connection, _RENEW, values))
-        by_key = {lease.key: lease for lease in mine}
-        return {key: by_key[key] for (key,) in renewed}
+
+        async def renew(connection: Connection) -> set[str]:
+            renewed = {key for (key,) in await rows(connection, _RENEW, values)}
+            if self._restated:
+                await self._notify(connection)
+            return renewed
+
+        keys = await self._connection.call(renew)
+        self._restated = values["labels"] != self._values["labels"]  # meanwhile
+        return {lease.key: lease for lease in mine if lease.key in keys}
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """See `LeaseStore.release`."""
@@ -159,6 +167,11 @@ class PostgresStore:
     async def members(self) -> tuple[Member, ...]:
         """See `LeaseStore.members`."""
         return _members(await self._connection.call(lambda connection: rows(connection, _MEMBERS, self._values)))
+
+    def restate(self, member: Member) -> None:
+        """See `LeaseStore.restate`."""
+        self._values["labels"] = sorted(member.labels)
+        self._restated = True
 
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore.watch`. It has a connection of its own."""
@@ -186,7 +199,7 @@ class PostgresStore:
 
     def _compare(self, found: Mapping[str, object]) -> None:
         cluster = self._terms.cluster
-        self._terms.compare(found, f"table leadsman.terms, row {cluster!r}")
+        self._terms.compare(found, f"row {cluster!r} of table leadsman.terms")
 
     async def _look(self, connection: Connection) -> Snapshot:
         leases = self._leases(await rows(connection, _LEASES, self._values))

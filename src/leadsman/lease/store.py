@@ -85,8 +85,13 @@ class LeaseStore(Protocol):
         """The nodes that renewed within the last TTL, sorted by node, then by run."""
         ...
 
+    def restate(self, member: Member) -> None:
+        """Say something else about this run from the next `renew` on: other labels. It asks nothing of the engine."""
+        ...
+
     def watch(self) -> AsyncGenerator[Snapshot, None]:
-        """Yield the cluster as it is, then again whenever a lease or a member came or went. Renewals are no change.
+        """Yield the cluster as it is, then again whenever a lease or a member came, went or has other
+        labels. Renewals are no change.
         Changes that come close together are yielded as one. A release is yielded as soon as the engine tells, the end
         of a lease or of a membership within a quarter of the TTL.
 

@@ -60,9 +60,9 @@ class LeaseTable:
                 del self._rows[lease.key]
 
     def is_member(self, member: Member, now: float) -> bool:
-        """Whether the membership counts."""
+        """Whether the membership counts, as it is stated."""
         known = self._members.get(member.owner)
-        return known is not None and now < known[1]
+        return known is not None and now < known[1] and known[0] == member
 
     def leave(self, member: Member) -> None:
         """End a membership."""

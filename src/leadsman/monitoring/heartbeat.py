@@ -74,11 +74,12 @@ class Heartbeat:
         self._look = look
         self._started = clock.monotonic()
         self._availability = Availability(topics, statuses, link, slices)
-        self._size = sum(map(len, statuses.words)) + _ENTRY * len(statuses.words)
         self._changed = asyncio.Event()
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""
+        self.nodes: Callable[[], Mapping[str, int]] | None = None
+        """How many nodes share the app, by what they are; None if it shares it with no other."""
 
     def observe(self, event: Event) -> None:
         """Process a new connection, or the effect of an event on the status of a device. Observes in `Phase.REPORT`."""
@@ -148,7 +149,6 @@ class Heartbeat:
 
     def changed(self, joined: str | None = None) -> None:
         """Devices have come or gone: send a heartbeat soon, and the availability of the one that `joined`."""
-        self._size = sum(map(len, self._statuses.words)) + _ENTRY * len(self._statuses.words)
         self._changed.set()
         if joined is not None:
             self._availability.say(joined)
@@ -189,6 +189,7 @@ class Heartbeat:
                 "last_error": link.last_error,
             },
             **trouble,
+            **({} if self.nodes is None else {"nodes": dict(self.nodes())}),
             **self._devices(now, listed),
             **jobs,
         }
@@ -251,8 +252,9 @@ class Heartbeat:
         self._send(self._topics.status, self._payload("online"))
 
     def _payload(self, state: str) -> bytes:
-        in_trouble = len(self._statuses.troubled)
-        listed = None if self._size + in_trouble * _REPORT <= LARGEST else LARGEST // _REPORT
+        statuses = self._statuses
+        size = statuses.characters + _ENTRY * len(statuses.words) + _REPORT * len(statuses.troubled)
+        listed = None if size <= LARGEST else LARGEST // _REPORT
         payload = encode(self.document(state, listed))
         while len(payload) > LARGEST and listed != 0:  # the messages of their errors are long
             listed = LARGEST // _REPORT if listed is None else listed // 2

@@ -59,7 +59,9 @@ class Statuses:
         """The entities that are not well, that wait, or whose poll under way has failed. The first ones came first."""
         self.counts: Counter[str] = Counter()
         """The number of entities of each status."""
-        self._slots: dict[int, list[str]] = {}
+        self.characters = 0
+        """How long the names of all entities are together."""
+        self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
             self._begin(entity, now)
         self.counts.update(self.words.values())
@@ -70,6 +72,7 @@ class Statuses:
         """Look at an entity for the first time. Returns its slot if it is a new one."""
         health = self.records[entity]
         self.words[entity] = word = status(health, now)
+        self.characters += len(entity)
         if is_offline(word, health, now):
             self.offline.add(entity)
         if _is_troubled(word, health):
@@ -86,11 +89,11 @@ class Statuses:
     def remove(self, entity: str) -> None:
         """Remove an entity, before its health record is removed."""
         self.counts[self.words.pop(entity)] -= 1
+        self.characters -= len(entity)
         self.offline.discard(entity)
         self.troubled.pop(entity, None)
         for waiting in self._slots.values():
-            if entity in waiting:
-                waiting.remove(entity)
+            waiting.pop(entity, None)
 
     @property
     def well(self) -> bool:
@@ -161,17 +164,15 @@ class Statuses:
             return None
         slot = math.floor(at / SLOT) + 1  # after the moment, not at it
         if slot in self._slots:
-            self._slots[slot].append(entity)
+            self._slots[slot][entity] = None
             return None
-        self._slots[slot] = [entity]
+        self._slots[slot] = {entity: None}
         return slot
 
     @staticmethod
-    def _taken(entities: list[str], most: int) -> Iterable[str]:
+    def _taken(entities: dict[str, None], most: int) -> Iterable[str]:
         """Take the last of `entities`, at `most` so many."""
-        taken = entities[-most:]
-        del entities[-most:]
-        return taken
+        return reversed([entities.popitem()[0] for _ in range(min(most, len(entities)))])
 
 
 def _is_troubled(word: str, health: Health) -> bool:

@@ -280,6 +280,9 @@ class BrokerConnection:
             data += b"\x26\x00\x08taken_at\x00\x18" + rfc3339(message.taken_at).encode()
             if message.replayed:
                 data += b"\x26\x00\x08replayed\x00\x011"
+        if message.fence is not None:
+            fence = str(message.fence).encode()
+            data += b"\x26\x00\x05fence" + struct.pack("!H", len(fence)) + fence
         if message.correlation is not None:  # Correlation Data: bytes with their length
             data += struct.pack("!BH", 0x09, len(message.correlation)) + message.correlation
         return _Packed(data) if data else None
@@ -305,6 +308,8 @@ class BrokerConnection:
 
     def abort(self) -> None:
         self._client.give_up()
+
+    reset = abort
 
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:

@@ -308,15 +308,19 @@ def publish(message: Message, packet_id: int, now: float) -> bytes:
         packet_id=packet_id if message.qos else None,
         message_expiry_interval=expiry,
         correlation_data=message.correlation,
-        user_properties=None if message.taken_at is None else _about(message, message.taken_at),
+        user_properties=_about(message) or None,
     ).write()
 
 
-def _about(message: Message, taken_at: float) -> list[tuple[str, str]]:
-    """The user properties of a reading."""
-    about = [("taken_at", rfc3339(taken_at))]
-    if message.replayed:
-        about.append(("replayed", "1"))
+def _about(message: Message) -> list[tuple[str, str]]:
+    """The user properties: those of a reading, and the fencing token."""
+    about = []
+    if message.taken_at is not None:
+        about.append(("taken_at", rfc3339(message.taken_at)))
+        if message.replayed:
+            about.append(("replayed", "1"))
+    if message.fence is not None:
+        about.append(("fence", str(message.fence)))
     return about
 
 

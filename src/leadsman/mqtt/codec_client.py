@@ -148,6 +148,12 @@ class CodecConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def reset(self) -> None:
+        """See `Connection`."""
+        if self._transport is not None:
+            transport.forget_unsent(self._transport.get_extra_info("socket"))
+        self.abort()
+
     def write(self, data: bytes) -> None:
         """Hand a packet to the socket at the end of this turn of the loop, with all others of the turn."""
         self._out.append(data)

@@ -122,6 +122,11 @@ class Connection(Protocol):
         """Close the socket at once; the broker will publish the will."""
         ...
 
+    def reset(self) -> None:
+        """As `abort`, and the system forgets what it has not sent, where the client has the socket: else it goes on to
+        send that when the network is back."""
+        ...
+
 
 Connector = Callable[[Connect, ConnectionListener], Awaitable[Connection]]
 """Make one connection. Raises `ConnectionRefused` for a negative CONNACK, `ConnackMissing` when none came, `TlsRefused`

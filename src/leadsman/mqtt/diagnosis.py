@@ -162,13 +162,17 @@ def subscription(topic_filter: str) -> str:
     return f"the broker closes the connection on the subscription to {topic_filter!r}"
 
 
-def client_id_in_use(client_id: str, *, certain: bool) -> str:
-    """Another client has our client id; `certain`: a reason code of the broker confirms it."""
+def client_id_in_use(client_id: str, *, certain: bool, node: str | None = None) -> str:
+    """Another client has our client id; `certain`: a reason code of the broker confirms it; `node`: our name in a
+    cluster."""
     guess = "" if certain else "connections end within seconds, with nothing in flight: probably "
-    return (
-        f"{guess}another client uses the client id {client_id!r}; stop it, or run this one with another prefix "
-        "(--prefix, MQTT__TOPIC_PREFIX) and, if it is set, another client id (--client-id, MQTT__CLIENT_ID)"
+    advice = (
+        "run this one with another prefix (--prefix, MQTT__TOPIC_PREFIX) and, if it is set, another client id "
+        "(--client-id, MQTT__CLIENT_ID)"
     )
+    if node is not None:  # with another prefix it would read all devices once more
+        advice = f"give this node another name than {node!r} (cluster.node, CLUSTER__NODE)"
+    return f"{guess}another client uses the client id {client_id!r}; stop it, or {advice}"
 
 
 def not_subscribed(topic_filter: str, code: int) -> SubscriptionRefused:

@@ -34,18 +34,13 @@ GOODBYE_TO_FROZEN = 0.02
 
 
 class ClientIdentity(NamedTuple):
-    """The client id, the topic of the will, and the will of a session (its number given)."""
+    """The client id, the topic of the will, the will of a session (its number given), and the name of the node in a
+    cluster."""
 
     client_id: str
     will_topic: str
     will: Callable[[int], bytes]
-
-
-class Access(NamedTuple):
-    """The brokers, and how a connection to one of them is made."""
-
-    brokers: Brokers
-    connector: Callable[[Broker], Connector]
+    node: str | None = None
 
 
 class _Lost(NamedTuple):
@@ -73,7 +68,7 @@ class Link:
     """Keeps the connection until it is cancelled. `put` may be called at any time, connected or not."""
 
     def __init__(
-        self, identity: ClientIdentity, access: Access, outbox: Outbox, clock: Clock, events: EventBus
+        self, identity: ClientIdentity, access: "Access", outbox: Outbox, clock: Clock, events: EventBus
     ) -> None:
         self.outbox = outbox
         self.subscriptions = Subscriptions(clock, events)
@@ -209,6 +204,14 @@ class Link:
         except TimeoutError:
             connection.abort()
 
+    def reset(self, why: str) -> None:
+        """End the connection, if there is one, so that nothing of what is under way is sent any more, and make another
+        one. `why` is its reason in the log."""
+        connection = self._window.connection
+        if connection is not None:
+            connection.reset()
+            self.lost(why)
+
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
         self._window.acknowledged(packet_id, code)
@@ -286,7 +289,7 @@ class Link:
         """Why the connection ended, as far as it is known, and the topic that it broke on."""
         if connection_state.client_id_in_use(self.session):
             certain = code == connection_state.SESSION_TAKEN_OVER
-            return client_id_in_use(self._identity.client_id, certain=certain), None
+            return client_id_in_use(self._identity.client_id, certain=certain, node=self._identity.node), None
         if broken.fault is not None:
             return broken.fault, broken.topic
         return reason, None
@@ -348,3 +351,11 @@ class Link:
             if handle is not None:
                 handle.cancel()
         return self._window.stop(code)
+
+
+class Access(NamedTuple):
+    """The brokers, how a connection to one of them is made, and what keeps it."""
+
+    brokers: Brokers
+    connector: Callable[[Broker], Connector]
+    link: type[Link] = Link

@@ -50,6 +50,9 @@ class Message(NamedTuple):
     """Whether it waited over an outage or a restart; sent as the MQTT 5 user property ``replayed``."""
     remade: bool = False
     """Whether who sent it compares with each new connection what the broker has. Then nobody else sends it again."""
+    fence: int | None = None
+    """The fencing token under which a node of a cluster publishes for a device; sent as the MQTT 5 user property
+    ``fence``. None outside a cluster, and for what is about no device."""
 
     @property
     def size(self) -> int:

@@ -166,6 +166,11 @@ class Outbox(Queues):
                     keeper.waits(item)
 
     @property
+    def topics(self) -> list[str]:
+        """The topics of which something waits or is in flight."""
+        return [*self._queues]
+
+    @property
     def flying(self) -> Iterable[Item]:
         """What is in flight."""
         return self._flying

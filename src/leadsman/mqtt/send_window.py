@@ -125,7 +125,7 @@ class SendWindow:
         if connection is not None and message.qos and is_reading and self._calm(message, connection):
             item = self.outbox.hand_over(message)
             if item is not None:
-                self._publish(connection, item, message, self._clock.monotonic())
+                self._publish(connection, item, item.message, self._clock.monotonic())
                 return
         dropped = self.outbox.put(message)
         if dropped:

@@ -14,9 +14,9 @@ UNSTORED, NEVER, COPY = 0, -1, -2
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 
-Cause = Literal["full", "expired", "too_large", "refused", "damaged"]
+Cause = Literal["full", "expired", "too_large", "refused", "damaged", "fenced"]
 """Why a message will never arrive: the outbox is full; it is too old; it is larger than the outbox takes; the broker
-does not take it; the file on the disk was damaged or replaced."""
+does not take it; the file on the disk was damaged or replaced; another node has the device by now."""
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 

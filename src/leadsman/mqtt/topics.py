@@ -20,10 +20,15 @@
 | `{prefix}/error`                     | faults of the app itself                              | no, 1         |
 | `{prefix}/status`                    | birth, heartbeat, stop and will, one JSON             | yes, 1        |
 | `{prefix}/lease`                     | which node owns the app, while others stand by        | yes, 0        |
+| `{prefix}/nodes/{node}`              | a node of an app that several share, and what it owns | yes, 0 or 1   |
+| `{prefix}/nodes/{node}/drain`        | in: give everything away and take nothing             | no, 1         |
 | `{prefix}/introspect`                | in: a request for the registrations and their state   | no, 1         |
 | `{prefix}/introspect/response`       | the answer, if no response topic was named            | no, 1         |
 | `{prefix}/registry`                  | the registrations, for tools                          | yes, 1        |
 | `{prefix}/registry/{page}`           | their further pages, from 2 on                        | yes, 1        |
+| `{prefix}/nodes/{node}/{word}`       | the topics `status`, `error`, `introspect` and        | as above      |
+|                                      | `registry` of a node, in a cluster                    |               |
+| `{prefix}/nodes/{node}/hears`        | how strong a node hears the devices of the air        | no, 0         |
 | `{prefix}/doctor/{word}`             | probes of ``leadsman doctor``; the app ignores them   | for seconds   |
 """
 
@@ -33,6 +38,8 @@ from functools import lru_cache
 
 from leadsman.errors import InvalidType, InvalidValue
 
+NODES = "nodes"
+"""The level of the topics of each node of an app that several share."""
 DOCTOR = "doctor"
 """The level of the probes of ``leadsman doctor``."""
 RESERVED = frozenset(
@@ -55,18 +62,27 @@ class Topics:
     Args:
         prefix: the first level or levels of all topics.
         root: the name of the root device, whose topics have no level for the device; None if there is none.
+        node: the name of this node in a cluster, whose process has topics of its own, below ``{prefix}/nodes/{node}/``;
+            None outside a cluster.
     """
 
-    __slots__ = ("error", "introspect", "lease", "prefix", "registry", "root", "status")
+    __slots__ = ("error", "introspect", "lease", "node", "prefix", "registry", "root", "status")
 
-    def __init__(self, prefix: str, root: str | None = None) -> None:
+    def __init__(self, prefix: str, root: str | None = None, node: str | None = None) -> None:
         self.prefix = check_prefix(prefix)
         self.root = root
-        self.status = f"{prefix}/status"
-        self.error = f"{prefix}/error"
-        self.introspect = f"{prefix}/introspect"
-        self.registry = f"{prefix}/registry"
+        self.node = node
+        """The name of this node; None outside a cluster."""
+        process = prefix if node is None else f"{prefix}/{NODES}/{node}"
+        self.status = f"{process}/status"
+        self.error = f"{process}/error"
+        self.introspect = f"{process}/introspect"
+        self.registry = f"{process}/registry"
         self.lease = f"{prefix}/lease"
+
+    def hears(self, node: str | None) -> str:
+        """Where a node of a cluster says what it hears; with ``+`` the filter for all nodes."""
+        return f"{self.prefix}/{NODES}/{node}/hears"
 
     def state(self, device: str) -> str:
         """Where the readings of a device go."""
@@ -101,6 +117,14 @@ class Topics:
         topic such as ``{prefix}/set`` is of the root device, if there is one."""
         level = topic[len(self.prefix) + 1 :].split("/", 1)[0]
         return self.root if self.root is not None and level in RESERVED else level
+
+    def of_node(self, node: str) -> str:
+        """The topic of the document of a node; ``+`` for all nodes."""
+        return f"{self.prefix}/{NODES}/{node}"
+
+    def drain(self, node: str) -> str:
+        """The topic of requests to a node to drain; ``+`` for all nodes."""
+        return f"{self.prefix}/{NODES}/{node}/drain"
 
     def may_answer(self, topic: str) -> bool:
         """Whether an answer may go to `topic`: below the prefix, and none of the topics that mean something else.
@@ -176,7 +200,6 @@ def _speakable(topic: str) -> bool:
     return length <= 2 * LONGEST_NAME and not any(c in "+#" or not c.isprintable() for c in topic)
 
 
-_NUMBERS = frozenset({int, float})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
 
@@ -188,9 +211,10 @@ def encode(payload: object) -> bytes:
 def encode_fields(fields: Mapping[str, object]) -> bytes:
     """As `encode`, for the fields of a reading. Most readings are finite numbers, which a template writes faster."""
     values = tuple(fields.values())
-    if _NUMBERS.issuperset(map(type, values)):
-        return (_template(tuple(fields)) % values).encode()
-    return encode(fields)
+    for value in values:
+        if type(value) is not float and type(value) is not int:
+            return encode(fields)
+    return (_template(tuple(fields)) % values).encode()
 
 
 @lru_cache(maxsize=128)

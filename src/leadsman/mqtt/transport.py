@@ -9,6 +9,7 @@ import math
 import os
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterable
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, TypeVar
@@ -48,6 +49,12 @@ class Address(NamedTuple):
     protocol: int
     name: str
     where: Any
+
+
+def forget_unsent(sock: Any) -> None:
+    """Let the close of a socket discard what the system has not sent, and reset the connection (SO_LINGER on, for no
+    time; socket(7))."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def in_thread(call: Callable[[], T]) -> T:

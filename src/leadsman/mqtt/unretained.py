@@ -20,6 +20,7 @@ class _Unretained:
         self.subscribe = connection.subscribe
         self.close = connection.close
         self.abort = connection.abort
+        self.reset = connection.reset
         self._connection = connection
 
     @property

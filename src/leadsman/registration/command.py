@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
-from leadsman.registration.options import check_options, enabled_of, group_of, labelled
+from leadsman.registration.options import check_options, enabled_of, group_of, labelled, labels_of
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
 from leadsman.timing.durations import Duration, positive_seconds
@@ -37,6 +37,9 @@ class CommandOptions(TypedDict, total=False):
     waited longest. Its sender gets an error."""
     group: str | None
     """A group name. Commands take turns with the polls and commands of this group. Default None."""
+    needs: str | Sequence[str]
+    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
+    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
     enabled: bool
     """False registers the command without listening to it. Default True."""
 
@@ -58,6 +61,8 @@ class Command(NamedTuple):
     group: str | None
     enabled: bool
     validate_result: ValidateResult | None
+    labels: frozenset[str] = frozenset()
+    """What a node must have to execute it, in a cluster."""
 
 
 def register_command(
@@ -98,6 +103,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         group=group_of(options),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
+        labels=labels_of(options),
     )
 
 

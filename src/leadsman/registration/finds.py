@@ -36,12 +36,16 @@ class Finds(Value):
         forget_after: a device without a reading for this long is forgotten, and its topics are removed. At least a
             minute; None: never. Time in which the app does not run does not count.
         stale_after: a device without a reading for this long is stale. None takes that of the handler.
+        everywhere: in a cluster, run the handler on each node that has its labels, as gateways whose sensors are heard
+            by several of them. One node publishes each device; see `Context.device` for which. The handler itself is
+            then a device of each node, ``{handler}@{node}``. Without ``[cluster]`` it changes nothing.
 
     Raises:
         InvalidValue, InvalidType: at construction.
     """
 
-    __slots__ = ("forget_after", "most", "readings", "stale_after")
+    __slots__ = ("everywhere", "forget_after", "most", "readings", "stale_after")
+    everywhere: bool
     readings: Any
     most: int
     forget_after: float | None
@@ -54,6 +58,7 @@ class Finds(Value):
         most: int = MOST,
         forget_after: Duration | None = FORGET_AFTER,
         stale_after: Duration | None = None,
+        everywhere: bool = False,
     ) -> None:
         if readings is not None and not isinstance(readings, type) and get_origin(readings) is None:
             raise InvalidType(f"readings is {readings!r}; write a type, such as the class of a pydantic model")
@@ -61,11 +66,13 @@ class Finds(Value):
             raise InvalidType(f"most is {most!r}; write a number of devices, such as 100")
         if not 1 <= most <= LARGEST:
             raise InvalidValue(f"most is {most}; write 1 to {LARGEST}")
+        if not isinstance(everywhere, bool):
+            raise InvalidType(f"everywhere is {everywhere!r}; write True or False")
         forgotten = None if forget_after is None else positive_seconds(forget_after, "forget_after")
         if forgotten is not None and forgotten < SHORTEST:
             raise InvalidValue(f"forget_after is {forget_after!r}; it must be at least {SHORTEST:g} s")
         stale = None if stale_after is None else positive_seconds(stale_after, "stale_after")
-        self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale)
+        self._hold(readings=readings, most=most, forget_after=forgotten, stale_after=stale, everywhere=everywhere)
 
 
 def checked_finds(given: object, needs: Dependencies) -> Finds:

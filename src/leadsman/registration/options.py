@@ -16,6 +16,8 @@ from leadsman.text import suggestion
 if TYPE_CHECKING:
     from leadsman.registration.finds import Finds
 
+LONGEST_LABEL = 128
+"""Characters of a label of a node; as `leadsman.settings.cluster.LONGEST_LABEL`."""
 Options = Mapping[str, object]
 T = TypeVar("T")
 
@@ -89,6 +91,21 @@ def finds_of(options: Options, needs: Dependencies) -> "Finds | None":
     from leadsman.registration.finds import checked_finds  # only handlers that find devices pay for it
 
     return checked_finds(options["finds"], needs)
+
+
+def labels_of(options: Options) -> frozenset[str]:
+    """What a node must have to run the handler, in a cluster."""
+    given = options.get("needs", ())
+    labels = [given] if isinstance(given, str) else given
+    if not isinstance(labels, list | tuple | set | frozenset) or not all(isinstance(each, str) for each in labels):
+        raise InvalidType(f"needs is {given!r}; write a label such as 'ble', or a list of them")
+    for label in labels:
+        if not 0 < len(label) <= LONGEST_LABEL or not label.isprintable() or "," in label:
+            raise InvalidValue(
+                f"needs has the label {label!r}; write 1 to {LONGEST_LABEL} printable characters without a comma, such"
+                " as 'ble' or 'serial:/dev/serial/by-id/…'"
+            )
+    return frozenset(labels)
 
 
 def group_of(options: Options) -> str | None:

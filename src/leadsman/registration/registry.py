@@ -88,6 +88,12 @@ class Registry:
         jobs = {name for name, each in self.telemetries.items() if each.job}
         return [*dict.fromkeys(each.name for each in self.everything if each.enabled and each.name not in jobs)]
 
+    @property
+    def finds(self) -> bool:
+        """Whether a handler finds devices while the app runs."""
+        polled, pushed = self.telemetries.values(), self.sources.values()
+        return any(each.finds is not None for each in polled) or any(each.finds is not None for each in pushed)
+
     def add(
         self, registration: Registration, settings: object, available: Sequence[Dependency], decide: Decide | None
     ) -> None:

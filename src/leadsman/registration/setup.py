@@ -23,6 +23,7 @@ from leadsman.text import suggestion
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named
+    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.load import Loaded
     from leadsman.settings.outbox import OutboxSettings
@@ -77,6 +78,8 @@ class Setup:
         """By which convention the devices are described at the broker; None: they are not."""
         self.standby: StandbySettings | None = None
         """How this node shares the app with others; None: it does not."""
+        self.cluster: ClusterSettings | None = None
+        """How this node shares the devices of the app with others; None: it does not."""
         self.loaded_from: Where | None = None
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
@@ -106,7 +109,7 @@ class Setup:
     @property
     def topics(self) -> Topics:
         """The topics."""
-        return Topics(self.prefix, self.registry.root)
+        return Topics(self.prefix, self.registry.root, None if self.cluster is None else self.cluster.node)
 
     @property
     def brokers(self) -> Brokers:
@@ -117,11 +120,11 @@ class Setup:
 
     @property
     def state_name(self) -> str:
-        """The name of the state directory: the app's name, followed by the prefix if that differs, so that two
-        processes of one app do not write each other's files. ``+`` replaces ``/``, since no prefix contains a
-        ``+``."""
+        """The name of the state directory: the app's name, the prefix if that differs, and the node in a cluster, so
+        that two processes do not write each other's files. ``+`` replaces ``/``, since no prefix contains a ``+``."""
         name, prefix = self.declaration.name, self.prefix
-        return name if prefix == name else f"{name}@{prefix.replace('/', '+')}"
+        at = "" if prefix == name else f"@{prefix.replace('/', '+')}"
+        return name + at + ("" if self.cluster is None else f"+{self.cluster.node}")
 
     @property
     def rows(self) -> "tuple[SettingRow, ...]":
@@ -158,13 +161,17 @@ class Setup:
         for name, telemetry in self.registry.telemetries.items():
             self.registry.telemetries[name] = self._decide(telemetry)
         self._check_foreign()
+        if self.cluster is not None:
+            from leadsman.registration.sharing import check_shared
+
+            check_shared(self.registry, loaded.outbox.get("durability"))
         if self.discovery is not None:
             from leadsman.settings.discovery import check_devices
 
             given = loaded.discovery.get("ids")
             origin = "" if given is None else f" (from {given.origin})"
-            filters = check_devices(self.discovery, self.registry.devices, self.prefix, origin)
-            self.registry.check_apart(*filters)
+            names, finds = self.registry.devices, self.registry.finds
+            self.registry.check_apart(*check_devices(self.discovery, names, self.prefix, origin, finds=finds))
 
     def _check_foreign(self) -> None:
         """See that the app does not subscribe to its own topics, also in a dry run."""
@@ -179,6 +186,7 @@ class Setup:
             self._read_outbox,
             self._read_discovery,
             self._read_standby,
+            self._read_cluster,
             self._read_policies,
         )
         for step in (self._read_brokers, self._read_names, *sections):
@@ -235,6 +243,17 @@ class Setup:
             self.standby = standby_of(loaded.standby)
             if self.standby is not None and self._brokers is not None:
                 check_one_broker(len(self._brokers), follows=self._brokers.follow_server_reference)
+
+    def _read_cluster(self, loaded: "Loaded") -> None:
+        if loaded.cluster:
+            from leadsman.settings.cluster import cluster_of
+
+            self.cluster = cluster_of(loaded.cluster)
+            if self.cluster is None:
+                return
+            if self.standby is not None:
+                raise InvalidValue("cluster: it takes over by itself; leave standby out, or the section [cluster]")
+            self.client_id += f"-{self.cluster.node}"
 
     def _read_policies(self, loaded: "Loaded") -> None:
         if loaded.retry or self._policies:
@@ -349,7 +368,7 @@ class Setup:
             self.prefix = f"{DRY_RUN}/{self.prefix}"
             self.client_id = f"{self.client_id}-{DRY_RUN}"
             self.discovery = None  # others would show the rehearsal as devices
-            self.standby = None  # there is nothing to take over
+            self.standby = self.cluster = None  # there is nothing to take over
             if self.endpoint is not None and not self.endpoint.flag:
                 self.endpoint = None  # the app itself may be bound there
 

@@ -15,6 +15,7 @@ from leadsman.registration.options import (
     enabled_of,
     finds_of,
     labelled,
+    labels_of,
     offline_on_error_of,
     publish_of,
 )
@@ -53,6 +54,9 @@ class SourceOptions(TypedDict, total=False):
     """The generator is restarted after this time without a reading. Default: as `stale_after`; None: never."""
     finds: "Finds | None"
     """Which devices the generator may find while the app runs; see `Context.device`. Default None: it finds none."""
+    needs: str | Sequence[str]
+    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
+    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
     enabled: bool
     """False registers the generator without running it. Default True."""
 
@@ -74,6 +78,8 @@ class Source(NamedTuple):
     finds: "Finds | None" = None
     found_by: str | None = None
     """The name of the handler that has found the device, and hands over its readings; None for a generator."""
+    labels: frozenset[str] = frozenset()
+    """What a node must have to run it, in a cluster."""
 
 
 def register_source(name: object, handler: Handler, options: SourceOptions, available: Sequence[Dependency]) -> Source:
@@ -105,4 +111,5 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         finds=finds_of(options, needs),
+        labels=labels_of(options),
     )

@@ -22,6 +22,7 @@ from leadsman.registration.options import (
     finds_of,
     group_of,
     labelled,
+    labels_of,
     offline_on_error_of,
     publish_of,
 )
@@ -112,6 +113,9 @@ class TelemetryOptions(TypedDict, total=False):
     """The shortest time between two polls that are requested at ``{prefix}/{device}/get``. Default 1 s."""
     finds: "Finds | None"
     """Which devices the handler may find while the app runs; see `Context.device`. Default None: it finds none."""
+    needs: str | Sequence[str]
+    """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
+    ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
     enabled: bool
     """False registers the handler without polling it. Default True."""
 
@@ -145,6 +149,8 @@ class Telemetry(NamedTuple):
     finds: "Finds | None" = None
     job: bool = False
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
+    labels: frozenset[str] = frozenset()
+    """What a node must have to poll it, in a cluster."""
 
     @property
     def offset(self) -> float:
@@ -203,6 +209,7 @@ def _register(
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds_of(options, needs),
         job=job,
+        labels=labels_of(options),
     )
 
 

@@ -7,8 +7,8 @@
        ╰─ it ends: its result    ╰─ it ends: DeviceTimeout         ╰─ it ends at last: Abandoned
 
 Like `asyncio.timeout`, a deadline cancels the task that makes the call, and takes the cancellation back once the call
-has ended. There are three differences. The deadline is an alarm in the heap that all calls share; a call that a poll
-begins gets one only if it outlives the turn of the event loop, which most do not. A call that ignores its cancellation
+has ended. There are three differences. The deadline is an alarm in the heap that all calls share; a call gets one only
+if it outlives the turn of the event loop, which most do not. A call that ignores its cancellation
 has no result, even if it returns one later. And nobody waits for a call that does not end: the caller is informed after
 `GRACE` seconds, while the task goes on.
 

@@ -58,12 +58,12 @@ def decide(
     except Exception as fault:
         failure.on_strategy_error(streak.policy, fault)
         return Decision(streak, GiveUp("fault"))
-    after = streak._replace(state=state, others=others)
     if isinstance(verdict, GiveUp):
-        return given_up(after, failure, verdict.reason)
+        return given_up(streak._replace(state=state, others=others), failure, verdict.reason)
     if now + verdict.delay >= horizon:
-        asked = failure.request is not None and failure.request.delay is not None
-        return given_up(after, failure, "deferred") if asked else Decision(streak, GiveUp("next-poll"))
+        if failure.request is None or failure.request.delay is None:
+            return Decision(streak, GiveUp("next-poll"))
+        return given_up(streak._replace(state=state, others=others), failure, "deferred")
     if tokens is not None and failure.request is None and not tokens.take():
         return Decision(streak, GiveUp("tokens"))
-    return Decision(after._replace(waits=streak.waits + 1), verdict)
+    return Decision(streak._replace(state=state, others=others, waits=streak.waits + 1), verdict)

@@ -4,6 +4,7 @@ A retained message is ignored: it would arrive again at every reconnect.
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from leadsman.errors import PayloadError
 from leadsman.mqtt.answers import RetainedRequests, decode
@@ -34,17 +35,24 @@ class Dispatcher:
         self._answers = CommandAnswers(context, self._queues)
         self._retained = RetainedRequests()
 
-    def add(self, command: Command) -> None:
-        """Add a registered command."""
-        name, context = command.name, self._context
+    def add(self, command: Command, context: PublisherContext | None = None) -> CommandQueue:
+        """Add a registered command. `context`: what it publishes with, if that is not what all others do."""
+        name, context = command.name, context or self._context
         reader = self._runners.readers.get(name)
         publisher = publisher_of(name, None, STANDARD, context) if reader is None else reader.publisher
         queue = CommandQueue(command, context, self._resources, publisher, self._answers)
         self._queues[name] = self._runners.commands[name] = queue
+        return queue
 
-    async def stop(self, grace: float) -> int:
-        """Cancel what runs and wait at most `grace` seconds for it. Returns how many calls are still alive."""
-        busy = [queue for queue in self._queues.values() if queue.task is not None]
+    def remove(self, name: str) -> None:
+        """Remove a command that was stopped."""
+        del self._queues[name], self._runners.commands[name]
+
+    async def stop(self, grace: float, names: Iterable[str] | None = None) -> int:
+        """Cancel what runs, of the commands of some devices or of all, and wait at most `grace` seconds for it. Returns
+        how many calls are still alive."""
+        queues = [*self._queues.values()] if names is None else [self._queues[name] for name in names]
+        busy = [queue for queue in queues if queue.task is not None]
         tasks = [queue.task for queue in busy if queue.task is not None]
         if not tasks:
             return 0

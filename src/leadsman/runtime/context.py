@@ -36,7 +36,7 @@ class DeviceRequests(Protocol):
         """See `Context.unavailable`."""
         ...
 
-    def device(self, finder: str, name: str) -> "FoundDevice":
+    def device(self, finder: str, name: str, signal: float | None) -> "FoundDevice":
         """See `Context.device`."""
         ...
 
@@ -140,7 +140,7 @@ class Context(ContextBase):
             raise InvalidValue("the reason is empty; write text such as 'its battery is low'")
         self._requests.leave(self.name, clean(reason))
 
-    def device(self, name: str) -> "FoundDevice":
+    def device(self, name: str, *, signal: float | None = None) -> "FoundDevice":
         """A device that this handler has found while the app runs, such as a sensor that a gateway has heard. It is
         made at the first call with its name, and is then a device as any other: with topics, availability, counters, a
         ledger and discovery. The handler is registered with ``finds=Finds(…)``, which says how many devices it may
@@ -153,14 +153,20 @@ class Context(ContextBase):
 
         Args:
             name: the name of the device, such as its serial number. It should stay the same for years.
+            signal: how strong it was heard, in dBm, such as `Advertisement.rssi`. It counts in a cluster, with
+                ``Finds(…, everywhere=True)``: of the nodes that hear a device one publishes it, and another one takes
+                over when it hears it 6 dB better in three reports in a row, or when that node ends or hears it no more.
+                None: all nodes hear it equally well.
 
         Raises:
-            InvalidType: the name is no text.
+            InvalidType: the name is no text, or the signal no number.
             InvalidValue: the handler is not registered with `Finds`.
         """
         if not isinstance(name, str):
             raise InvalidType(f"the name of a device is {name!r}; write text such as its serial number")
-        return self._requests.device(self.name, name)
+        if signal is not None and (isinstance(signal, bool) or not isinstance(signal, int | float)):
+            raise InvalidType(f"the signal is {signal!r}; write a number of dBm, such as -67")
+        return self._requests.device(self.name, name, signal)
 
     def publish(self, topic: str, payload: object, *, qos: int = 1, retain: bool = False) -> None:
         """Publish to ``{prefix}/{device}/{topic}``. May be called from any thread.

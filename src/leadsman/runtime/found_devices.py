@@ -70,8 +70,37 @@ class Host(Protocol):
         """Add a device to all parts of the app. Returns what takes its readings."""
         ...
 
-    def leave(self, name: str) -> None:
-        """Remove a device from all parts of the app, and its topics from the broker."""
+    def leave(self, name: str, finder: str) -> None:
+        """Remove a device that `finder` has found from all parts of the app, and its topics from the broker."""
+        ...
+
+    def lose(self, name: str) -> None:
+        """Remove a device from all parts of the app, since another node has it. Its topics stay."""
+        ...
+
+
+class Owners(Protocol):
+    """Which node of a cluster publishes a device that several of them hear. On the event loop."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a reading waits until it is known that this node has the device."""
+        ...
+
+    def heard(self, name: str, signal: float | None) -> bool:
+        """This node has heard a device. Returns whether it has it."""
+        ...
+
+    def has(self, name: str) -> bool:
+        """Whether this node has a device, and may publish it now. From any thread."""
+        ...
+
+    def elsewhere(self, name: str) -> bool:
+        """Whether another node has a device."""
+        ...
+
+    def forget(self, name: str) -> bool:
+        """This node has forgotten a device. Returns whether others hear it, so that its topics stay."""
         ...
 
 
@@ -87,6 +116,12 @@ class FoundDevice:
         self.accepted = accepted
         """Whether there is such a device; False if it was refused."""
         self._devices = devices
+
+    @property
+    def here(self) -> bool:
+        """Whether what is handed over is published by this node. False if the device was refused, and while another
+        node of a cluster has it; then a handler need not read it."""
+        return self.accepted and self._devices.is_here(self.name)
 
     def publish(self, reading: object) -> None:
         """Hand over a reading: a dict, a pydantic model or a dataclass; or None, which says that the device is there
@@ -139,8 +174,12 @@ class FoundDevices:
         self._since: dict[str, float] = {}
         """When each device was found, or was heard last before a restart: monotonic seconds."""
         self._armed = False
+        self.owners: Owners | None = None
+        """Which node publishes a device of a handler that is called everywhere; None outside a cluster."""
+        self._waiting: dict[str, tuple[object, float]] = {}
+        """Readings of devices that nobody has yet, as far as this node knows, with when they came."""
 
-    def device(self, finder: str, name: str) -> FoundDevice:
+    def device(self, finder: str, name: str, signal: float | None = None) -> FoundDevice:
         """See `Context.device`. Raises `InvalidValue` if the handler may find none."""
         family = self._families.get(finder)
         if family is None:
@@ -148,6 +187,7 @@ class FoundDevices:
         if (
             "%" not in name and self.finders.get(name) == finder
         ):  # most calls: a name that needs no escape, and is known
+            self._heard(family, name, signal)
             return FoundDevice(self, name, accepted=True)
         try:
             escaped = escaped_name(name)
@@ -161,9 +201,31 @@ class FoundDevices:
                 self._accept(family, finder, escaped)
         if reason:
             self._refuse(finder, family, name, reason)
+        elif self.owners is not None and family.finds.everywhere:
+            self._heard(family, escaped, signal)
         elif owner is None:
             self.on_loop(self._join, escaped)
         return FoundDevice(self, escaped, accepted=not reason)
+
+    def _heard(self, family: Family, name: str, signal: float | None) -> None:
+        """Several nodes may have heard the device: say how strong this one has."""
+        if self.owners is not None and family.finds.everywhere:
+            self.on_loop(self._tell_owners, self.owners, name, signal)
+
+    def _tell_owners(self, owners: Owners, name: str, signal: float | None) -> None:
+        if name in self.finders:
+            self._since[name] = self._now()
+            if owners.heard(name, signal):
+                self._join(name)
+            self._arm()
+
+    def is_here(self, name: str) -> bool:
+        """See `FoundDevice.here`."""
+        return self.owners is None or not self._is_everywhere(name) or self.owners.has(name)
+
+    def _is_everywhere(self, name: str) -> bool:
+        finder = self.finders.get(name)
+        return finder is not None and self._families[finder].finds.everywhere
 
     def _accept(self, family: Family, finder: str, name: str) -> None:
         self.finders[name] = finder
@@ -224,12 +286,18 @@ class FoundDevices:
             return
         self._since[name] = self._now()
         self._runners[name] = self._host.join(self._families[finder].template._replace(name=name))
-        logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
+        if self.owners is None or not self._is_everywhere(name):  # else the cluster says who takes it, each time
+            logger.info("%s: found by %s", name, finder, extra=log_fields("device found", name, by=finder))
         self._arm()
 
     def take(self, name: str, reading: object) -> None:
         """A reading of a device. One whose circuit a person isolated is left alone."""
         runner = self._runners.get(name)
+        if runner is None and self.owners is not None and name in self.finders:
+            if self.owners.elsewhere(name):
+                self._waiting.pop(name, None)  # that node has heard it, too
+            else:
+                self._waiting[name] = reading, self._now()
         if runner is not None and runner.execution.snapshot().circuit != "isolated":
             runner.take(reading)
 
@@ -240,15 +308,46 @@ class FoundDevices:
 
     def forget(self, name: str, why: str) -> None:
         """Forget a device."""
-        if self._runners.pop(name, None) is None:
+        if name not in self._since:
             return
+        joined = self._runners.pop(name, None) is not None
+        stays = self.owners is not None and self._is_everywhere(name) and self.owners.forget(name)
         del self._since[name]
+        self._waiting.pop(name, None)
         with self._lock:
             finder = self.finders.pop(name)
             self._families[finder].names.discard(name)
             self._identifiers.discard(self._host.identify(name))
         logger.info("%s: forgotten: %s", name, why, extra=log_fields("device forgotten", name, by=finder))
-        self._host.leave(name)
+        if joined and stays:
+            self._host.lose(name)
+        elif joined:
+            self._host.leave(name, finder)
+
+    def own(self, name: str) -> None:
+        """This node has a device from now on. A reading that came while nobody had it is its first one."""
+        if name not in self.finders:
+            return
+        self._join(name)
+        reading, at = self._waiting.pop(name, (None, -math.inf))
+        if self.owners is not None and self._now() - at <= self.owners.patience:
+            self.take(name, reading)
+
+    def disown(self, name: str) -> None:
+        """Another node may have a device from now on. It is heard here as before."""
+        if self._runners.pop(name, None) is not None:
+            self._host.lose(name)
+
+    def let_go(self, finder: str) -> None:
+        """Another node of a cluster calls the handler that has found devices: it finds them again there."""
+        for name in [name for name, by in self.finders.items() if by == finder]:
+            with self._lock:
+                del self.finders[name]
+                self._families[finder].names.discard(name)
+                self._identifiers.discard(self._host.identify(name))
+            self._since.pop(name, None)
+            if self._runners.pop(name, None) is not None:
+                self._host.lose(name)
 
     def counters(self, finder: str) -> JsonObject:
         """What is counted of a handler that finds devices; empty for another one."""
@@ -260,13 +359,14 @@ class FoundDevices:
         self._armed = False
         for name, since in list(self._since.items()):
             limit = self._families[self.finders[name]].finds.forget_after
-            heard = max(since, self._runners[name].heard_at)
+            runner = self._runners.get(name)
+            heard = since if runner is None else max(since, runner.heard_at)
             if limit is not None and now - heard >= limit:
                 self.forget(name, f"it gave no reading for {human(limit)}")
         self._arm()
 
     def _arm(self) -> None:
-        if self._runners and not self._armed:
+        if self._since and not self._armed:
             self._armed = True
             self._timers.add(self._now() + LOOK, self)
 

@@ -11,7 +11,7 @@ wrote is written; the log says so at the first of such requests.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
 from leadsman.errors import InvalidValue, PollRefused, UnknownDevice
@@ -36,6 +36,7 @@ class OwnRequests:
         environment: the clock, and whether the app ends.
         loop: the event loop of the app.
         found: the devices that are found at run time; None where no handler finds any.
+        elsewhere: devices that another node of a cluster may poll, which gets the request if it is made there.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class OwnRequests:
         environment: Environment,
         loop: asyncio.AbstractEventLoop,
         found: "FoundDevices | None" = None,
+        elsewhere: Container[str] = (),
     ) -> None:
         self._polls = polls
         self._runners = runners
         self._environment = environment
         self._loop = loop
         self._found = found
+        self._elsewhere = elsewhere
         self._wanted: set[str] = set()
         """Devices whose poll has not begun."""
         self._refused: set[str] = set()
@@ -74,7 +77,7 @@ class OwnRequests:
         else:
             self._loop.call_soon_threadsafe(reader.leave, reason)
 
-    def device(self, finder: str, name: str) -> "FoundDevice":
+    def device(self, finder: str, name: str, signal: float | None) -> "FoundDevice":
         """A device that a handler has found. May be called from any thread.
 
         Raises:
@@ -82,7 +85,7 @@ class OwnRequests:
         """
         if self._found is None:
             raise InvalidValue(f"{finder!r} may find no devices; write finds=Finds(…) at its registration")
-        return self._found.device(finder, name)
+        return self._found.device(finder, name, signal)
 
     def poll(self, name: str) -> None:
         """Ask for a poll of a device, and return at once. May be called from any thread.
@@ -91,6 +94,8 @@ class OwnRequests:
             UnknownDevice: no device of that name is polled.
         """
         runner = self._polls.get(name)
+        if runner is None and name in self._elsewhere:
+            return
         if runner is None or runner.telemetry.job:
             raise UnknownDevice(
                 f"there is no device {clean(name)!r} that can be polled; "

@@ -117,29 +117,42 @@ class ResilienceStore:
             For handlers whose next attempt was waited for: seconds until it.
         """
         pending: dict[str, float] = {}
-        wall, now = self._environment.clock.wall(), self._environment.clock.monotonic()
+        wall = self._environment.clock.wall()
         found, self._records = await self._found(stopping), records.entities
         if self._shared is not None:
             found = self._shared.newest(found, wall)
         for name in self._readers:
             records.restore(name, life=Life(wall))
         for name, saved in found.items():
-            if name not in self._readers and not self._rejoined(name, saved):
-                continue
-            try:
-                known = known_of(saved)
-                away = max(0.0, wall - known.wall)  # a clock that was set back: the app was not away
-                pending[name] = self._restore(name, known, away, records, outages, now)
-            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-                logger.warning(
-                    "%s: its state in %s is damaged (%s); it starts without it",
-                    name,
-                    self._file.path,
-                    describe(error),
-                    extra=log_fields("state damaged", name, error_type=type(error).__name__),
-                )
-                self._change(name)  # what makes sense takes its place
+            if name in self._readers or self._rejoined(name, saved):
+                pending[name] = self._continued(name, saved, self._file.path, records, outages)
         return pending
+
+    def adopt(
+        self, name: str, document: str | None, age: float, records: HealthRecords, outages: OutageReporter
+    ) -> float:
+        """Remember a device that another node of a cluster had, and what that published of it `age` seconds ago.
+        Returns seconds until its next attempt, 0 if it waits for none."""
+        self._records = records.entities
+        self.add(name)
+        saved = Saved(self._environment.clock.wall() - age, document)
+        return 0.0 if document is None else self._continued(name, saved, "a topic", records, outages)
+
+    def _continued(
+        self, name: str, saved: Saved, where: object, records: HealthRecords, outages: OutageReporter
+    ) -> float:
+        """Go on with a device where an earlier run or another node was. Returns seconds until its next attempt."""
+        clock = self._environment.clock
+        try:
+            known = known_of(saved)
+            away = max(0.0, clock.wall() - known.wall)  # a clock that was set back: the app was not away
+            return self._restore(name, known, away, records, outages, clock.monotonic())
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            what = "%s: its state in %s is damaged (%s); it starts without it"
+            about = log_fields("state damaged", name, error_type=type(error).__name__)
+            logger.warning(what, name, where, describe(error), extra=about)
+            self._change(name)  # what makes sense takes its place
+            return 0.0
 
     def _rejoined(self, name: str, saved: Saved) -> bool:
         """Whether a device that was found at run time is known again. One that is not taken back is deleted."""
@@ -156,13 +169,13 @@ class ResilienceStore:
         return False
 
     def add(self, name: str) -> None:
-        """Remember a device that was found at run time."""
+        """Remember a device that was found at run time, or came from another node."""
         self._gone.discard(name)
         self._records[name].life = Life(self._environment.clock.wall())
         self._change(name)
 
     def forget(self, name: str) -> None:
-        """Delete the rows of a device that was found at run time, with the next write."""
+        """Delete the rows of a device that is gone, with the next write."""
         for kept in (self._successes, self._outages, self._first, self.outages, self._found_ledgers):
             kept.pop(name, None)
         self._changed.discard(name)
@@ -173,9 +186,10 @@ class ResilienceStore:
         self._gone.add(name)
         self._arm(self._pace.due(self._environment.clock.monotonic(), urgent=True))
 
-    def share(self, elsewhere: Mapping[str, tuple[str, float]], publish: Callable[[str, str], None]) -> None:
+    def share(self, elsewhere: Mapping[str, tuple[str, float]], publish: Callable[[str, str], None]) -> SharedState:
         """Share the state with other nodes of the app, before `restore`; see `SharedState`."""
         self._shared = SharedState(elsewhere, publish, self._document, self._loop)
+        return self._shared
 
     def publish(self) -> None:
         """Publish what has changed, if the state is shared."""

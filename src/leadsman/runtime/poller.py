@@ -29,6 +29,8 @@ class Poller:
     def __init__(
         self, context: PublisherContext, resources: SharedResources, end_app: Callable[[str, BaseException], None]
     ) -> None:
+        self.publishing = context
+        """What its runners publish with."""
         self._context = PollContext(
             context.environment, context, resources, PublishQueue(), asyncio.get_running_loop(), end_app
         )

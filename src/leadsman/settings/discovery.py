@@ -93,23 +93,18 @@ def identifiers_of(
     ids: Mapping[str, str],
     identify: Callable[[str], str] = identifier,
     taken: Mapping[str, str] = MappingProxyType({APP: "the app itself"}),
-    origin: str = "",
 ) -> dict[str, str]:
     """The identifiers of devices, by their names.
 
     Args:
         names: the devices.
-        ids: the former names of some.
+        ids: the former names of some, and of devices that are not among them.
         identify: makes an identifier of a name.
         taken: identifiers that no device may have, with what has them.
-        origin: where `ids` comes from, as the end of a message.
 
     Raises:
-        InvalidValue: two devices have one identifier, or `ids` names no device.
+        InvalidValue: two devices have one identifier.
     """
-    for name in ids:
-        if name not in names:
-            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}{origin}")
     found: dict[str, str] = {}
     owners = dict(taken)
     for name in names:
@@ -133,14 +128,16 @@ def birth_topic(prefix: str) -> str:
     return f"{prefix}/status"
 
 
-def homie_root(app: str) -> str:
-    """The identifier of the app's own device in Homie, by the prefix of the app."""
-    return lowercase_identifier(app)
+def homie_root(app: str, node: str | None = None) -> str:
+    """The identifier of the app's own device in Homie, by the prefix of the app; or of that of a node in a cluster,
+    which no device of the app has."""
+    root = lowercase_identifier(app)
+    return root if node is None else f"{root}--{lowercase_identifier(node)}"
 
 
-def homie_identifiers(names: Sequence[str], ids: Mapping[str, str], app: str, origin: str = "") -> dict[str, str]:
+def homie_identifiers(names: Sequence[str], ids: Mapping[str, str], app: str) -> dict[str, str]:
     """The identifiers of devices in Homie, where those of all apps stand side by side; raises as `identifiers_of`."""
-    found = identifiers_of(names, ids, lowercase_identifier, {}, origin)
+    found = identifiers_of(names, ids, lowercase_identifier, {})
     return {name: f"{homie_root(app)}-{key}" for name, key in found.items()}
 
 
@@ -157,9 +154,8 @@ class Rules(NamedTuple):
     """The default."""
     most_levels: int
     """Of the prefix."""
-    identifiers: Callable[[Sequence[str], Mapping[str, str], str, str], dict[str, str]]
-    """The identifiers of devices, by their names, former names, the prefix of the app, and the origin of the former
-    names."""
+    identifiers: Callable[[Sequence[str], Mapping[str, str], str], dict[str, str]]
+    """The identifiers of devices, by their names, former names, and the prefix of the app."""
     identify: Callable[[str], str]
     """The identifier of one device, which no other one may have."""
     filters: Callable[[str, str], tuple[str, ...]]
@@ -182,7 +178,7 @@ CONVENTIONS: Mapping[str, Rules] = {
     "homeassistant": Rules(
         PREFIX,
         100,
-        lambda names, ids, _, origin: identifiers_of(names, ids, origin=origin),
+        lambda names, ids, _: identifiers_of(names, ids),
         identifier,
         lambda prefix, app: (own_filter(prefix, app), birth_topic(prefix)),
     ),
@@ -191,11 +187,29 @@ CONVENTIONS: Mapping[str, Rules] = {
 """The conventions, by name."""
 
 
-def check_devices(discovery: Discovery, names: Sequence[str], app: str, origin: str = "") -> tuple[str, ...]:
-    """See that devices can be described; `app` is the prefix of the app, `origin` where the former names come from, as
-    the end of a message. Returns the topic filters that are subscribed to. Raises as `identifiers_of`."""
+def check_devices(
+    discovery: Discovery, names: Sequence[str], app: str, origin: str = "", *, finds: bool = False
+) -> tuple[str, ...]:
+    """See that devices can be described.
+
+    Args:
+        discovery: by which convention.
+        names: the registered devices.
+        app: the prefix of the app.
+        origin: where the former names come from, as the end of a message.
+        finds: whether handlers find further devices at run time, which may have had former names, too.
+
+    Returns:
+        The topic filters that are subscribed to.
+
+    Raises:
+        InvalidValue: two devices have one identifier, or `discovery.ids` names no device.
+    """
+    for name in () if finds else discovery.ids:
+        if name not in names:
+            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}{origin}")
     rules = CONVENTIONS[discovery.convention]
-    rules.identifiers(names, discovery.ids, app, origin)
+    rules.identifiers(names, discovery.ids, app)
     return rules.filters(discovery.prefix, app)
 
 

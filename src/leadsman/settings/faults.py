@@ -14,7 +14,7 @@ from leadsman.settings.model import (
     required_below,
 )
 from leadsman.settings.rows import is_secret
-from leadsman.settings.sources import BROKER, DISCOVERY, HTTP, OUTBOX, RETRY, STANDBY, Entry, variable
+from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, RETRY, STANDBY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
 
 if TYPE_CHECKING:
@@ -31,17 +31,19 @@ HTTP_KEYS = ("bind", "token", "token_file", "hosts")
 OUTBOX_KEYS = ("durability", "max_bytes", "max_age")
 DISCOVERY_KEYS = ("convention", "prefix", "ids")
 STANDBY_KEYS = ("enabled", "ttl")
+CLUSTER_KEYS = ("engine", "node", "labels", "ttl", "shards")
 KEYS = {
     BROKER: BROKER_KEYS,
     HTTP: HTTP_KEYS,
     OUTBOX: OUTBOX_KEYS,
     DISCOVERY: DISCOVERY_KEYS,
     STANDBY: STANDBY_KEYS,
+    CLUSTER: CLUSTER_KEYS,
 }
 """The keys of the sections that every app has."""
 TABLES = ((DISCOVERY, "ids"),)
 """Those of them that have keys of their own."""
-_SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, RETRY, f"{RETRY}.policy")
+_SECTIONS = (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, RETRY, f"{RETRY}.policy")
 Origins = Mapping[SettingPath, Entry]
 """The origin of each value, by its path."""
 

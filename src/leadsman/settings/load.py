@@ -13,6 +13,7 @@ from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
 from leadsman.settings.sources import (
     BROKER,
+    CLUSTER,
     DISCOVERY,
     HTTP,
     OUTBOX,
@@ -49,6 +50,8 @@ class Loaded(NamedTuple):
     """The entries of the section ``discovery``, by key."""
     standby: Mapping[str, Entry] = {}
     """The entries of the section ``standby``, by key."""
+    cluster: Mapping[str, Entry] = {}
+    """The entries of the section ``cluster``, by key."""
     retry: Mapping[str, object] = {}
     """The section ``retry``, as it is written."""
     retry_origins: Mapping[SettingPath, str] = {}
@@ -80,7 +83,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _entries(BROKER, broker, origins, faults)
     sections = {}
-    for section in (HTTP, OUTBOX, DISCOVERY, STANDBY):
+    for section in (HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER):
         found = tree.pop(section, {}) if model is None or section not in model.model_fields else {}
         sections[section] = _entries(section, found, origins, faults)
     retry = tree.pop(RETRY, {}) if model is None or RETRY not in model.model_fields else {}
@@ -114,6 +117,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         outbox=sections[OUTBOX],
         discovery=sections[DISCOVERY],
         standby=sections[STANDBY],
+        cluster=sections[CLUSTER],
         retry=retry,
         retry_origins=retry_origins,
         faults=tuple(faults),
@@ -151,7 +155,7 @@ def _merge_all(
     for each in entries:
         if (
             model is None
-            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, RETRY)
+            and each.path[0] not in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER, RETRY)
             and RANKS[each.rank] in _SHARED
         ):
             continue  # an app without settings ignores variables that begin with its name

@@ -44,6 +44,8 @@ def shown(name: str, value: object) -> str:
     if name == "mqtt.url" and isinstance(value, str | list):
         items = split_urls(value) if isinstance(value, str) else value
         value = [masked(str(each)) for each in items] if len(items) > 1 else masked(str(*items))
+    if name == "cluster.engine" and isinstance(value, str):
+        value = masked(value)
     return clean(repr(value) if isinstance(value, str) else str(value))
 
 

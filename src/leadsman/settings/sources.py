@@ -22,6 +22,8 @@ DISCOVERY = "discovery"
 DISCOVERY_PREFIX = "DISCOVERY__"
 STANDBY = "standby"
 STANDBY_PREFIX = "STANDBY__"
+CLUSTER = "cluster"
+CLUSTER_PREFIX = "CLUSTER__"
 RETRY = "retry"
 RETRY_PREFIX = "RETRY__"
 KNOBS = ("max_attempts", "min_wait", "max_wait", "jitter")
@@ -115,7 +117,7 @@ def variable_prefix(app: str) -> str:
 def variable(app: str, path: Iterable[str]) -> str:
     """The variable that sets a path."""
     parts = [part.upper() for part in path]
-    shared = parts[0] in (BROKER.upper(), HTTP.upper(), OUTBOX.upper(), DISCOVERY.upper(), STANDBY.upper())
+    shared = parts[0].lower() in (BROKER, HTTP, OUTBOX, DISCOVERY, STANDBY, CLUSTER)
     return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
@@ -228,6 +230,8 @@ def _path(name: str, prefix: str) -> SettingPath | None:
         return (DISCOVERY, name.removeprefix(DISCOVERY_PREFIX).lower())
     if name.startswith(STANDBY_PREFIX):
         return (STANDBY, name.removeprefix(STANDBY_PREFIX).lower())
+    if name.startswith(CLUSTER_PREFIX):
+        return (CLUSTER, name.removeprefix(CLUSTER_PREFIX).lower())
     if name.startswith(RETRY_PREFIX):
         return retry_path(name)
     if name.startswith(prefix) and len(name) > len(prefix):

@@ -2,15 +2,12 @@
 holds."""
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.errors import ConfigurationError, InvalidValue, raise_together
+from leadsman.settings.lease_ttl import ttl_of
 from leadsman.settings.sources import Entry
-from leadsman.timing.durations import Duration, positive_seconds
 
-SHORTEST, LONGEST = 3.0, 600.0
-"""Seconds of a TTL. A renewal comes each third of it; MQTT 5 counts the expiry of a message in whole seconds
-(§3.3.2.3.3); and nothing is polled for as long as it after a power cut."""
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
 
 
@@ -34,7 +31,7 @@ def standby_of(entries: Mapping[str, Entry]) -> StandbySettings | None:
     except ConfigurationError as error:
         faults.append(type(error)(f"standby.enabled: {error} (from {entries['enabled'].origin})"))
     try:
-        ttl = _ttl(entries["ttl"].value) if "ttl" in entries else ttl
+        ttl = ttl_of(entries["ttl"].value) if "ttl" in entries else ttl
     except ConfigurationError as error:
         faults.append(type(error)(f"standby.ttl: {error} (from {entries['ttl'].origin})"))
     raise_together(faults)
@@ -66,12 +63,3 @@ def _switch(value: object) -> bool:
     if text in _FALSE:
         return False
     raise InvalidValue(f"{value!r} is neither; write true or false")
-
-
-def _ttl(value: object) -> float:
-    if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise InvalidType(f"{value!r} is no duration; write one such as '15s'")
-    seconds = positive_seconds(cast("Duration", value), "it")
-    if not SHORTEST <= seconds <= LONGEST:
-        raise InvalidValue(f"{seconds:g} s is too {'short' if seconds < SHORTEST else 'long'}; write 3s to 10m")
-    return seconds

@@ -17,7 +17,6 @@ from leadsman.lease.lease import Lease, Member, Terms
 from leadsman.lease.memory import MemoryEngine, MemoryStore
 from leadsman.lease.store import Acquired, Snapshot
 from leadsman.testing.loop import VirtualLoop
-from leadsman.timing.clock import Clock
 
 
 class Life(NamedTuple):
@@ -33,6 +32,14 @@ class Life(NamedTuple):
     labels: frozenset[str] = frozenset()
 
 
+class Drain(NamedTuple):
+    """A time during which a node drains, if it runs. A run that begins meanwhile knows nothing of it."""
+
+    node: str
+    start: float
+    end: float = math.inf
+
+
 class Work(NamedTuple):
     """A time during which a node polled the devices of a shard."""
 
@@ -43,6 +50,15 @@ class Work(NamedTuple):
     end: float
 
 
+class Sent(NamedTuple):
+    """A message that a node published for a shard."""
+
+    key: str
+    node: str
+    token: int
+    at: float
+
+
 class Story(NamedTuple):
     """What happened in a simulated cluster."""
 
@@ -50,6 +66,8 @@ class Story(NamedTuple):
     """In the order of shards, then of time."""
     seconds: float
     """How long it was simulated."""
+    sent: tuple[Sent, ...] = ()
+    """In the order of time."""
 
     def overlaps(self) -> list[tuple[Work, Work]]:
         """Works of one shard that two nodes did at a time."""
@@ -58,6 +76,17 @@ class Story(NamedTuple):
     def token_falls(self) -> list[tuple[Work, Work]]:
         """Works that follow one with a greater token."""
         return [(one, two) for one, two in _pairs(self.works) if two.token <= one.token]
+
+    def sent_late(self) -> list[Sent]:
+        """Messages of a node that was fenced: another one had begun to work for their shard, with a greater token."""
+        begun: dict[str, list[Work]] = {}
+        for work in self.works:
+            begun.setdefault(work.key, []).append(work)
+        return [
+            sent
+            for sent in self.sent
+            if any(work.token > sent.token and work.start < sent.at - _RESOLUTION for work in begun.get(sent.key, ()))
+        ]
 
     def at_work(self, at: float) -> dict[str, list[str]]:
         """The shards of each node at a time."""
@@ -87,7 +116,8 @@ def simulate(
     lives: Iterable[Life],
     terms: Terms,
     seconds: float,
-    faults: Sequence[Fault] = (),
+    faults: Sequence[Fault | Drain] = (),
+    beat: float = math.inf,
 ) -> Story:
     """Run a cluster in virtual time.
 
@@ -96,21 +126,27 @@ def simulate(
         lives: when which node runs.
         terms: the terms of the cluster.
         seconds: how long.
-        faults: what goes wrong besides, and when.
+        faults: what goes wrong besides, and which node is drained; and when.
+        beat: seconds between two messages of a node for each of its shards; none by default.
     """
     loop = VirtualLoop()
     try:
-        return loop.run_until_complete(_Cluster(devices, terms, faults).run(lives, seconds))
+        return loop.run_until_complete(_Cluster(devices, terms, faults, beat).run(lives, seconds))
     finally:
         loop.close()
 
 
 class _Cluster:
-    def __init__(self, devices: Mapping[str, Collection[str]], terms: Terms, faults: Sequence[Fault]) -> None:
+    def __init__(
+        self, devices: Mapping[str, Collection[str]], terms: Terms, faults: Sequence[Fault | Drain], beat: float
+    ) -> None:
         self._terms = terms
-        self._faults = faults
+        self._faults = [each for each in faults if not isinstance(each, Drain)]
+        self._drains = [each for each in faults if isinstance(each, Drain)]
+        self._beat = beat
         self._pools = pools_of(devices_of(devices, terms.shards))
-        self.works: list[Work] = []
+        self._works: list[Work] = []
+        self._sent: list[Sent] = []
 
     async def run(self, lives: Iterable[Life], seconds: float) -> Story:
         engine = MemoryEngine(self._terms, self._faults)
@@ -119,24 +155,42 @@ class _Cluster:
             await asyncio.sleep(seconds)
             for task in running:
                 task.cancel()
-        works = (part for work in self.works for part in self._awake(work))
-        return Story(tuple(sorted(works, key=lambda work: (work.key, work.start))), seconds)
+        works = (part for work in self._works for part in self._awake(work))
+        return Story(tuple(sorted(works, key=lambda work: (work.key, work.start))), seconds, tuple(self._sent))
 
     async def _live(self, engine: MemoryEngine, life: Life, number: int) -> None:
         await asyncio.sleep(life.start)
-        duties = _Recorded(life.node, engine.clock(life.node), self.works)
+        duties = _Recorded(life.node, engine, self._works)
         member = Member(life.node, str(number), life.labels)
         store = _Process(engine.store(member))
         node = ClusterNode(store, member, self._terms, self._pools, engine.clock(life.node), duties)
+        loop = asyncio.get_running_loop()
+        for drain in self._drains:
+            if drain.node == life.node and drain.start >= life.start:
+                loop.call_at(drain.start, node.drain, True)
+                if math.isfinite(drain.end):
+                    loop.call_at(drain.end, node.drain, False)
         task = asyncio.ensure_future(node.run())
+        sender = asyncio.ensure_future(self._send(engine, life.node, node, duties))
         try:
             async with asyncio.timeout(life.end - life.start if math.isfinite(life.end) else None):
                 await asyncio.shield(task)
         except TimeoutError:
             store.killed = life.killed
         finally:
+            sender.cancel()
             task.cancel()
             await asyncio.wait([task])
+
+    async def _send(self, engine: MemoryEngine, name: str, node: ClusterNode, duties: "_Recorded") -> None:
+        """Publish for each shard at work, as an app does: after it has asked whether it may."""
+        if math.isinf(self._beat):
+            return
+        while True:
+            await asyncio.sleep(self._beat)
+            await engine.awake(name)
+            now = asyncio.get_running_loop().time()
+            self._sent += [Sent(key, name, token, now) for key, token in duties.tokens() if node.allows(key)]
 
     def _awake(self, work: Work) -> Iterable[Work]:
         """The parts of a work in which the process of its node was not stopped."""
@@ -153,11 +207,16 @@ class _Cluster:
 class _Recorded:
     """The duties of a node: to note from when until when it worked."""
 
-    def __init__(self, node: str, clock: Clock, works: list[Work]) -> None:
+    def __init__(self, node: str, engine: MemoryEngine, works: list[Work]) -> None:
         self._node = node
-        self._clock = clock
+        self._engine = engine
+        self._clock = engine.clock(node)
         self._works = works
         self._begun: dict[str, tuple[int, float]] = {}
+
+    def tokens(self) -> Iterable[tuple[str, int]]:
+        """The token of each shard at work."""
+        return [(key, token) for key, (token, _) in self._begun.items()]
 
     async def begin(self, tokens: Mapping[str, int]) -> None:
         """See `Duties`."""
@@ -165,7 +224,8 @@ class _Recorded:
         self._begun |= {key: (token, now) for key, token in tokens.items()}
 
     async def end(self, keys: Collection[str]) -> None:
-        """See `Duties`."""
+        """See `Duties`. A process that is stopped ends nothing before it goes on."""
+        await self._engine.awake(self._node)
         now = self._clock.uptime()
         for key in keys:
             token, start = self._begun.pop(key)
@@ -203,6 +263,10 @@ class _Process:
     async def members(self) -> tuple[Member, ...]:
         """See `LeaseStore`."""
         return await self._store.members()
+
+    def restate(self, member: Member) -> None:
+        """See `LeaseStore`."""
+        self._store.restate(member)
 
     def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore`."""

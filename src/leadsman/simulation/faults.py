@@ -15,7 +15,7 @@ BROKER = "\0broker"
 def chance(*about: object) -> float:
     """A number in [0, 1) that is the same for the same arguments, on every machine. The first argument is the seed."""
     text = "\x1f".join(map(str, about))
-    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
+    return int.from_bytes(blake2b(text.encode(), digest_size=6).digest()) / 2**48
 
 
 class Luck:
@@ -30,7 +30,7 @@ class Luck:
         """A number in [0, 1)."""
         hashed = self._begun.copy()
         hashed.update(b"%d" % moment)
-        return int.from_bytes(hashed.digest(), "big") / 2**48
+        return int.from_bytes(hashed.digest()) / 2**48
 
 
 class Fault(NamedTuple):

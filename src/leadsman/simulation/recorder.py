@@ -19,6 +19,14 @@ from leadsman.simulation.record import DEFERRED, FAILED, HELD, MISSED, SKIPPED, 
 from leadsman.simulation.seam import Calls
 
 
+class _ToTheMillisecond(dict[float, float]):
+    """Moments, rounded. Each is rounded once: many devices are called, and read, at the same moment."""
+
+    def __missing__(self, at: float) -> float:
+        rounded = self[at] = round(at, 3)
+        return rounded
+
+
 class _Device:
     """The record of one device while it grows."""
 
@@ -82,17 +90,18 @@ class Recorder:
 
     def records(self) -> tuple[Record, ...]:
         """The records, in the order of the devices."""
-        return tuple(self._record(name, device) for name, device in self._devices.items())
+        moments = _ToTheMillisecond()
+        return tuple(self._record(name, device, moments) for name, device in self._devices.items())
 
-    def _record(self, name: str, device: _Device) -> Record:
+    def _record(self, name: str, device: _Device, moments: Mapping[float, float]) -> Record:
         if device.held_at is not None and device.interval is not None:
             slots = int((self._end - device.held_at) / device.interval)
             device.lost += [Lost(device.held_at, HELD, slots)] if slots else []
         return Record(
             name,
-            tuple(round(at, 3) for at in device.calls.began if at < self._end),
-            tuple(sorted(round(at, 3) for at in device.failures)),
-            tuple(round(at, 3) for at in device.readings),
-            tuple(each._replace(at=round(each.at, 3)) for each in device.lost),
-            tuple((round(at, 3), state) for at, state in device.circuits),
+            tuple([moments[at] for at in device.calls.began if at < self._end]),
+            tuple(sorted([moments[at] for at in device.failures])),
+            tuple([moments[at] for at in device.readings]),
+            tuple(each._replace(at=moments[each.at]) for each in device.lost),
+            tuple((moments[at], state) for at, state in device.circuits),
         )

@@ -75,10 +75,10 @@ class Seam:
 
     async def __call__(self, **given: object) -> object:
         """Call the handler, or fail."""
-        loop, weakness = self._scene.loop, self._weakness
+        loop, calls, weakness = self._scene.loop, self.calls, self._weakness
         now = loop.time()
-        self.calls.began.append(now)
-        self.calls.under_way = now
+        calls.began.append(now)
+        calls.under_way = now
         if now >= self._well_until:
             await self._meet_faults(now)
         if weakness.failing or weakness.slow:
@@ -88,7 +88,8 @@ class Seam:
                 raise DeviceTimeout("simulated: no answer")
             if luck >= 1 - weakness.slow:
                 await asyncio.sleep(weakness.slower)
-        token, virtual, real = DEVICE.set(self._name), loop.time(), time.perf_counter()
+                now = loop.time()
+        token, real = DEVICE.set(self._name), time.perf_counter()
         try:
             result = await self._call(**given)
         except Exception as error:
@@ -96,7 +97,7 @@ class Seam:
             raise
         finally:
             DEVICE.reset(token)
-            if time.perf_counter() - real > BLOCKED and loop.time() == virtual:
+            if time.perf_counter() - real > BLOCKED and loop.time() == now:
                 self._is_blocked(time.perf_counter() - real)
             else:
                 self._blocked = 0

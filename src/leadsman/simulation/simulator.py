@@ -44,6 +44,7 @@ from leadsman.simulation.seam import (
     threaded,
     wires_of,
 )
+from leadsman.simulation.short_link import ShortLink
 from leadsman.simulation.variant import Variant
 from leadsman.tasks import in_the_next_turn
 from leadsman.testing.broker import ForgetfulBroker
@@ -217,11 +218,10 @@ class _Run:
 
     async def _serve(self, directory: Path) -> None:
         plan = wiring_plan_of(self._setup, variables={"STATE_DIRECTORY": str(directory)})
-        plan = plan._replace(endpoint=None)  # nobody can ask about a simulated day over HTTP
+        plan = plan._replace(endpoint=None, cluster=None)  # a simulated day has no HTTP, and one node
         with contextlib.ExitStack() as resources:
-            parts = await build(
-                plan, Access(plan.brokers, lambda _: self._broker.connect), self._stopping, resources, reports=False
-            )
+            access = Access(plan.brokers, lambda _: self._broker.connect, ShortLink)
+            parts = await build(plan, access, self._stopping, resources, reports=False)
             parts.core.environment.events.subscribe(self.recorder.observe, Phase.HEALTH)
             await stop(parts, await run(parts))
 

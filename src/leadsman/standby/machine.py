@@ -15,8 +15,11 @@ taking over    our lease comes back from the broker: active. Another node's come
 active         our lease has not come back for a TTL since it was sent; another node's
                with a higher token came; the broker gave our session away: fenced
 fenced         the app has stopped: standby
-released       (the end: the process stops)
+released       the end, if the process stops; else the app has stopped: standby
 =============  =======================================================================
+
+A node that drains stands by and takes nothing over until it is told to take part again. If it is the owner, the app is
+stopped as by SIGTERM, so that the lease is given back and another node takes over at once.
 
 A node observes the lease on a connection with an id of its own, in every state. It counts silence only while it
 observes: after an outage of the broker it waits for a whole TTL from then on. So no clock but its own matters, and that
@@ -112,7 +115,7 @@ class Fenced(NamedTuple):
 
 
 class Released(NamedTuple):
-    """It has given the lease back, or never had it, and ends."""
+    """It has given the lease back, or never had it: the process ends, or the node drains."""
 
 
 State = Standby | TakingOver | Active | Fenced | Released
@@ -124,6 +127,8 @@ class Node(NamedTuple):
     rule: Rule
     view: View
     state: State
+    draining: bool = False
+    """Whether a person wants it to own nothing."""
 
 
 class Observing(NamedTuple):
@@ -165,11 +170,17 @@ class Leave(NamedTuple):
     """The process ends."""
 
 
+class Drain(NamedTuple):
+    """A person wants the node to own nothing, or to take part again."""
+
+    draining: bool
+
+
 class Tick(NamedTuple):
     """Time has passed."""
 
 
-Event = Observing | Blind | LeaseHeard | StatusHeard | Connected | Disconnected | Ended | Leave | Tick
+Event = Observing | Blind | LeaseHeard | StatusHeard | Connected | Disconnected | Ended | Leave | Drain | Tick
 
 
 class Begin(NamedTuple):
@@ -219,7 +230,7 @@ def next_at(node: Node) -> float:
     """When time alone changes something; infinity if it does not."""
     match node.state:
         case Standby() as state:
-            return _take_over_at(node, state)
+            return math.inf if node.draining else _take_over_at(node, state)
         case TakingOver() as state:
             return min(state.since + node.rule.ttl, state.renew_at if state.connected else math.inf)
         case Active() as state:
@@ -233,6 +244,10 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
     if isinstance(event, LeaseHeard) and event.lease is not None and event.lease == before:
         event = Tick()  # the broker has sent once more what it retains
     match node.state, event:
+        case _, Drain(draining=draining) if draining != node.draining:
+            return _drained(node._replace(draining=draining), moment)
+        case ((Released() | TakingOver() | Active()), Ended()):
+            return node._replace(state=_standing_by(node.rule, moment, rest=False)), ()
         case Standby() | TakingOver(), Leave():
             return node._replace(state=Released()), ()
         case Active() as state, Leave():
@@ -246,6 +261,17 @@ def step(node: Node, event: Event, moment: Moment) -> Step:
             return _standby(node, standby, event, moment)
         case (TakingOver() | Active()) as owner, _:
             return _owner(node, owner, event, moment)
+    return node, ()
+
+
+def _drained(node: Node, moment: Moment) -> Step:
+    """The owner stops the app, which gives the lease back; whoever stands by is asked when it may take over. A drain
+    that is undone while the app stops counts from then on."""
+    match node.state:
+        case TakingOver() | Active() if node.draining:
+            return node, (Stop("it was asked to hand over"),)
+        case Standby() as standby:
+            return _standby(node, standby, Tick(), moment)
     return node, ()
 
 
@@ -285,7 +311,7 @@ def _standby(node: Node, state: Standby, event: Event, moment: Moment) -> Step:
     if isinstance(event, LeaseHeard) and lease is not None and lease.owner != node.rule.owner:
         state = state._replace(not_before=moment.now)
         node = node._replace(state=state)
-    if moment.now < _take_over_at(node, state):
+    if node.draining or moment.now < _take_over_at(node, state):
         return node, ()
     token = max(node.view.top + 1, moment.stamp)
     return node._replace(state=TakingOver(token, moment.now)), (Begin(token),)

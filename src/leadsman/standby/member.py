@@ -6,6 +6,7 @@ import logging
 import random
 import secrets
 import socket
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadsman.errors import BrokerError
@@ -14,6 +15,8 @@ from leadsman.mqtt.connection import Connect, Connection, ConnectionListener, Co
 from leadsman.mqtt.link import Access
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
+from leadsman.nodes import document
+from leadsman.nodes.requests import Drain as DrainRequested
 from leadsman.standby.lease import encoded
 from leadsman.standby.machine import (
     Action,
@@ -21,15 +24,19 @@ from leadsman.standby.machine import (
     Begin,
     Connected,
     Disconnected,
+    Drain,
+    Ended,
     Event,
     Fenced,
     Leave,
     Moment,
     Release,
+    Released,
     Renew,
     Rule,
     Standby,
     State,
+    Stop,
     TakingOver,
     Tick,
     first,
@@ -38,6 +45,7 @@ from leadsman.standby.machine import (
     step,
 )
 from leadsman.standby.observer import Observer
+from leadsman.standby.report import About, NodeReport, Situation
 from leadsman.standby.session import OwnedConnection, Relay
 from leadsman.standby.snapshots import Snapshots
 from leadsman.text import clean, log_fields
@@ -47,6 +55,15 @@ SHORTEST_WAIT = 0.001
 """Seconds. The clock of the machine goes on while the host sleeps, that of the loop does not."""
 LONGEST_HOST = 40
 """Characters of the host in the name of a node."""
+
+_WORDS: Mapping[type[State], document.State] = {
+    Standby: "standby",
+    TakingOver: "taking_over",
+    Active: "active",
+    Fenced: "fenced",
+    Released: "standby",
+}
+"""What the node says that it is."""
 
 logger = logging.getLogger("leadsman")
 
@@ -75,13 +92,16 @@ class Member:
         topics: of the app.
         client_id: of the app.
         ttl: seconds for which a lease holds.
+        versions: of the app and of leadsman.
         access: the broker, and how a connection to it is made.
         clock: the clocks.
     """
 
-    def __init__(self, topics: Topics, client_id: str, ttl: float, access: Access, clock: Clock) -> None:
+    def __init__(
+        self, topics: Topics, client_id: str, ttl: float, versions: tuple[str, str], access: Access, clock: Clock
+    ) -> None:
         self.name = node_name()
-        self.access = Access(access.brokers, self._connector)
+        self.access = access._replace(connector=self._connector)
         """How the link of the app reaches the broker: only while this node may use the id of the app."""
         self._takeovers = 0
         self._given = access
@@ -90,6 +110,9 @@ class Member:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._node = first(Rule(self.name, ttl), self._moment())
+        self._since = clock.uptime()
+        self._stays = False
+        """Whether the process goes on when the app has ended: after a fence or a drain."""
         self._handle: asyncio.TimerHandle | None = None
         self._served: str | None = None
         self._relay: Relay | None = None
@@ -100,6 +123,10 @@ class Member:
         observed = f"{client_id}-standby-{self.name[-6:]}"
         connector = access.connector(primary)
         self.observer = Observer(observed, topics, connector, primary.protocol, self.feed, clock)
+        about = About(self.name, ttl, *versions)
+        self.report = NodeReport(about, topics, clock, self.observer.publish, self._situation, self._drain)
+        """What it says of itself, and knows of the others."""
+        self.observer.report = self.report
 
     def share_state(self) -> None:
         """Keep the failure state of the devices that the owner retains. Called before the observation begins."""
@@ -117,9 +144,14 @@ class Member:
         return None if lease is None else lease.owner
 
     @property
+    def draining(self) -> bool:
+        """Whether a person wants it to own nothing."""
+        return self._node.draining
+
+    @property
     def leaving(self) -> bool:
-        """Whether the app ends for good, and not because of a fence."""
-        return not isinstance(self.state, Fenced)
+        """Whether the app ends for good, and not because of a fence or a drain."""
+        return not self._stays
 
     @property
     def ownership(self) -> Ownership | None:
@@ -132,7 +164,7 @@ class Member:
 
     def feed(self, event: Event) -> None:
         """Take a step, and do what follows from it."""
-        before = self.state
+        before, draining = self.state, self._node.draining
         self._node, actions = step(self._node, event, self._moment())
         for action in actions:
             self._do(action)
@@ -140,13 +172,16 @@ class Member:
         if type(before) is not type(self.state):
             self._report()
             self._changed.set()
-            if isinstance(self.state, Fenced):
-                self._ending.set()
+            self._since = self._clock.uptime()
+        if type(before) is not type(self.state) or draining != self._node.draining:
+            self.report.changed()
         self._arm()
 
     async def turn_or(self, stopping: asyncio.Event, timeout: float) -> bool:
         """Wait at most `timeout` seconds until it is this node's turn, or the process is to stop. Whether it is."""
         await self._until(stopping, TakingOver, timeout)
+        if isinstance(self.state, Fenced):  # before the app began: nothing of it has to stop
+            self.feed(Ended())
         return isinstance(self.state, TakingOver)
 
     async def owner_or(self, stopping: asyncio.Event) -> None:
@@ -157,7 +192,8 @@ class Member:
     def begin(self, ending: asyncio.Event) -> None:
         """The app starts. `ending` is set when it must stop."""
         self._ending = ending
-        if isinstance(self.state, Fenced):  # meanwhile
+        self._stays = isinstance(self.state, Fenced) or self._node.draining
+        if self._stays:  # meanwhile
             ending.set()
 
     def permitted(self) -> bool:
@@ -175,7 +211,7 @@ class Member:
 
     def leave(self) -> None:
         """See `Holder`."""
-        if self._ending.is_set() and self.leaving:
+        if self._ending.is_set() and not isinstance(self.state, Fenced):
             self.feed(Leave())
 
     async def _until(self, stopping: asyncio.Event, kind: type[State], timeout: float | None) -> None:
@@ -221,6 +257,9 @@ class Member:
         match action:
             case Begin():
                 self._changed.set()
+            case Stop():
+                self._stays = True
+                self._ending.set()
             case Renew(lease) if connection is not None:
                 wall, expires = self._clock.wall() + lease.ttl, self._clock.monotonic() + lease.ttl
                 self._publish(
@@ -269,6 +308,15 @@ class Member:
         if due < float("inf"):
             wait = max(SHORTEST_WAIT, due - self._clock.uptime())
             self._handle = self._loop.call_later(wait, self.feed, Tick())
+
+    def _drain(self, request: DrainRequested) -> None:
+        self.feed(Drain(request.draining))
+
+    def _situation(self) -> Situation:
+        state = self.state
+        token = state.token if isinstance(state, TakingOver | Active) else None
+        word = "draining" if self._node.draining else _WORDS[type(state)]
+        return Situation(word, self._since, self.owner, token, self._takeovers)
 
     def _moment(self) -> Moment:
         return Moment(self._clock.uptime(), random.random(), round(self._clock.wall() * 1000))

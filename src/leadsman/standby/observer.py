@@ -2,20 +2,33 @@
 runs, whoever owns the app."""
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
+from leadsman.errors import (
+    BrokerError,
+    ConnackMissing,
+    ConnectionRefused,
+    NotListening,
+    SubscriptionRefused,
+    TlsRefused,
+)
 from leadsman.mqtt import connection_state
 from leadsman.mqtt.connection import Connect, Connection, Connector, Received
 from leadsman.mqtt.connection_state import ConnectionState
+from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
 from leadsman.standby.lease import decoded, is_online
 from leadsman.standby.machine import Blind, Event, LeaseHeard, Observing, StatusHeard
 from leadsman.standby.snapshots import Snapshots
 from leadsman.text import clean, describe, log_fields
 from leadsman.timing.clock import Clock
+
+if TYPE_CHECKING:
+    from leadsman.standby.report import NodeReport
 
 SETTLE = 0.25
 """Seconds from the last SUBACK until all that the broker retains is heard: brokers send it at once, but not in a
@@ -62,6 +75,8 @@ class Observer:
         self._reason: str | None = None
         self.snapshots: Snapshots | None = None
         """What keeps the failure state of the devices; None if it is not shared. Set it before `run`."""
+        self.report: NodeReport | None = None
+        """What tells and hears of the nodes. Set it before `run`."""
 
     async def run(self) -> None:
         """Observe until cancelled."""
@@ -72,6 +87,8 @@ class Observer:
                 wait, reason = AGAIN, f"{type(error).__name__}: {describe(error)}"
             if self._observing.is_set():
                 self._observing.clear()
+                if self.report is not None:
+                    self.report.others.forget()
                 self._feed(Blind())
             if self._connection is not None:
                 self._connection.abort()
@@ -84,6 +101,8 @@ class Observer:
 
     async def close(self) -> None:
         """Disconnect. `run` must have been cancelled."""
+        if self.report is not None:
+            self.report.goodbye()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
@@ -105,6 +124,12 @@ class Observer:
                 if connection is self._connection and self._observing.is_set():
                     return
 
+    def publish(self, message: Message) -> None:
+        """Publish on this connection, if there is one. What is lost is not sent again."""
+        if self._connection is not None:
+            with contextlib.suppress(BrokerError):  # `lost` says so too
+                self._connection.publish(message)
+
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
 
@@ -117,6 +142,8 @@ class Observer:
         """See `ConnectionListener`."""
         if message.topic == self._topics.status:
             self._feed(StatusHeard(is_online(message.payload)))
+        elif self.report is not None and self.report.takes(message.topic):
+            self.report.received(message)
         elif message.topic != self._topics.lease:
             if self.snapshots is not None:
                 self.snapshots.received(message)
@@ -129,22 +156,35 @@ class Observer:
         """One connection, to its end. Returns seconds to wait, and why it ended."""
         self._lost = self._loop.create_future()
         try:
-            packet = Connect(self._client_id, self._session.protocol, None, b"", session_expiry=0)
+            will = None if self.report is None else self.report.topic  # its message removes the document
+            packet = Connect(self._client_id, self._session.protocol, will, b"", will_delay=0, session_expiry=0)
             self._connection = connection = await self._connector(packet, self)
             self._session = connection_state.connected(self._session, self._clock.monotonic())
             shared = () if self.snapshots is None else self.snapshots.topic_filters
             for topic in (*shared, self._topics.lease, self._topics.status):
                 await connection.subscribe(topic)
+            await self._subscribe_to_nodes(connection)
             await asyncio.wait({self._lost}, timeout=SETTLE)
             if not self._lost.done():
                 self._reason = None
                 self._observing.set()
                 self._feed(Observing())
+                if self.report is not None:
+                    self.report.publish()
             reason = await self._lost
         except BrokerError as error:
             return self._failed(error), str(error)
         self._session, wait = connection_state.failed(self._session, self._clock.monotonic(), random.random())
         return wait, reason
+
+    async def _subscribe_to_nodes(self, connection: Connection) -> None:
+        """Nobody takes over because of what the nodes say, so a broker may refuse it."""
+        try:
+            for topic in () if self.report is None else self.report.topic_filters:
+                await connection.subscribe(topic)
+        except SubscriptionRefused as error:
+            about = log_fields("nodes not observed", reason=clean(str(error)))
+            logger.warning("%s: the nodes are not observed: %s", self._topics.prefix, clean(str(error)), extra=about)
 
     def _failed(self, error: BrokerError) -> float:
         """Seconds to wait after an attempt that failed."""

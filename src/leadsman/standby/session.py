@@ -94,6 +94,11 @@ class OwnedConnection:
         self._end()
         self._connection.abort()
 
+    def reset(self) -> None:
+        """See `Connection`."""
+        self._end()
+        self._connection.reset()
+
     def _end(self) -> None:
         if not self._relay.over:
             self._relay.over = True

@@ -52,6 +52,13 @@ class Snapshots:
         now = self._now()
         return {device: (text.decode(errors="replace"), now - at) for device, (at, text) in self._heard.items()}
 
+    def of(self, device: str) -> tuple[str, float] | None:
+        """The document of one device, with its age as in `found`; None if there is none."""
+        if device not in self._heard:
+            return None
+        at, text = self._heard[device]
+        return text.decode(errors="replace"), self._now() - at
+
     def message(self, device: str, document: str) -> Message | None:
         """What publishes the document of a device; None if it is too large."""
         payload = document.encode()

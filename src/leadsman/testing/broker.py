@@ -282,6 +282,8 @@ class _MemoryConnection:
             self.open = False
             self._broker.left(self, will=True)
 
+    reset = abort
+
     def end(self, reason: str, *, will: bool, code: int = 0) -> None:
         """The broker's side closes, with the reason code of a DISCONNECT."""
         self.open = False

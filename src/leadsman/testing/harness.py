@@ -82,7 +82,7 @@ class Harness:
             self.app.load(self._where)
             if self.app.setup.outbox is None:
                 self.app.setup.outbox = OutboxSettings("memory")
-            self.app.setup.standby = None  # the broker in memory has one client
+            self.app.setup.standby = self.app.setup.cluster = None  # the broker in memory has one client
             if self._dry_run:
                 self.app.rehearse(None if isinstance(self._twins, bool) else self._twins)
             elif self._twins is not False:

@@ -39,7 +39,7 @@ class Alarm(Protocol):
 
 
 class Limit(Protocol):
-    """Something that begins while alarms ring, and needs an alarm only if it lasts longer than that."""
+    """Something that begins now, and needs an alarm only if it lasts longer than this turn of the event loop."""
 
     def arm(self) -> None:
         """Add the alarm, unless what it limits is over. May be called again."""
@@ -90,7 +90,7 @@ class Timers:
         self._wakes_at = math.inf
         self._behind_since = math.inf
         self._ringing = False
-        self._begun: list[Limit] = []
+        self._begun: dict[Limit, None] = {}
         self.origin = loop.time()
         """Where the slots are counted from, monotonic seconds."""
 
@@ -116,12 +116,11 @@ class Timers:
             alarms.pop(alarm, None)
 
     def limit(self, limit: Limit) -> None:
-        """Arm `limit`: at the end of this batch if alarms ring now, since most of what they begin is over by then; at
-        once otherwise."""
-        if self._ringing:
-            self._begun.append(limit)
-        else:
-            limit.arm()
+        """Arm `limit` at the end of this batch if alarms ring now, and in the next turn of the event loop otherwise:
+        most of what begins is over by then."""
+        if not (self._begun or self._ringing):
+            self._loop.call_soon(self._arm, context=self._context)
+        self._begun[limit] = None
 
     def first_slot(self, offset: float) -> float:
         """The first coarse slot at or after `offset` seconds from the origin, in monotonic seconds. An alarm that
@@ -186,6 +185,10 @@ class Timers:
                     except Exception as error:
                         self._emit(AppFault(f"timer of {alarm!r}", error))
         self._ringing = False
+        self._arm()
+
+    def _arm(self) -> None:
+        """Arm what began, unless it is over."""
         for limit in self._begun:
             limit.arm()
         self._begun.clear()

@@ -1,11 +1,11 @@
 """What an app publishes and subscribes to, as topic filters, for the access list of a broker."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.mqtt.topics import Topics
 from leadsman.registration.injection import ContextDependency
-from leadsman.wiring.plan import Plan
+from leadsman.wiring.plan import Plan, is_everywhere
 
 if TYPE_CHECKING:
     from leadsman.discovery.description import Convention
@@ -28,11 +28,18 @@ def access_of(plan: Plan) -> Access:
     Raises:
         InvalidValue: two devices have one identifier of discovery.
     """
+    if plan.cluster is not None:  # one list for all nodes
+        plan = plan._replace(topics=Topics(plan.topics.prefix, plan.topics.root, "+"))
     topics, own, filters, jobs = plan.topics, plan.own_filters, plan.filters, plan.jobs
     publish = [topics.status, own["registry"], topics.error, f"{topics.introspect}/response"]
     if plan.standby is not None:
         publish.append(topics.lease)
-    shared = plan.standby is not None and plan.keep_state
+    if plan.standby is not None or plan.cluster is not None:
+        publish += [topics.of_node("+"), f"{topics.drain('+')}/response"]
+    hearing = plan.cluster is not None and any(map(is_everywhere, plan.readers))
+    if hearing:
+        publish.append(topics.hears("+"))
+    shared = (plan.standby is not None or plan.cluster is not None) and plan.keep_state
     words = ["state", "availability", "error", "ledger"]
     if any(reader.delivery.history is not None for reader in plan.readers if reader.name not in jobs):
         words.append("history")
@@ -55,12 +62,16 @@ def access_of(plan: Plan) -> Access:
         publish += _of_root(topics, [*words, *health], any_topic=any(each.name == topics.root for each in asking))
     if convention is not None:
         publish += convention.publishes
-    standby = [] if plan.standby is None else [topics.lease]
+    others = [] if plan.standby is None else [topics.lease, topics.of_node("+")]
+    if plan.standby is not None or plan.cluster is not None:
+        others.append(topics.drain("+"))
+    if hearing:
+        others.append(topics.hears("+"))
     if shared:
         from leadsman.standby.snapshots import filters_of  # only apps with a second node pay for it
 
-        standby += filters_of(topics)
-    return Access(tuple(publish), (*filters.values(), *own.values(), *standby, *elsewhere(plan)))
+        others += filters_of(topics)
+    return Access(tuple(publish), (*filters.values(), *own.values(), *others, *elsewhere(plan)))
 
 
 def _of_root(topics: Topics, words: Sequence[str], *, any_topic: bool) -> list[str]:
@@ -80,6 +91,22 @@ def elsewhere(plan: Plan) -> tuple[str, ...]:
     births = () if convention.births is None else (convention.births,)
     commands = () if convention.properties is None or "set" not in plan.filters else (convention.properties.commands,)
     return (*subscriptions, convention.own, *births, *commands)
+
+
+def described_at(plan: Plan) -> Mapping[str | None, Collection[str]]:
+    """The retained topics that describe each device to others, by its name; None is the app itself. Raises as
+    `access_of`."""
+    if plan.discovery is None:
+        return {}
+    from leadsman.wiring.discovery import convention_of, registered_of
+
+    registered = registered_of(plan)
+    convention = convention_of(plan, plan.discovery, registered)
+    found: dict[str | None, Collection[str]] = {}
+    for topic, name in convention.topics.items():
+        messages = () if name is None else convention.describe(registered.device(name))
+        found[name] = dict.fromkeys((*convention.kept(topic), *(each.topic for each in messages)))
+    return found
 
 
 def described_by(plan: Plan) -> "Convention | None":

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
@@ -26,7 +27,7 @@ from leadsman.runtime.poller import Poller
 from leadsman.runtime.publisher import PublisherContext
 from leadsman.slices import Slices
 from leadsman.text import clean, counted, describe, log_fields
-from leadsman.timing.clock import rfc3339, system_clock
+from leadsman.timing.clock import Clock, rfc3339, system_clock
 from leadsman.timing.timers import Timers
 from leadsman.wiring.doors import Doors
 from leadsman.wiring.optional import Core, OptionalParts
@@ -35,8 +36,11 @@ from leadsman.wiring.reports import Reports
 
 if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
+    from leadsman.nodes.document import Brief
     from leadsman.standby.member import Member, Ownership
+    from leadsman.wiring.cluster import Cluster
     from leadsman.wiring.discovery import Described, Presence
+    from leadsman.wiring.moving import MovingDevices
 
 logger = logging.getLogger("leadsman")
 
@@ -57,6 +61,8 @@ class Parts(NamedTuple):
     """Whether the app reports about itself; see `build`."""
     presence: "Presence | None" = None
     """What tells others about the devices; None where discovery is off."""
+    moving: "MovingDevices | None" = None
+    """The devices of this node in a cluster; None outside one."""
 
 
 async def build(
@@ -81,6 +87,7 @@ async def build(
     """
     fatal: list[str] = []
     core = _core(plan, access, stopping, fatal, member)
+    plan = core.plan
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
@@ -90,7 +97,7 @@ async def build(
     pending = await _restored(core, optional, outages)
     if reports:
         optional.store_readings()
-    statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.jobs)
+    statuses = Statuses(core.records, core.environment.clock.monotonic(), plan.settled.jobs)
     heartbeat = Heartbeat(
         plan.topics,
         _constants(plan, core.ownership),
@@ -101,6 +108,7 @@ async def build(
         core.slices,
         look=optional.runners.look,
     )
+    heartbeat.nodes = core.nodes and functools.partial(_states, core.nodes)
     doors = Doors(core, optional, statuses, heartbeat.state_files)
     doors.listen()
     if reports:
@@ -109,7 +117,7 @@ async def build(
     parts = Parts(core, optional, statuses, heartbeat, doors, pending, fatal, reports)
     if reports:
         _subscribe_reports(events, parts, outages, log)
-        parts = _describe_devices(events, parts)
+        parts = _with_moving(_describe_devices(events, parts), outages)
         if logger.isEnabledFor(logging.DEBUG):
             events.subscribe(on_reading)
     _subscribe_optional(events, optional)
@@ -141,6 +149,27 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     return parts._replace(presence=presence)
 
 
+def _with_moving(parts: Parts, outages: OutageReporter) -> Parts:
+    """In a cluster, let devices come and go with their shards."""
+    core, optional = parts.core, parts.optional
+    if core.cluster is None:
+        return parts
+    from leadsman.wiring.moving import MovingDevices
+
+    if optional.found is not None:
+        core.cluster.finders = optional.found.devices.finders
+        if (heard := core.cluster.heard) is not None:
+            heard.found, optional.found.devices.owners = optional.found.devices, heard
+            core.link.subscriptions.listeners[heard.filter] = heard.received
+    if core.plan.discovery is not None:
+        from leadsman.wiring.discovery import device_at
+
+        core.cluster.described_at = device_at(core.plan, core.plan.discovery)
+    reports = Reports(parts.statuses, parts.heartbeat, outages, parts.doors)
+    end_app = _end_app(parts.fatal, core.environment.stopping)
+    return parts._replace(moving=MovingDevices(core, optional, reports, parts.presence, end_app))
+
+
 def _constants(plan: Plan, ownership: "Ownership | None") -> dict[str, object]:
     """What each heartbeat of this run says."""
     found: dict[str, object] = {"client_id": plan.client_id, "version": plan.version}
@@ -151,6 +180,11 @@ def _constants(plan: Plan, ownership: "Ownership | None") -> dict[str, object]:
     return found
 
 
+def _states(nodes: "Callable[[], list[Brief]]") -> Mapping[str, int]:
+    """How many nodes are in each state."""
+    return Counter(node["state"] for node in nodes())
+
+
 def _core(
     plan: Plan,
     access: Access,
@@ -159,11 +193,6 @@ def _core(
     member: "Member | None",
 ) -> Core:
     """The parts that every app uses."""
-
-    def end_app(name: str, error: BaseException) -> None:
-        fatal.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
-        stopping.set()
-
     if plan.catalogue is not None:
         from leadsman.resilience.catalogue import CATALOGUE
 
@@ -175,8 +204,12 @@ def _core(
         plan.client_id,
         plan.topics.status,
         functools.partial(will, plan.version, dry_run=plan.dry_run),
+        plan.topics.node,
     )
-    link = Link(identity, access, Outbox(), clock, events)
+    cluster = _cluster(plan, clock)
+    if cluster is not None:
+        plan = plan._replace(adapters=cluster.adapters_here(plan))
+    link = access.link(identity, access, _outbox(cluster), clock, events)
     permitted = None if member is None else member.permitted
     timers = scope.handler_context().run(Timers, loop, events.emit, link.piled_up, permitted)
     environment = Environment(timers, clock, events, plan.overrides, stopping)
@@ -187,17 +220,53 @@ def _core(
     on_published = None if described is None or described.properties is None else described.properties.on_published
     publisher = PublisherContext(environment, plan.topics, link.put, on_reading, others, on_published)
     shared = SharedResources()
-    poller, slices = Poller(publisher, shared, end_app), Slices(loop, events.emit)
+    poller, slices = Poller(publisher, shared, _end_app(fatal, stopping)), Slices(loop, events.emit)
     ledgers = _ledgers(plan, LedgerReports(plan.topics, link, environment, slices), poller)
     records = _records(plan, timers.origin)
     core = Core(plan, environment, records, ledgers, link, publisher, shared, poller, slices, watching, others)
-    core = core._replace(described=described)
-    return core if member is None else core._replace(snapshots=member.observer.snapshots, ownership=member.ownership)
+    core = core._replace(described=described, cluster=cluster)
+    if cluster is not None:
+        from leadsman.wiring.cluster_report import ClusterReport
+
+        report = ClusterReport(cluster, plan, link, clock)
+        snapshots = cluster.share_state(link) if plan.keep_state else None
+        return core._replace(nodes=report.briefs, cluster_report=report, snapshots=snapshots)
+    if member is None:
+        return core
+    return core._replace(snapshots=member.observer.snapshots, ownership=member.ownership, nodes=member.report.briefs)
+
+
+def _end_app(fatal: list[str], stopping: asyncio.Event) -> Callable[[str, BaseException], None]:
+    """What ends the app because a device failed that must work."""
+
+    def end_app(name: str, error: BaseException) -> None:
+        fatal.append(f"{name} failed for good, and on_failure is 'stop': {type(error).__name__}: {describe(error)}")
+        stopping.set()
+
+    return end_app
+
+
+def _cluster(plan: Plan, clock: Clock) -> "Cluster | None":
+    """This node of a cluster; None outside one."""
+    if plan.cluster is None:
+        return None
+    from leadsman.wiring.cluster import Cluster
+
+    return Cluster(plan, clock)
+
+
+def _outbox(cluster: "Cluster | None") -> Outbox:
+    """What waits for the broker."""
+    if cluster is None:
+        return Outbox()
+    from leadsman.mqtt.fenced import FencedOutbox
+
+    return FencedOutbox(cluster)
 
 
 def _ledgers(plan: Plan, ledgers: LedgerReports, poller: Poller) -> LedgerReports:
     """Make all handlers ready to be polled, and account for their slots."""
-    for telemetry in plan.telemetries.values():
+    for telemetry in plan.settled.telemetries.values():
         schedule = Schedule(telemetry.interval, telemetry.cron)
         if telemetry.enabled:
             ledgers.add(telemetry.name, poller.add(telemetry).ledger, schedule, job=telemetry.job)
@@ -227,6 +296,7 @@ def _described(plan: Plan, link: Link, now: float) -> "Described | None":
 def _records(plan: Plan, origin: float) -> HealthRecords:
     """The health records of all devices, none of which has been polled."""
     records = HealthRecords()
+    plan = plan.settled
     for telemetry in plan.polled:
         due = origin + telemetry.offset
         records.register(telemetry.name, telemetry.stale_after, due, offline_on_error=telemetry.offline_on_error)

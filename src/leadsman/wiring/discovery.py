@@ -12,7 +12,9 @@ from leadsman.events import Event
 from leadsman.introspection.retained import APP
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.message import Message
+from leadsman.registration.command import Command
 from leadsman.registration.source import Source
+from leadsman.registration.telemetry import Telemetry
 from leadsman.settings.discovery import Discovery
 from leadsman.wiring.plan import Plan
 
@@ -50,8 +52,18 @@ def registered_of(plan: Plan) -> Registered:
 def convention_of(plan: Plan, discovery: Discovery, registered: Registered, number: int = 0) -> Convention:
     """What describes them. Its `own`, `publishes` and `births` say where it publishes, and what it listens to. `number`
     grows from run to run, for a convention whose descriptions have versions."""
-    app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, discovery.ids)
+    ids = discovery.ids
+    if plan.cluster is not None:  # of the devices that are here
+        ids = {name: former for name, former in ids.items() if name in registered}
+    app = AppDescription(plan.name, plan.version, plan.leadsman, plan.topics, ids)
     return _CONVENTIONS[discovery.convention](app, registered, discovery.prefix, number)
+
+
+def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
+    """What says to which device of the app a topic of discovery belongs, whichever node has that."""
+    convention = convention_of(plan, discovery, registered_of(plan))
+    topics, properties = convention.topics, convention.properties
+    return topics.get if properties is None else properties.device_of
 
 
 class Described(NamedTuple):
@@ -65,7 +77,7 @@ class Described(NamedTuple):
 
 def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
     """Describe the devices of an app, `now` in epoch seconds."""
-    registered = registered_of(plan)
+    registered = registered_of(plan.settled)
     convention = convention_of(plan, discovery, registered, int(now))
     if convention.properties is None:
         return Described(registered, convention, None)
@@ -103,7 +115,7 @@ class Presence:
         self.has_health = convention.has_health
         """Whether the topics ``{prefix}/{device}/health`` are published."""
         self._convention = convention
-        self._left: dict[str, bytes] = {}
+        self._left: dict[str, Mapping[str, bytes]] = {}
         """The descriptions of devices that were forgotten since the last change."""
         self._health = HealthTopics(convention, statuses, core.link, core.environment.clock, core.slices)
         self._will = None if convention.properties is None else self._make_will(convention.properties, optional)
@@ -115,17 +127,30 @@ class Presence:
             announce()
             self._health.announce()
 
-        places = Places(core.link, core.slices, random.random, say_again, self._described, core.others)
+        shared = core.cluster is not None
+        places = Places(core.link, core.slices, random.random, say_again, self._described, core.others, shared)
         self._announcer = Announcer(convention, devices.registered, places)
 
-    def add(self, device: Source) -> None:
-        """A handler has found a device. It is described with the next `change`."""
+    def add(self, device: Telemetry | Source) -> None:
+        """A device has come: a handler has found it, or this node got its shard. It is described with the next
+        `change`."""
         self._registered.add(device)
+
+    def add_command(self, command: Command) -> None:
+        """As `add`, for what a device takes."""
+        self._registered.add_command(command)
+
+    def lose(self, name: str) -> None:
+        """Another node of a cluster has the device, and describes it."""
+        if self._properties is not None:
+            self._properties.forget(name)
+        self._health.forget(name)
+        self._registered.remove(name)
 
     def remove(self, name: str) -> None:
         """A device that was found is forgotten. Its description is removed with the next `change`."""
         if self._convention.knows(name):
-            self._left[name] = self._convention.describe(self._registered.device(name)).payload
+            self._left[name] = dict(self._convention.describe(self._registered.device(name)))
         if self._properties is not None:
             self._properties.forget(name)
         self._health.forget(name)
@@ -159,7 +184,7 @@ class Presence:
     def listen(self, optional: "OptionalParts") -> None:
         """Subscribe to what others send."""
         self._announcer.listen()
-        if self._properties is not None and optional.runners.commands:
+        if self._properties is not None and "set" in self._core.plan.filters:
             self._properties.listen(optional.dispatcher.execute, optional.dispatcher.refuse)
 
     def observe(self, event: Event) -> None:

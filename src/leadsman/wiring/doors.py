@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.registry_publication import RegistryPublication
     from leadsman.introspection.service import Service
+    from leadsman.wiring.cluster import Cluster
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
@@ -71,7 +72,20 @@ class Doors:
             **{f"root {word}": self._on_operator for word in OPERATIONS},
         }
         for request, topic_filter in plan.filters.items():
-            listeners[topic_filter] = _without_probes(plan.topics, handlers[request])
+            listener = handlers[request]
+            if request != "introspect" and self._core.cluster is not None:
+                listener = self._only_here(self._core.cluster, listener)
+            listeners[topic_filter] = _without_probes(plan.topics, listener)
+
+    def _only_here(self, cluster: "Cluster", listener: Callable[[Received], None]) -> Callable[[Received], None]:
+        """The listener, for the devices of this node. What is for another one is answered by its node."""
+        topics = self._core.plan.topics
+
+        def listen(received: Received) -> None:
+            if cluster.has(topics.device_of(received.topic)):
+                listener(received)
+
+        return listen
 
     def hear_others(self) -> None:
         """Subscribe to the status, where another app below this prefix shows itself, and to the registry that an
@@ -81,6 +95,13 @@ class Doors:
         if plan.dry_run:
             return
         watch = PrefixWatch(plan.topics, plan.client_id, core.link, core.environment.events)
+        if core.cluster is not None:  # what an earlier run of this node listed may be another node's by now
+            strangers = core.cluster.strangers(core.link, core.environment.events)
+            core.link.subscriptions.listeners |= {
+                plan.own_filters["alone"]: watch.received,
+                strangers.topic_filter: strangers.received,
+            }
+            return
         core.link.subscriptions.listeners |= {
             plan.own_filters["status"]: watch.received,
             plan.own_filters["registry"]: self._on_registry,
@@ -200,6 +221,10 @@ class Doors:
             found=None if optional.found is None else optional.found.devices,
             health=core.described is not None and core.described.convention.has_health,
             node=core.ownership,
+            nodes=core.nodes,
         )
         registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
+        if core.cluster is not None:
+            here = optional.telemetries_here, optional.registered_sources, optional.commands_here
+            registrations = Registrations(*here, jobs=plan.jobs)
         return Service(about, registrations, parts, core.environment)

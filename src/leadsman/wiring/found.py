@@ -48,6 +48,8 @@ class FoundParts:
         self._readers = readers
         self._sources = sources
         self._names = frozenset((*plan.telemetries, *plan.sources, *plan.commands))
+        ids = {} if plan.discovery is None else plan.discovery.ids
+        self._former = frozenset(ids.values()) - ids.keys()
         self._identifiers = self._described_already()
         self._reports: Reports | None = None
         self._presence: Presence | None = None
@@ -62,8 +64,9 @@ class FoundParts:
         self._presence = presence
 
     def is_taken(self, name: str) -> bool:
-        """See `Host`. With discovery, its identifier must not be that of another device either."""
-        return name in self._names or self.identify(name) in self._identifiers
+        """See `Host`. With discovery, its identifier must not be that of another device either, and a former name of
+        one is no name any more."""
+        return name in self._names or name in self._former or self.identify(name) in self._identifiers
 
     def identify(self, name: str) -> str:
         """See `Host`."""
@@ -72,7 +75,7 @@ class FoundParts:
             return name
         from leadsman.settings.discovery import CONVENTIONS
 
-        return CONVENTIONS[discovery.convention].identify(name)
+        return CONVENTIONS[discovery.convention].identify(discovery.ids.get(name, name))
 
     def join(self, source: Source) -> SourceRunner:
         """See `Host`."""
@@ -93,13 +96,29 @@ class FoundParts:
             self._describe_soon()
         return runner
 
-    def leave(self, name: str) -> None:
+    def leave(self, name: str, finder: str) -> None:
         """See `Host`."""
-        core, source = self._core, self._sources.pop(name)
+        core, source = self._core, self._sources[name]
         health = self._presence is not None and self._presence.has_health
         others = core.others.forget(name)
         topics = retained_of(registry_entry(core.plan.topics, name, [source], others, health=health))
-        del self._readers[name]
+        if self._presence is not None:
+            self._presence.remove(name)
+            self._describe_soon()
+        self._remove(name)
+        core.slices.begin("a forgotten device", self._removal(name, finder, topics))
+
+    def lose(self, name: str) -> None:
+        """See `Host`."""
+        if self._presence is not None:
+            self._presence.lose(name)
+            self._describe_soon()
+        self._core.others.forget(name)
+        self._remove(name)
+
+    def _remove(self, name: str) -> None:
+        core = self._core
+        del self._readers[name], self._sources[name]
         core.ledgers.remove(name)
         if self._reports is not None:
             self._reports.statuses.remove(name)
@@ -111,19 +130,19 @@ class FoundParts:
             self.store.forget(name)
         if core.watching is not None:
             core.watching.recent.forget(name)
-        if self._presence is not None:
-            self._presence.remove(name)
-            self._describe_soon()
-        core.slices.begin("a forgotten device", self._removal(name, topics))
 
-    def _removal(self, name: str, topics: Collection[str]) -> Work:
-        """Remove the topics of a device, unless it is found again meanwhile. What describes it goes first. Until the
-        registry is published, the one at the broker lists them, so that the next start removes what is left."""
+    def _removal(self, name: str, finder: str, topics: Collection[str]) -> Work:
+        """Remove the topics of a device, unless it is found again meanwhile, here or on another node of a cluster. What
+        describes it goes first. Until the registry is published, the one at the broker lists them, so that the next
+        start removes what is left."""
         if self._presence is not None:
             yield GATHER + FORGETTING
         core = self._core
+        cluster = core.cluster
         for topic in topics:
-            if name in self._readers:
+            while cluster is not None and not core.link.up:  # another node may have it when there is a connection again
+                yield GATHER
+            if name in self._readers or (cluster is not None and cluster.elsewhere(name, finder)):
                 return
             if not core.others.is_described(topic):  # discovery removes those
                 core.link.put(Message(topic, b"", 1, retain=True))
@@ -143,8 +162,7 @@ class FoundParts:
         from leadsman.settings.discovery import APP
         from leadsman.wiring.discovery import registered_of
 
-        ids = plan.discovery.ids
-        return {APP, *(self.identify(ids.get(name, name)) for name in registered_of(plan).names)}
+        return {APP, *map(self.identify, registered_of(plan).names)}
 
     def _describe(self) -> None:
         self._gathering = False

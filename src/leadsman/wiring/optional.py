@@ -18,6 +18,7 @@ from leadsman.events import (
     CircuitRequested,
     DeviceHeld,
     Event,
+    LinkUp,
     PollFailed,
     StateFailed,
     StateWritten,
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
     from leadsman.monitoring.watchdog import Watchdog
+    from leadsman.nodes.document import Brief
+    from leadsman.registration.command import Command
+    from leadsman.registration.telemetry import Telemetry
     from leadsman.runtime.adapter_recovery import AdapterRecovery
     from leadsman.runtime.commands import Dispatcher
     from leadsman.runtime.context import Contexts
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
     from leadsman.spool.committer import Committer
     from leadsman.standby.member import Ownership
     from leadsman.standby.snapshots import Snapshots
+    from leadsman.wiring.cluster import Cluster
+    from leadsman.wiring.cluster_report import ClusterReport
     from leadsman.wiring.discovery import Described, Presence
     from leadsman.wiring.found import FoundParts
 
@@ -90,6 +96,12 @@ class Core(NamedTuple):
     """The failure state of the devices on the node that was active before; None if it is not shared."""
     ownership: "Ownership | None" = None
     """What this node says of itself; None if it shares the app with no other."""
+    nodes: "Callable[[], list[Brief]] | None" = None
+    """The nodes that share the app, this one included; None if it shares it with no other."""
+    cluster: "Cluster | None" = None
+    """This node of a cluster; None outside one."""
+    cluster_report: "ClusterReport | None" = None
+    """What it says of itself; None outside a cluster."""
 
 
 class OptionalParts:
@@ -111,17 +123,23 @@ class OptionalParts:
         self.sources = self._sources()
         """The sources, by device name."""
         may_find = any(each.finds is not None for each in plan.readers)
-        apart = self.sources or may_find
-        readers: dict[str, Reader] = {**core.poller.runners, **self.sources} if apart else {}
-        self.runners = Runners(readers if apart else core.poller.runners)
+        apart = self.sources or may_find or core.cluster is not None
+        self.readers: dict[str, Reader] = {**core.poller.runners, **self.sources} if apart else {}
+        """What reads the devices, where that is not only what polls them."""
+        self.runners = Runners(self.readers if apart else core.poller.runners)
         """What runs the handlers."""
-        self.registered_sources = dict(plan.sources)
+        settled = plan.settled
+        self.registered_sources = dict(settled.sources)
         """The sources that are registered, and the devices that were found at run time."""
-        self.found = self._found(readers) if may_find else None
+        self.telemetries_here: dict[str, Telemetry] = {}
+        """In a cluster, those of which this node has the devices."""
+        self.commands_here: dict[str, Command] = {}
+        """In a cluster, those of which this node has the devices."""
+        self.found = self._found(self.readers) if may_find else None
         """The devices that were found at run time; None where no handler may find any."""
         for name, source in self.sources.items():
             core.ledgers.add(name, source.ledger, Schedule())
-        for command in plan.commands.values():
+        for command in settled.commands.values():
             if command.enabled:
                 self.dispatcher.add(command)
         self.subscribers = self._subscribers()
@@ -137,7 +155,11 @@ class OptionalParts:
     def readings(self) -> Path | None:
         """Where readings that wait for the broker are written; None if they wait in memory only."""
         plan = self.core.plan
-        if plan.dry_run or (plan.outbox is not None and plan.outbox.durability not in _STORED_AFTER):
+        if (
+            plan.dry_run
+            or plan.cluster is not None
+            or (plan.outbox is not None and plan.outbox.durability not in _STORED_AFTER)
+        ):
             return None
         try:
             return plan.state_directory / OUTBOX_FILE
@@ -191,7 +213,7 @@ class OptionalParts:
             await self.committer.finish()
 
     def _sources(self) -> "dict[str, SourceRunner]":
-        enabled = [source for source in self.core.plan.sources.values() if source.enabled]
+        enabled = [source for source in self.core.plan.settled.sources.values() if source.enabled]
         if not enabled:
             return {}
         from leadsman.runtime.sources import SourceRunner
@@ -234,7 +256,8 @@ class OptionalParts:
         from leadsman.runtime.context import Contexts
 
         contexts = Contexts(self.state_directory, self.core.publisher, self._own_requests)
-        for each in asking:
+        settled = {each.name for each in self.core.plan.settled.handlers}  # the others are given theirs when they come
+        for each in (each for each in asking if each.name in settled):
             runner = (self.runners.commands if isinstance(each, Command) else self.runners.readers)[each.name]
             contexts.give(each.needs, each.name, runner.retries)
         return contexts
@@ -248,7 +271,8 @@ class OptionalParts:
         from leadsman.runtime.own_requests import OwnRequests
 
         found = None if self.found is None else self.found.devices
-        return OwnRequests(self.core.poller.runners, self.runners, self.core.environment, self._loop, found)
+        polls, elsewhere = self.core.poller.runners, () if self.core.cluster is None else self.core.plan.telemetries
+        return OwnRequests(polls, self.runners, self.core.environment, self._loop, found, elsewhere)
 
     @cached_property
     def state_directory(self) -> "StateDirectory":
@@ -279,11 +303,21 @@ class OptionalParts:
         finders = _NOBODY if self.found is None else self.found.devices.finders
         store = ResilienceStore(self.state_directory, readers, core.environment, self.traces, finders)
         if self.found is not None:
-            store.rejoin, self.found.store = self.found.devices.restore, store
+            self.found.store = store
+            if core.cluster is None:  # else their handler finds them again, where it is
+                store.rejoin = self.found.devices.restore
         if (snapshots := core.snapshots) is not None:
             for name in readers:
                 core.others.keep(name, (snapshots.topic(name),))
-            store.share(snapshots.found(), self._publish_snapshot)
+            shared = store.share(snapshots.found(), self._publish_snapshot)
+
+            def repeat(event: Event) -> None:
+                """A broker that has forgotten the session may have forgotten what it retained, too."""
+                if isinstance(event, LinkUp) and core.link.connects > 1 and not core.link.resumed:
+                    for name in readers:
+                        shared.change(name)
+
+            core.environment.events.subscribe(repeat, readings=False)
         return store
 
     def _publish_snapshot(self, name: str, document: str) -> None:

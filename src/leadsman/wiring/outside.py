@@ -18,6 +18,7 @@ from leadsman.text import log_fields
 from leadsman.timing.clock import system_clock
 
 if TYPE_CHECKING:
+    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.standby import StandbySettings
@@ -28,9 +29,14 @@ Serve = Callable[["Plan", Access, asyncio.Event], Coroutine[object, object, int]
 logger = logging.getLogger("leadsman")
 
 
-def load_modules(brokers: Brokers, endpoint: "Endpoint | None", discovery: "Discovery | None") -> None:
-    """Import what a run needs: the client for the primary broker, the server of the HTTP endpoint, and discovery, if
-    any."""
+def load_modules(
+    brokers: Brokers,
+    endpoint: "Endpoint | None",
+    discovery: "Discovery | None",
+    cluster: "ClusterSettings | None" = None,
+) -> None:
+    """Import what a run needs: the client for the primary broker; the server of the HTTP endpoint, discovery, and the
+    engine of a cluster, if any."""
     from leadsman.mqtt.client import chosen
 
     import_module("leadsman.wiring.run")
@@ -39,6 +45,13 @@ def load_modules(brokers: Brokers, endpoint: "Endpoint | None", discovery: "Disc
         import_module("leadsman.http.routes")
     if discovery is not None:
         import_module("leadsman.wiring.discovery")
+    if cluster is not None:
+        from leadsman.lease.engines import load_engine
+
+        import_module("leadsman.wiring.cluster")
+        import_module("leadsman.wiring.cluster_report")
+        import_module("leadsman.wiring.moving")
+        load_engine(cluster.engine)
     chosen(brokers.primary, brokers.primary.protocol)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from leadsman._version import __version__
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from leadsman.registration.subscription import Subscription
     from leadsman.resilience.catalogue import Catalogue
     from leadsman.runtime.adapter_recovery import LastResort
+    from leadsman.settings.cluster import ClusterSettings
     from leadsman.settings.discovery import Discovery
     from leadsman.settings.endpoint import Endpoint
     from leadsman.settings.outbox import OutboxSettings
     from leadsman.settings.standby import StandbySettings
 
 
+R = TypeVar("R", "Telemetry", "Source")
 OPERATIONS = ("hold", "release", "circuit")
 """Requests about a device at ``{request}/set`` below it."""
 
@@ -49,6 +51,8 @@ class Plan(NamedTuple):
     """How readings wait for the broker; None for the defaults."""
     standby: "StandbySettings | None"
     """How this node shares the app with others; None: it does not."""
+    cluster: "ClusterSettings | None"
+    """How this node shares the devices of the app with others; None: it does not."""
     discovery: "Discovery | None"
     """By which convention the devices are described at the broker; None: they are not."""
     variables: Mapping[str, str]
@@ -83,6 +87,17 @@ class Plan(NamedTuple):
         return Path(home) / "leadsman" / quote(self.state_name, safe=" @+")
 
     @property
+    def settled(self) -> "Plan":
+        """The plan with the devices that this node has from its start to its end: all of them, or in a cluster, where
+        others come and go with their shards, the handlers that are called on each node that has their labels."""
+        if self.cluster is None:
+            return self
+        labels = self.cluster.labels
+        telemetries = {name: each for name, each in self.telemetries.items() if _stays(each, labels)}
+        sources = {name: each for name, each in self.sources.items() if _stays(each, labels)}
+        return self._replace(telemetries=telemetries, sources=sources, commands={})
+
+    @property
     def polled(self) -> list[Telemetry]:
         """The telemetries that are enabled."""
         return [telemetry for telemetry in self.telemetries.values() if telemetry.enabled]
@@ -96,6 +111,10 @@ class Plan(NamedTuple):
     def handlers(self) -> "list[Telemetry | Source | Command]":
         """Everything that is enabled."""
         return [*self.readers, *(command for command in self.commands.values() if command.enabled)]
+
+    def devices(self) -> frozenset[str]:
+        """The names of the devices that are registered and enabled. Side jobs are none."""
+        return frozenset(each.name for each in self.handlers) - self.jobs
 
     @property
     def filters(self) -> dict[str, str]:
@@ -127,13 +146,34 @@ class Plan(NamedTuple):
     @property
     def own_filters(self) -> dict[str, str]:
         """The topic filters of what the app itself publishes and reads again: its ``status``, where another app below
-        this prefix shows itself, and its ``registry``."""
-        return {"status": self.topics.status, "registry": f"{self.topics.registry}/#"}
+        this prefix shows itself, and its ``registry``. An app that is no node shows itself elsewhere to those that
+        are."""
+        found = {"status": self.topics.status, "registry": f"{self.topics.registry}/#"}
+        return found if self.cluster is None else found | {"alone": f"{self.topics.prefix}/status"}
 
     @property
     def jobs(self) -> frozenset[str]:
         """The names of the side jobs that are enabled. They have no topics."""
         return frozenset(telemetry.name for telemetry in self.polled if telemetry.job)
+
+
+def is_everywhere(each: "Telemetry | Source | Command") -> bool:
+    """Whether a handler is called on each node of a cluster that has its labels."""
+    finds = getattr(each, "finds", None)
+    return finds is not None and finds.everywhere
+
+
+def _stays(each: "Telemetry | Source", labels: frozenset[str]) -> bool:
+    return is_everywhere(each) and each.labels <= labels
+
+
+def _named(readers: Mapping[str, R], cluster: "ClusterSettings | None") -> Mapping[str, R]:
+    """The registrations by name. One that each node of a cluster has is a device of its own on each of them."""
+    if cluster is None:
+        return readers
+    own = {f"{name}@{cluster.node}": each for name, each in readers.items() if is_everywhere(each)}
+    others = {name: each for name, each in readers.items() if not is_everywhere(each)}
+    return others | {name: each._replace(name=name) for name, each in own.items()}
 
 
 def plan_of(
@@ -159,13 +199,14 @@ def plan_of(
         endpoint=setup.endpoint,
         outbox=setup.outbox,
         standby=setup.standby,
+        cluster=setup.cluster,
         discovery=setup.discovery,
         variables=variables,
         dry_run=setup.dry_run,
         heartbeat=heartbeat,
         adapters=setup.adapters,
-        telemetries=setup.registry.telemetries,
-        sources=setup.registry.sources,
+        telemetries=_named(setup.registry.telemetries, setup.cluster),
+        sources=_named(setup.registry.sources, setup.cluster),
         commands=setup.registry.commands,
         subscriptions=setup.registry.subscriptions,
         lifespan=lifespan,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 _CANCEL_GRACE, _FLUSH, _CLOSE = 0.4, 0.6, 0.3
 """Seconds, of the two that `leadsman.process` allows, for: handlers to end; the broker to take the remaining messages;
 the parts of the app, the connection and the adapters to close, each."""
+
+_HAND_OVER = 0.9
+"""Seconds, of the same two, for a node of a cluster to give its devices up."""
 
 logger = logging.getLogger("leadsman")
 
@@ -90,6 +94,10 @@ async def run(parts: Parts, member: "Member | None" = None) -> Running:
     core.poller.start(parts.pending)
     if parts.reports:
         core.ledgers.start()
+    if core.cluster is not None and parts.moving is not None:
+        core.cluster.start(parts.moving, core.link, functools.partial(_end, parts))
+    if core.cluster_report is not None and parts.reports:
+        core.cluster_report.start()
     parts.doors.polling = True
     core.plan.live.ask_poll = optional.ask_poll
     watchdog = optional.watchdog(parts.statuses)
@@ -112,6 +120,10 @@ async def stop(parts: Parts, running: Running) -> int:
     """
     core, optional = parts.core, parts.optional
     loop, link, environment = asyncio.get_running_loop(), core.link, core.environment
+    if core.cluster is not None:
+        await core.cluster.stop(_HAND_OVER)
+    if core.cluster_report is not None:
+        core.cluster_report.goodbye()
     ends = [core.poller.stop(_CANCEL_GRACE), cancel(running.sources, _CANCEL_GRACE)]
     ends += [subscriber.stop(_CANCEL_GRACE) for subscriber in optional.subscribers.values()]
     if optional.runners.commands:
@@ -143,6 +155,12 @@ async def stop(parts: Parts, running: Running) -> int:
     if parts.fatal:
         raise Stopped(parts.fatal[0], alive)
     return alive
+
+
+def _end(parts: Parts, reason: str) -> None:
+    """End the app, since a person must fix something."""
+    parts.fatal.append(reason)
+    parts.core.environment.stopping.set()
 
 
 def _say_what_is_left(parts: Parts) -> None:

@@ -71,7 +71,9 @@ async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) ->
     """
     assert plan.standby is not None  # who calls this has looked
     clock = system_clock(asyncio.get_running_loop())
-    member = Member(plan.topics, plan.client_id, plan.standby.ttl, access, clock)
+    versions = plan.version, plan.leadsman
+    member = Member(plan.topics, plan.client_id, plan.standby.ttl, versions, access, clock)
+    member.report.devices = plan.devices
     if plan.keep_state:
         member.share_state()
     about = log_fields("standing by", node=member.name)
@@ -101,7 +103,8 @@ async def serve_in_turns(plan: Plan, access: Access, stopping: asyncio.Event) ->
 async def _turn_comes(member: Member, stopping: asyncio.Event, signs: _Signs) -> bool:
     """Wait until this node takes over. False if the process is to stop."""
     while not stopping.is_set():
-        signs.give("stands by" if member.owner is None else f"stands by for {clean(member.owner)}")
+        words = "stands by" if member.owner is None else f"stands by for {clean(member.owner)}"
+        signs.give("drains" if member.draining else words)
         if await member.turn_or(stopping, signs.period):
             return True
     return False

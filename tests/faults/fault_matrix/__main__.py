@@ -50,9 +50,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="keep the logs of the apps in this directory")
     parser.add_argument("--minutes", type=float, help="how long the rows last whose faults come at random")
     parser.add_argument("--seed", type=int, help="another order of these faults")
-    parser.add_argument(
-        "--schedules", type=int, help="how many schedules of faults two nodes go through (default: 200)"
-    )
+    parser.add_argument("--schedules", type=int, help="how many schedules of faults nodes go through (default: 200)")
     words = parser.parse_args()
     if words.minutes is not None:
         os.environ["FAULTS_SECONDS"] = str(60 * words.minutes)  # before the rows are imported

@@ -26,9 +26,10 @@ def killed(stand: Stand) -> None:
         came = stand.tally.came
         stand.until(lambda came=came: stand.tally.came >= came + 20, "20 readings")
         stand.kill_broker(broker, proxy, 0.7)
-        waits.append(stand.until(lambda: app.log.count("connected to the broker") > len(waits) + 1, "a connection"))
+        came = stand.tally.came
+        waits.append(stand.until(lambda came=came: stand.tally.came > came, "a reading"))
     stand.arrive(app)
-    stand.figure("connected after", max(waits), "s", most=10)
+    stand.figure("first reading after", max(waits), "s", most=10)
     stand.order(duplicates=3 * WINDOW)
     stand.stop(app)
 

@@ -87,8 +87,8 @@ covered(
     P1,
     "a network that flips bits, cuts connections and falls silent",
     "each reading arrives; under TLS and without",
-    f"{SYSTEM}/test_hostile_network.py::test_every_reading_arrives",
     f"{SYSTEM}/test_hostile_network.py::test_the_app_lives_and_delivers_again_when_the_network_is_well",
+    f"{SYSTEM}/test_hostile_network.py::test_every_reading_arrives",
 )
 covered(
     "34",

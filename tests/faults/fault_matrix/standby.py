@@ -25,11 +25,12 @@ WAITS = (0.5, 1.0, 2.5, 5.0, 7.0, 12.0, 20.0)
 ACTIVE = ", is active"
 
 
-def _node(stand: Stand, url: str, name: str) -> Job:
+def node(stand: Stand, url: str, name: str) -> Job:
+    """Start one of two nodes."""
     return stand.app(url, "meters(3, 0.1)", name, STANDBY__ENABLED="true", STANDBY__TTL=f"{LEASE:g}s")
 
 
-def _polls(job: Job, since: float = 0.0) -> list[float]:
+def polls(job: Job, since: float = 0.0) -> list[float]:
     """When its devices were read from then on, seconds of `time.time`."""
     lines = job.ledger.read_text().splitlines() if job.ledger.exists() else []
     return [at for line in lines if (at := float(line.split()[2])) >= since]
@@ -39,16 +40,17 @@ def _pair(stand: Stand) -> tuple[Job, Job]:
     """One node that is active, and one that stands by."""
     broker = stand.broker()
     stand.listen(broker.port)
-    active = _node(stand, broker.url, "one")
-    stand.until(lambda: ACTIVE in active.log and _polls(active), "a node is active")
-    standby = _node(stand, broker.url, "two")
+    active = node(stand, broker.url, "one")
+    stand.until(lambda: ACTIVE in active.log and polls(active), "a node is active")
+    standby = node(stand, broker.url, "two")
     stand.until(lambda: "stands by for" in standby.log, "a node stands by")
     return active, standby
 
 
-def _takes_over(stand: Stand, standby: Job, since: float) -> None:
-    stand.until(lambda: _polls(standby, since), "the other node polls", 30)
-    stand.figure("the other node polls after", min(_polls(standby, since)) - since, "s", most=LATE)
+def takes_over(stand: Stand, standby: Job, since: float) -> None:
+    """Note the seconds from then on until this node polls."""
+    stand.until(lambda: polls(standby, since), "the other node polls", 30)
+    stand.figure("the other node polls after", min(polls(standby, since)) - since, "s", most=LATE)
 
 
 @row("61", P1, "of two nodes, the active one is killed (-9), 3 times", "the other one polls within 1.5 TTL of 3 s")
@@ -57,8 +59,8 @@ def killed_node(stand: Stand) -> None:
     for _ in range(3):
         since = time.time()
         active.kill()
-        _takes_over(stand, standby, since)
-        stand.expect(max(_polls(active)) <= min(_polls(standby, since)), "both polled at once")
+        takes_over(stand, standby, since)
+        stand.expect(max(polls(active)) <= min(polls(standby, since)), "both polled at once")
         before = active.log.count("stands by for")
         active.start()
         stand.until(lambda active=active, before=before: active.log.count("stands by for") > before, "it stands by")
@@ -72,13 +74,13 @@ def frozen_node(stand: Stand) -> None:
     active, standby = _pair(stand)
     active.process.send_signal(signal.SIGSTOP)
     since = time.time()
-    _takes_over(stand, standby, since)
-    stand.until(lambda: _of(stand, standby), "the other node publishes")
-    frozen, heard = len(_polls(active)), len(stand.heard)
+    takes_over(stand, standby, since)
+    stand.until(lambda: publishes(stand, standby), "the other node publishes")
+    frozen, heard = len(polls(active)), len(stand.heard)
     active.process.send_signal(signal.SIGCONT)
     stand.until(lambda: "stops polling, and stands by" in active.log, "it stands by")
     time.sleep(2 * LEASE)
-    stand.figure("its polls after it went on", len(_polls(active)) - frozen, most=0)
+    stand.figure("its polls after it went on", len(polls(active)) - frozen, most=0)
     late = [json.loads(payload)["at"] for topic, payload in stand.heard[heard:] if topic.endswith("/state")]
     stand.figure("readings meanwhile", len(late), least=20)
     stand.figure("its readings among them", sum(at <= since for at in late), most=0)
@@ -87,9 +89,9 @@ def frozen_node(stand: Stand) -> None:
         stand.stop(job)
 
 
-def _of(stand: Stand, job: Job) -> bool:
+def publishes(stand: Stand, job: Job) -> bool:
     """Whether a reading of this node came."""
-    since = min(_polls(job))
+    since = min(polls(job))
     states = [payload for topic, payload in list(stand.heard) if topic.endswith("/state")]
     return any(json.loads(payload)["at"] >= since for payload in states)
 

@@ -133,6 +133,10 @@ class HomeAssistant:
         target = {"entity_id": self.entities()[entity]["entity_id"]}
         self.ask("call_service", domain=domain, service=name, service_data=data, target=target)
 
+    def name(self, entity, name):
+        """Give an entity a name of its own, as people do in its settings."""
+        self.ask("config/entity_registry/update", entity_id=self.entities()[entity]["entity_id"], name=name)
+
     def devices(self):
         """Every device that MQTT brought, by the first of its identifiers: `name`, `model`, `sw_version`, and more."""
         found = self.ask("config/device_registry/list")

@@ -31,7 +31,7 @@ class LossyRoad:
     """Loses packets inside a ``with`` block. This process is at one end, and what runs by `there` at the other.
 
     Args:
-        loss: the share of packets that are lost in each direction, 0 to 1.
+        loss: the share of packets that are lost in each direction, 0 to 1. The attribute may be changed at any time.
         seed: of the dice.
 
     Raises:
@@ -46,7 +46,8 @@ class LossyRoad:
         third = self._dice.randrange(1, 250)
         self.address = f"10.{number}.{third}.2"
         """The address of the other end, as seen from this one."""
-        self._here = f"10.{number}.{third}.1"
+        self.here = f"10.{number}.{third}.1"
+        """The address of this end, as seen from the other one."""
         self._ends = []
         self._thread = None
         self._stop = os.pipe()
@@ -54,7 +55,7 @@ class LossyRoad:
 
     def __enter__(self):
         try:
-            self._ends.append(self._end(self._here, self.address))
+            self._ends.append(self._end(self.here, self.address))
             self._inside.submit(self._enter).result()
         except (OSError, subprocess.CalledProcessError) as error:
             self.__exit__()
@@ -81,7 +82,7 @@ class LossyRoad:
         if libc.unshare(CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "unshare")
         self._ip("link", "set", "lo", "up")
-        self._ends.append(self._end(self.address, self._here))
+        self._ends.append(self._end(self.address, self.here))
 
     def _end(self, address, other):
         """A TUN device in the network of this thread; what it is read from and written to."""

@@ -17,9 +17,11 @@ START_TIMEOUT = 60.0
 
 
 class NatsServer:
-    """A NATS server that runs inside a ``with`` block. `conf`: further lines of configuration."""
+    """A NATS server that runs inside a ``with`` block. `conf`: further lines of configuration. `host`: the address that
+    it listens at, 0.0.0.0 for all of this machine."""
 
-    def __init__(self, conf="", name="one", jetstream=True):
+    def __init__(self, conf="", name="one", jetstream=True, host="127.0.0.1"):
+        self.host = host
         self.port, self.name, self.conf, self.jetstream = free_port(), name, conf, jetstream
         self.directory = Path(tempfile.mkdtemp(prefix="leadsman-nats-"))
         self.log = self.directory / "log"
@@ -40,7 +42,7 @@ class NatsServer:
     def start(self):
         file = self.directory / "nats.conf"
         file.write_text(
-            f"server_name: {self.name}\nlisten: 127.0.0.1:{self.port}\n"
+            f"server_name: {self.name}\nlisten: {self.host}:{self.port}\n"
             + (f"jetstream {{ store_dir: {json.dumps(str(self.directory / 'data'))} }}\n" if self.jetstream else "")
             + f"{self.conf}\n"
         )

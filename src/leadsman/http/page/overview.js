@@ -257,6 +257,11 @@ function drawFacts(model) {
 		const names = shut.length ? shut.map((each) => `${each.adapter}: ${each.error ?? "closed"}`).join("; ") : adapters.map((each) => each.adapter).join(", ");
 		tile("adapters", "Adapters", `${adapters.length - shut.length} of ${adapters.length} open`, names, shut.length ? "bad" : "good");
 	}
+	if (app?.nodes?.length) {
+		const able = app.nodes.filter((each) => ["active", "standby", "taking_over"].includes(each.state)).length;
+		const names = app.nodes.map((each) => `${each.node} ${each.state.replace("_", " ")}`).join(", ");
+		tile("nodes", "Nodes", `${able} of ${app.nodes.length} take part`, names, able < 2 ? "warn" : "good");
+	}
 	if (app) tile("uptime", "Running", app.started_at ? span((now - Date.parse(app.started_at)) / 1000) : "–", `version ${app.version} · leadsman ${app.leadsman} · Python ${app.python}`, null);
 }
 

@@ -1,0 +1,48 @@
+"""Shows a demo: lines with the time, or a screen that is drawn anew."""
+
+import asyncio
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+REDRAW = 0.25
+"""Seconds between two drawings."""
+
+
+class Screen(Protocol):
+    """What can be drawn."""
+
+    def screen(self, now: float, width: int, height: int) -> RenderableType:
+        """All of it at `now`, epoch seconds, on a terminal of that size."""
+        ...
+
+
+def program() -> str:
+    """What to type in another terminal to run the command ``leadsman`` of this process. A virtual environment that is
+    not active there, as after ``make demo``, is named."""
+    own = Path(sys.executable).with_name("leadsman")
+    found = shutil.which(own.name)
+    if not own.is_file() or (found is not None and Path(found).samefile(own)):
+        return own.name
+    near = own.relative_to(Path.cwd()) if own.is_relative_to(Path.cwd()) else own
+    return shlex.quote(str(near))
+
+
+def say(line: str) -> None:
+    """Print a line with the time, at once."""
+    print(time.strftime("%H:%M:%S"), line, flush=True)
+
+
+async def show(board: Screen) -> None:
+    """Draw the board until cancelled."""
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(board.screen(time.time(), *console.size), refresh=True)
+            await asyncio.sleep(REDRAW)

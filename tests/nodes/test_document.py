@@ -1,0 +1,128 @@
+"""What the document of a node says, and what is read of one that anybody may have written."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from leadsman.nodes.document import LARGEST, MOST_BYTES, STATES, NodeDocument, brief, decoded, encoded, named, told
+from leadsman.nodes.others import MOST, Others
+
+STATE = st.sampled_from(STATES)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 10) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+def document(state="active", kind="standby", node="pi-1", **more):
+    found = {
+        "node": node,
+        "kind": kind,
+        "state": state,
+        "since": "2026-11-22T20:00:00.000Z",
+        "at": "2026-11-22T20:01:00.000Z",
+        "ttl_s": 15.0,
+        "version": "1.2",
+        "leadsman": "0.1",
+        "labels": ["ble"],
+        "devices": ["boiler", "meter"],
+        "device_count": 2,
+        "registered": 5,
+        "handovers": {"takeovers": 3, "gained": 0, "lost": 0, "released": 0},
+        "without_node": [],
+    }
+    own = {"owner": "pi-1", "token": 7} if kind == "standby" else CLUSTER
+    return found | own | more
+
+
+CLUSTER = {
+    "shards": {"any.3": {"token": 9, "since": "2026-11-22T20:00:01.000Z"}},
+    "shard_count": 1,
+    "unowned": ["pump"],
+    "unowned_count": 1,
+    "members": ["pi-1", "pi-2"],
+    "engine": {"reachable": False, "unreachable_since": "2026-11-22T20:00:30.000Z"},
+}
+
+
+@given(STATE, st.sampled_from(["standby", "cluster"]))
+def test_what_a_node_writes_is_read_as_it_was_and_fits_its_schema(state, kind):
+    written = document(state, kind)
+    assert decoded("pi-1", encoded(written)) == TypeAdapter(NodeDocument).validate_python(written) == written
+
+
+@given(STATE, st.sampled_from(["standby", "cluster"]), st.dictionaries(st.sampled_from(list(document())), JSON))
+def test_a_document_that_somebody_has_changed_fits_the_schema_or_is_none(state, kind, changes):
+    read = decoded("pi-1", json.dumps(document(state, kind) | changes).encode())
+    if read is not None:
+        assert TypeAdapter(NodeDocument).validate_python(read) == read
+        assert brief(read)["node"] == "pi-1"
+
+
+@given(st.binary(max_size=40) | JSON.map(lambda found: json.dumps(found).encode()))
+def test_what_is_no_document_is_none(payload):
+    assert decoded("pi-1", payload) is None
+
+
+def test_a_document_of_another_node_or_without_end_is_none():
+    assert decoded("pi-2", encoded(document())) is None
+    assert decoded("pi-1", encoded(document(version="x" * LARGEST))) is None
+    assert decoded("pi-1", b"[" * 100_000) is None
+
+
+@given(st.sets(st.text(min_size=1, max_size=200), max_size=40), st.integers(0, 5000))
+def test_the_names_of_devices_are_bounded_and_sorted(names, more):
+    every = names | {f"meter-{number:04}" for number in range(more)}
+    chosen = named(every)
+    assert chosen == sorted(every)[: len(chosen)]
+    assert sum(len(name.encode()) + 3 for name in chosen) <= MOST_BYTES
+    assert len(chosen) == min(len(every), 2000)
+
+
+def test_numbers_of_nodes_are_told_in_words():
+    assert told({"standby": 2, "active": 1, "taking_over": 0, "odd": 4}) == "1 active, 2 standby"
+    assert told({"taking_over": 1}) == "1 taking over"
+    assert told(None) == told([1]) == told({"active": "one"}) == ""
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_a_node_is_known_until_its_document_is_gone_or_three_ttl_old():
+    time = Time()
+    others = Others(time)
+    others.hear("pi-1", encoded(document()))
+    others.hear("pi-2", encoded(document("standby", node="pi-2")))
+    assert [each["state"] for each in others.known().values()] == ["active", "standby"]
+    others.hear("pi-1", b"")
+    assert list(others.known()) == ["pi-2"]
+    time.now += 45.1
+    assert others.known() == {}
+
+
+def test_no_more_nodes_are_kept_than_there_can_be():
+    others = Others(Time())
+    for number in range(MOST + 50):
+        others.hear(f"n{number}", encoded(document(node=f"n{number}")))
+    assert len(others.known()) == MOST
+    others.hear("n3", encoded(document("draining", node="n3")))
+    assert others.known()["n3"]["state"] == "draining", "one that is known may change"
+    others.forget()
+    assert others.known() == {}
+
+
+def test_nodes_that_are_gone_without_a_word_leave_their_places_to_others():
+    time = Time()
+    others = Others(time)
+    for number in range(MOST):
+        others.hear(f"n{number}", encoded(document(node=f"n{number}")))
+    time.now += 45.1
+    others.hear("new", encoded(document(node="new")))
+    assert list(others.known()) == ["new"]
