@@ -187,14 +187,15 @@ def raising(stand: Stand) -> None:
     app.add_telemetry("bad", bad, interval=1, retry=2, circuit_breaker=CircuitBreaker())
     app.add_telemetry("good", well, interval=10)
     logger = logging.getLogger("leadsman")
-    before, logger.level = logger.level, logging.CRITICAL
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         with Harness(app) as harness:
             harness.run("1h")
             readings, errors = len(harness.states("good")), len(harness.errors("bad"))
             stand.expect(harness.status()["health"] == "degraded", "health is not degraded")
     finally:
-        logger.level = before
+        logger.setLevel(before)  # which also forgets what was not enabled
     stand.figure("calls of it", len(bad.calls), most=2000)
     stand.figure("messages about it", errors, least=1, most=60)
     stand.figure("readings of another device, of 360", readings, least=358)
