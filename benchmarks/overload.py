@@ -9,26 +9,33 @@ import time
 import psutil
 
 from benchmarks.ear import Ear
-from benchmarks.measures import CLIENTS, MOST_PER_DEVICE, SIDES, end, highest_rates, job
+from benchmarks.measures import CLIENTS, MOST_PER_DEVICE, SIDES, end, highest_rates, job, measured
 from benchmarks.rows import NONE, Row, note, percentile, ratio_row
 from leadsman.testing import Mosquitto
 
 PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 48_000)
 """Readings a second, to find what a side delivers at the most."""
 SAMPLE = tuple(f"job/d{number}/state" for number in range(0, 200, 20))
+STARTS, MORE = 5, 1.4
+"""An app that is asked for a little more than it can do begins with a backlog, since it polls before it is connected.
+It must catch up each time: once, one of three starts did not, and went on with a quarter of what it can."""
 MANY, REST = 10_000, 60.0
 
 
 def overloaded(times: int) -> list[Row]:
     """200 devices or more, of which four times as much is asked as can be delivered."""
-    shares, ages, sizes = dict[str, float](), dict[str, float](), dict[str, float]()
+    shares, starts, ages, sizes = dict[str, float](), dict[str, float](), dict[str, float](), dict[str, float]()
     for side in CLIENTS:
         most, _ = highest_rates(side, 2, PROBED)
         note(f"overload, {side}: at most {most:,.0f} readings/s, and four times that are asked")
         figures, ages[side] = _asked(side, 4 * most, 8)
+        note(f"  {figures['delivered']:,.0f} delivered; then {STARTS} starts with {MORE} times that")
+        worst = min(measured(side, 200, MORE * most, 2)["delivered"] for _ in range(STARTS))
+        starts[side] = worst / most
         shares[side], sizes[side] = figures["delivered"] / most, figures["resident"]
     return [
         ratio_row("asked 4 × what it can: delivered / its own maximum", "", shares, "≥ 0.9"),
+        ratio_row(f"… {MORE} × what it can, the worst of {STARTS} starts", "", starts, "≥ 0.9"),
         ratio_row("… p99 age of a delivered reading", "s", ages, "bounded"),
         ratio_row("… memory at the most", "MiB", sizes, "bounded"),
     ]

@@ -30,7 +30,8 @@ from leadsman.monitoring.ledger import (
 
 LOST = (FAILED, "timed_out", "circuit_open", "deferred", HELD, MISSED, "starting")
 STEPS = st.lists(
-    st.sampled_from(["read", "read late", "suppress", "begin", "under way", "deliver", "drop", *LOST]), max_size=80
+    st.sampled_from(["read", "read late", "late", "suppress", "begin", "under way", "deliver", "drop", *LOST]),
+    max_size=80,
 )
 
 
@@ -51,6 +52,11 @@ def played(steps, tick=1.0):
             under_way.append(period)
         elif step == "read late" and under_way:
             read(ledger, under_way.pop(0), waiting, at)
+        elif step == "late" and ledger.gap is None:
+            slots += 3
+            ledger.late(at, 2)
+            ledger.period.slots += 1
+            read(ledger, ledger.period, waiting, at)
         elif step in ("read", "suppress", *LOST):
             period.slots, slots = period.slots + 1, slots + 1
             if step == "read":
@@ -146,6 +152,44 @@ def delayed(ledger, at, slots=1):
     ledger.heard(at + 0.01)
     ledger.period.sent += 1
     ledger.period.published += 1
+
+
+SECONDS = st.lists(st.tuples(st.sampled_from([0.01, 0.3, 0.99, 1.0, 2.0]), st.integers(1, 4)), max_size=40)
+"""The seconds since the time before, and the slots that were missed."""
+
+
+@given(SECONDS, st.sets(st.integers(0, 40)), st.sets(st.integers(0, 40)))
+def test_slots_that_are_entered_together_are_as_those_that_are_entered_each_time(lateness, asked, begun):
+    together, apart, at = Ledger(0.0), Ledger(0.0), 10.0
+    news = []
+    together.on_news = lambda: news.append(at)
+    for number, (passed, slots) in enumerate(lateness):
+        at += passed
+        together.late(at, slots)
+        apart.period.slots += slots
+        apart.lost(apart.period, MISSED, LATE, at, slots)
+        apart.heard(at)
+        if number in asked:
+            assert together.open_periods() == apart.open_periods()
+        if number in begun:
+            together.begin(at)
+            apart.begin(at)
+
+    assert together.gaps() == apart.gaps()
+    assert list(together.periods()) == list(apart.periods())
+    assert bool(news) == bool(lateness)
+
+
+def test_slots_that_wait_to_be_entered_come_before_what_follows():
+    ledger = Ledger(0.0)
+    ledger.late(1.0, 2)
+    ledger.late(1.5, 2)
+    ledger.lost(ledger.period, FAILED, "gone", 1.6)
+
+    late, failed = ledger.gaps()
+    assert late == (1.0, 1.5, f"missed: {LATE}", {MISSED: 4})
+    assert failed == (1.6, None, "failed: gone", {FAILED: 1})
+    assert total(ledger.periods()) == {MISSED: 4, FAILED: 1}
 
 
 def test_an_app_that_is_late_all_the_time_does_not_push_out_the_other_gaps():

@@ -9,7 +9,8 @@ from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.retained import Retained
 from leadsman.mqtt.topic_queue import Dropped
-from leadsman.spool.backlog import DAMAGED, FEW, MOST_DEAD, REPLACED, Backlog
+from leadsman.spool.backlog import DAMAGED, MOST_DEAD, REPLACED, Backlog
+from leadsman.spool.page_size import FEW
 from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
 from leadsman.spool.tail import Times
 from leadsman.spool.unstored import MOST_ROWS
@@ -530,6 +531,25 @@ def test_a_few_pages_at_a_time_are_in_memory(disk):
 
     assert FEW // 2 <= after.outbox.messages <= 2 * FEW
     after.drain()
+    assert after.payloads() == numbered(0, 2000)
+
+
+def test_a_connection_that_waits_for_pages_gets_longer_ones(disk):
+    before = Life(disk, 10_000)
+    before.open()
+    for payload in numbered(0, 2000):
+        before.put("t", payload)
+    before.commit()
+    before.commit()
+
+    after = Life(disk, 10_000)
+    after.open()
+    sizes = []
+    while wanted := after.page():
+        sizes.append(wanted)
+        after.deliver()
+
+    assert sizes[:4] == [FEW, 2 * FEW, 4 * FEW, 8 * FEW]
     assert after.payloads() == numbered(0, 2000)
 
 

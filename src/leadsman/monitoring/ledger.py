@@ -140,10 +140,21 @@ class Period:
         return Counts(self.start, self.slots, {word: count for word, count in by.items() if count})
 
 
+class _Late:
+    """Slots that were missed because the app was late, as yet in no period and in no gap: when the first of them came
+    due, when the first of those that were missed together last, and how many they are."""
+
+    __slots__ = ("first", "latest", "slots")
+
+    def __init__(self, since: float, slots: int) -> None:
+        self.first = self.latest = since
+        self.slots = slots
+
+
 class Ledger:
     """The ledger of one device. `start` is now."""
 
-    __slots__ = ("_closed", "_delays", "_drops", "_past", "comparison", "gap", "news", "on_news", "period")
+    __slots__ = ("_closed", "_delays", "_drops", "_late", "_past", "comparison", "gap", "news", "on_news", "period")
 
     def __init__(self, start: float) -> None:
         self.period = Period(start, self)
@@ -156,6 +167,7 @@ class Ledger:
         """Called when a gap ends."""
         self.comparison: Receipt | None = None
         """Learns of readings that will never arrive, too; None if nobody compares readings."""
+        self._late: _Late | None = None
         self._past: tuple[bytes | Period, ...] = ()
         self._closed: tuple[bytes, ...] = ()
         self._drops: Gap | None = None  # the gap of readings that were dropped, while no other gap has ended since
@@ -163,6 +175,7 @@ class Ledger:
 
     def lost(self, period: Period, disposition: str, cause: str, since: float, slots: int = 1) -> None:
         """Slots of `period`, the first of which came due at `since`, gave no reading."""
+        self._enter_late()
         period.add(disposition, slots)
         if self.gap is None or since < self.gap.since:
             self.silent(f"{disposition.replace('_', ' ')}: {cause}", since)
@@ -170,8 +183,25 @@ class Ledger:
         if gap is not None:
             gap.slots[disposition] = gap.slots.get(disposition, 0) + slots
 
+    def late(self, since: float, slots: int) -> None:
+        """Slots of the current period, the first of which came due at `since`, gave no reading since the app was late.
+        The device is read right after them, and has no gap now.
+
+        They are entered when somebody asks or something else happens, since `lost` and `heard` each time would cost an
+        app that is late at every poll a part of the readings that it can do.
+        """
+        late = self._late
+        if late is not None and since - late.latest < ONE_DELAY:
+            late.latest = since
+            late.slots += slots
+            return
+        self._enter_late()
+        self._late = _Late(since, slots)
+        self._tell()
+
     def silent(self, cause: str, since: float) -> None:
         """There has been no reading since `since`."""
+        self._enter_late()
         gap = self.gap
         if gap is None:
             self.gap = Gap(since, None, cause[:LONGEST_CAUSE], {})
@@ -184,15 +214,11 @@ class Ledger:
         if gap is None:
             return
         since, _, cause, slots = gap
-        until, delays = max(at, since), self._delays
-        if len(slots) != 1 or MISSED not in slots:
-            self._keep(Gap(since, until, cause, slots))
-        elif delays is not None and delays.cause == cause and since - (delays.until or 0.0) < ONE_DELAY:
-            slots[MISSED] += delays.slots[MISSED]
-            self._delays = Gap(delays.since, until, cause, slots)
+        ended = Gap(since, max(at, since), cause, slots)
+        if len(slots) == 1 and MISSED in slots:
+            self._delayed(ended)
         else:
-            self._keep()
-            self._delays = Gap(since, until, cause, slots)
+            self._keep(ended)
         self._tell()
 
     def dropped(self, at: float, messages: int = 1) -> None:
@@ -204,6 +230,7 @@ class Ledger:
             drops.slots[DROPPED] += messages
             self._drops = drops._replace(until=at)
         else:
+            self._enter_late()
             if drops is not None:
                 self._keep()
             self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
@@ -216,6 +243,7 @@ class Ledger:
 
     def begin(self, start: float) -> None:
         """Begin a period."""
+        self._enter_late()
         past = (*self._past, self.period)[-PERIODS:]
         self._past = tuple(
             _packed(each.counts()) if isinstance(each, Period) and each.settled else each for each in past
@@ -246,21 +274,42 @@ class Ledger:
 
     def periods(self) -> Iterator[Counts]:
         """The periods, the oldest first."""
+        self._enter_late()
         for past in self._past:
             yield past.counts() if isinstance(past, Period) else _unpacked(past)
         yield self.period.counts()
 
     def gaps(self) -> list[Gap]:
         """The gaps, in the order in which they ended; one that has not ended is the last."""
+        self._enter_late()
         return [*map(_unpacked_gap, self._closed), *self._latest(), *(() if self.gap is None else (self.gap,))]
 
     def _open(self) -> list[Period]:
         """The periods in which something may change."""
+        self._enter_late()
         return [*(past for past in self._past if isinstance(past, Period)), self.period]
 
     def _latest(self) -> list[Gap]:
         """The gaps that have ended, but may grow, in the order in which they ended."""
         return sorted((gap for gap in (self._drops, self._delays) if gap is not None), key=lambda gap: gap.until or 0.0)
+
+    def _enter_late(self) -> None:
+        """Enter the slots that `late` was told of."""
+        late, self._late = self._late, None
+        if late is not None:
+            self.period.slots += late.slots
+            self.period.add(MISSED, late.slots)
+            self._delayed(Gap(late.first, late.latest, f"{MISSED}: {LATE}", {MISSED: late.slots}))
+
+    def _delayed(self, gap: Gap) -> None:
+        """A gap of nothing but missed polls has ended."""
+        delays = self._delays
+        if delays is None or delays.cause != gap.cause or gap.since - (delays.until or 0.0) >= ONE_DELAY:
+            self._keep()
+            self._delays = gap
+        else:
+            gap.slots[MISSED] += delays.slots[MISSED]
+            self._delays = gap._replace(since=delays.since)
 
     def _keep(self, *gaps: Gap) -> None:
         """Keep the latest gaps, and then these. None of them changes any more."""

@@ -2,8 +2,11 @@
 
 import math
 
+from leadsman.errors import PollRefused
 from leadsman.reading import Reading
+from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.runner import Answer
+from leadsman.timing.durations import human
 
 
 class PollRequests:
@@ -22,3 +25,20 @@ class PollRequests:
         answers, self.answers = self.answers, []
         for answer in answers:
             answer(result)
+
+
+def check_circuit(execution: Execution[Reading | None], now: float) -> None:
+    """Let a requested poll pass the circuit, as one that is due does.
+
+    Raises:
+        PollRefused: the device is held or asked for a pause, or the circuit is open.
+    """
+    circuit = execution.circuit
+    if circuit.held:
+        raise PollRefused("the device is held; release it first")
+    if (until := circuit.deferred_until) > now:
+        raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
+    if execution.snapshot().circuit not in ("closed", "disabled") or not execution.admit():
+        raise PollRefused(
+            "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
+        )

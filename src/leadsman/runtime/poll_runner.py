@@ -44,9 +44,9 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.calls import PlainCall
 from leadsman.runtime.fallback import fall_back
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
-from leadsman.runtime.missed_polls import MissedPolls
+from leadsman.runtime.missed_polls import REPORT_EACH, MissedPolls
 from leadsman.runtime.poll_context import PollContext
-from leadsman.runtime.poll_requests import PollRequests
+from leadsman.runtime.poll_requests import PollRequests, check_circuit
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import publisher_of
 from leadsman.runtime.runner import Answer
@@ -138,7 +138,7 @@ class PollRunner:
         if missed or self._missed is not None:
             self._report_missed(missed, now)
         if missed:
-            self._passed_over(missed)
+            self._passed_over(missed, now)
         if not is_due:
             return
         period = self.ledger.period
@@ -155,14 +155,17 @@ class PollRunner:
         else:
             self._refused(period, now)
 
-    def _passed_over(self, missed: int) -> None:
+    def _passed_over(self, missed: int, now: float) -> None:
         """Count polls that were due before the one that is due now."""
-        since, period = self.schedule.missed_since(missed), self.ledger.period
-        period.slots += missed
+        since, ledger, interval = self.schedule.missed_since(missed), self.ledger, self.telemetry.interval
+        disposition, cause = MISSED, LATE
         if since <= self._polling_since:
-            self._lost(period, STARTING, "the app did not poll yet", since, missed)
-        else:
-            self._lost(period, MISSED, LATE, since, missed)
+            disposition, cause = STARTING, "the app did not poll yet"
+        elif interval is not None and interval < REPORT_EACH and ledger.gap is None:
+            ledger.late(self._context.environment.clock.uptime() - now + since, missed)
+            return
+        ledger.period.slots += missed
+        self._lost(ledger.period, disposition, cause, since, missed)
 
     def _report_missed(self, polls: int, now: float) -> None:
         """Count missed polls, and report those that are to be reported now: once the app stops, all of them."""
@@ -172,7 +175,7 @@ class PollRunner:
         reported = missed.add(polls, now) or (missed.take() if environment.stopping.is_set() else 0)
         if reported:
             environment.events.emit(PollMissed(self.telemetry.name, reported))
-        elif missed.over(now):
+        elif not polls and missed.over(now):
             self._missed = None
 
     def _refused(self, period: Period, now: float) -> None:
@@ -241,19 +244,11 @@ class PollRunner:
         return -math.inf if self._requests is None else self._requests.polled_at + self.telemetry.throttle
 
     def _check_request(self, now: float) -> None:
-        execution = self.execution
         if (too_soon := self.throttled_until - now) > 0:
             raise PollRefused(f"throttled; retry in {human(round(too_soon, 1))}")
         if self.busy:
             raise PollRefused("the thread of an earlier poll is still busy")
-        if execution.circuit.held:
-            raise PollRefused("the device is held; release it first")
-        if (until := execution.circuit.deferred_until) > now:
-            raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
-        if execution.snapshot().circuit not in ("closed", "disabled") or not execution.admit():
-            raise PollRefused(
-                "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
-            )
+        check_circuit(self.execution, now)
 
     def _begin(self, now: float) -> None:
         """Start a poll that a person asks for; the circuit has admitted it."""

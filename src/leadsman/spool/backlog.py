@@ -18,6 +18,7 @@ from leadsman.mqtt.queues import BURST
 from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
 from leadsman.spool.aside import Aside
 from leadsman.spool.eviction import FIRST_TIME
+from leadsman.spool.page_size import PageSize
 from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row
 from leadsman.spool.tail import Tail, Times, item_of, row_of
 from leadsman.spool.unstored import Unstored
@@ -26,8 +27,6 @@ MOST_DEAD = 1000
 """Dead letters that wait to be written, at the most: as many as the file keeps. The newest are kept."""
 DAMAGED = "damaged on the disk"
 REPLACED = "the file of the outbox was replaced"
-FEW = 60
-"""Messages that may be sent at once while a page is read, at the least: three windows of a broker that allows 20."""
 Store = Literal["opening", "ok", "full", "locked", "memory"]
 """See `OnDisk`."""
 
@@ -54,6 +53,7 @@ class Backlog:
         self._gave_up = False
         self._listed: Collection[str] | None = None
         self._overtaken = 0
+        self._page_size = PageSize()
         self.store: Store = "opening"
         """Whether the disk can be used."""
         self.known = False
@@ -277,7 +277,7 @@ class Backlog:
 
     def wanted(self, window: int) -> int:
         """How many rows to read back, for a connection with so many messages in flight. None while enough wait."""
-        enough = max(FEW, 3 * window)
+        enough = self._page_size.rows(window)
         if not self.rows or self._outbox.is_full(0.5) or self._outbox.sendable(enough) >= enough // 2:
             return 0
         return enough
@@ -287,6 +287,7 @@ class Backlog:
         cannot be read."""
         if self.in_order:
             self._outbox.prefer_newest(False)
+        self._page_size.came(waited=not self._outbox.ready, last=len(rows) >= self.rows)
         older: dict[str, list[Item]] = {}
         for row in rows:
             self.read = row.id
