@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
+from leadsman import App
 from leadsman.errors import InvalidValue, NotInstalled
 from leadsman.lease.engines import store_at
 from leadsman.lease.lease import Member, Terms
+from leadsman.settings.sources import Where
 
 TERMS, MEMBER = Terms("house"), Member("a", "1")
 
@@ -34,8 +36,13 @@ def test_a_library_that_is_missing_is_named_with_what_to_type(monkeypatch, url, 
     ]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, library, None)
+    app = App("house")
+    app.load(Where.nowhere({}, {"CLUSTER__ENGINE": url}))
+
     with pytest.raises(NotInstalled, match=rf'pip install "leadsman\[{extra}\]"'):
         store_at(url, TERMS, MEMBER)
+    with pytest.raises(NotInstalled, match=rf'pip install "leadsman\[{extra}\]"'):
+        app.setup.check_installed()  # which `leadsman check` calls
 
 
 def test_an_app_without_a_cluster_loads_nothing_of_it_and_the_protocol_loads_no_engine():

@@ -373,28 +373,20 @@ class Setup:
                 self.endpoint = None  # the app itself may be bound there
 
     def check_installed(self) -> None:
-        """Check that the libraries that the adapters and the HTTP endpoint need are installed. Raises `NotInstalled`
-        with a line for each that is missing."""
+        """Check that the libraries that the adapters, the HTTP endpoint and the engine of the cluster need are
+        installed. Raises `NotInstalled` with a line for each that an adapter misses."""
         check_installed(self.adapters)
         if self.endpoint is not None:
             check_found("HTTP endpoints", "uvicorn", "http", "uvicorn")
+        if self.cluster is not None:
+            from leadsman.lease.engines import load_engine
+
+            load_engine(self.cluster.engine)
 
     @property
     def idle_reason(self) -> str | None:
         """Why the app has nothing to do, and what to write; None when it has something to do. Valid once the
         settings are loaded."""
-        registered = self.registry.everything
-        if any(each.enabled for each in (*registered, *self.registry.subscriptions.values())):
-            return None
-        if registered:
-            return "all its devices are disabled; set enabled to true for one of them"
-        if not self.registry.without_devices:
-            return "it registers nothing; decorate a function with @app.telemetry"
-        empty = [row.path for row in self.rows if row.value in ("[]", "{}")]
-        if not empty:
-            return f"the settings name no device for {', '.join(self.registry.without_devices)}"
-        from leadsman.settings.faults import Place, to_write
+        from leadsman.registration.idle import idle_reason
 
-        place, path = Place(self.declaration.name, "leadsman.toml"), tuple(empty[0].split("."))
-        named = f"{empty[0]!r} is" if len(empty) == 1 else f"{', '.join(map(repr, empty))} are"
-        return f"it has no devices, because {named} empty; {to_write(place, self.declaration.model, path)}"
+        return idle_reason(self.registry, self.rows, self.declaration)
