@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.queues import RESERVE, Queues, never_arrives
-from leadsman.mqtt.topic_queue import COPY, SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue, is_unstored
+from leadsman.mqtt.topic_queue import SETTLED, UNSTORED, Dropped, Item, Keeper, TopicQueue, copy_of, is_unstored
 
 
 class Outbox(Queues):
@@ -50,7 +50,8 @@ class Outbox(Queues):
         """Send a message again that arrived before, unless newer ones of its topic are on their way. It was counted
         and stored then."""
         if message.topic not in self:
-            self._append(message._replace(receipt=None))
+            self._number += 1
+            self.bring_back(copy_of(self._number, message))
 
     def hand_over(self, message: Message) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
@@ -101,7 +102,7 @@ class Outbox(Queues):
             if queue.waiting or queue.ahead is not None:
                 again = queue.hand_out(item)
                 if again is not None:
-                    self._append(again)
+                    self.bring_back(again)
                 self._offer(topic, queue)
             return item, expired
         return None, expired
@@ -213,7 +214,7 @@ class Outbox(Queues):
         self._forget(item)
 
     def bring_back(self, item: Item) -> None:
-        """A reading that was on disk only waits in memory."""
+        """A reading that was on disk only, or is sent again, waits in memory."""
         self.messages += 1
         self.bytes += item.size
         self.admit(item)
@@ -279,15 +280,6 @@ class Outbox(Queues):
         if queue.waiting:
             self._fresh[topic] = None
         return topic, queue, item
-
-    def _append(self, message: Message) -> None:
-        """Put a message that is never stored."""
-        self._number += 1
-        item = Item(self._number, message, message.size)
-        item.row = COPY
-        self.messages += 1
-        self.bytes += item.size
-        self.admit(item)
 
     def _return(self, topic: str, items: list[Item]) -> None:
         """Put items that were in flight back in their places."""

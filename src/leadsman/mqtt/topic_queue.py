@@ -63,6 +63,13 @@ class Item:
         """Whether it was handed out to be sent without the retain flag, because a newer reading of its topic waits."""
 
 
+def copy_of(number: int, message: Message) -> Item:
+    """A message that is sent again, arrived before, and is never stored."""
+    copy = Item(number, message._replace(receipt=None), message.size)
+    copy.row = COPY
+    return copy
+
+
 def is_unstored(item: Item) -> bool:
     """Whether an item is a reading that is to be written, and was not."""
     return item.row != item.number and item.row >= UNSTORED and item.message.taken_at is not None
@@ -176,12 +183,12 @@ class TopicQueue:
         """The oldest that did not arrive before."""
         return next((item for item in self.waiting if item.row != COPY), None)
 
-    def hand_out(self, item: Item) -> Message | None:
-        """An item is handed out, and others wait or went ahead. Returns a message that must be sent again, or None.
+    def hand_out(self, item: Item) -> Item | None:
+        """An item is handed out, and others wait or went ahead. Returns a copy that must be sent again, or None.
 
         If a newer message went ahead of it, the item is sent without the retain flag, since the broker keeps the newest
         reading of a topic. After the last such item the newest message is sent again, so that a subscriber receives it
-        last.
+        last. The copy has the number of that message: readings that come back from disk after it may be newer.
         """
         self.went_ahead(item)
         if self.ahead is None:
@@ -191,7 +198,7 @@ class TopicQueue:
             item.message = item.message._replace(retain=False)
             if not self.waiting:
                 self.ahead = None
-                return newest._replace(receipt=None)
+                return copy_of(number, newest)
         elif item.number > number:
             self.ahead = None
         return None
