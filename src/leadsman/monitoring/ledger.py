@@ -34,6 +34,8 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from leadsman.monitoring import leb128
+
 if TYPE_CHECKING:
     from leadsman.mqtt.message import Receipt
 
@@ -140,15 +142,24 @@ class Period:
         return Counts(self.start, self.slots, {word: count for word, count in by.items() if count})
 
 
-class _Late:
-    """Slots that were missed because the app was late, as yet in no period and in no gap: when the first of them came
-    due, when the first of those that were missed together last, and how many they are."""
+_LATE_CAUSE = f"{MISSED}: {LATE}"
+_NOT_ENTERED = Gap(0.0, None, _LATE_CAUSE, {})
+"""Stands for the gap of slots that are not entered yet, while no reading has followed them."""
 
-    __slots__ = ("first", "latest", "slots")
+
+class _Late:
+    """Slots that were missed because the app was late, as yet in no period and in no gap."""
+
+    __slots__ = ("group", "group_since", "since", "slots", "told", "until")
 
     def __init__(self, since: float, slots: int) -> None:
-        self.first = self.latest = since
-        self.slots = slots
+        self.since = self.group_since = since
+        """When the first of them came due, and the first of those that were missed together last."""
+        self.slots = self.group = slots
+        """How many they are, and those that were missed together last."""
+        self.until = since
+        """The last reading between them, or after them."""
+        self.told = False
 
 
 class Ledger:
@@ -185,19 +196,19 @@ class Ledger:
 
     def late(self, since: float, slots: int) -> None:
         """Slots of the current period, the first of which came due at `since`, gave no reading since the app was late.
-        The device is read right after them, and has no gap now.
+        There is no gap now; `heard` follows as a rule.
 
-        They are entered when somebody asks or something else happens, since `lost` and `heard` each time would cost an
-        app that is late at every poll a part of the readings that it can do.
+        They are entered when somebody asks or something else happens, since `lost` each time would cost an app that is
+        late at every poll a part of the readings that it can do.
         """
         late = self._late
-        if late is not None and since - late.latest < ONE_DELAY:
-            late.latest = since
+        if late is not None and since - late.until < ONE_DELAY:
+            late.group_since, late.group = since, slots
             late.slots += slots
-            return
-        self._enter_late()
-        self._late = _Late(since, slots)
-        self._tell()
+        else:
+            self._enter_late()
+            self._late = _Late(since, slots)
+        self.gap = _NOT_ENTERED
 
     def silent(self, cause: str, since: float) -> None:
         """There has been no reading since `since`."""
@@ -211,6 +222,13 @@ class Ledger:
     def heard(self, at: float) -> None:
         """The device was read: its gap ends, if there is one."""
         gap, self.gap = self.gap, None
+        late = self._late
+        if gap is _NOT_ENTERED and late is not None:
+            late.until = max(at, late.group_since)
+            if not late.told:
+                late.told = True
+                self._tell()
+            return
         if gap is None:
             return
         since, _, cause, slots = gap
@@ -223,6 +241,7 @@ class Ledger:
 
     def dropped(self, at: float, messages: int = 1) -> None:
         """Readings that were taken at `at`, or since, will never arrive. `Period` counts them."""
+        self._enter_late()
         if self.comparison is not None:
             self.comparison.dropped(at, messages)
         drops = self._drops
@@ -230,7 +249,6 @@ class Ledger:
             drops.slots[DROPPED] += messages
             self._drops = drops._replace(until=at)
         else:
-            self._enter_late()
             if drops is not None:
                 self._keep()
             self._drops = Gap(at, at, DROPPED, {DROPPED: messages})
@@ -294,12 +312,18 @@ class Ledger:
         return sorted((gap for gap in (self._drops, self._delays) if gap is not None), key=lambda gap: gap.until or 0.0)
 
     def _enter_late(self) -> None:
-        """Enter the slots that `late` was told of."""
+        """Enter the slots that `late` was told of. The gap of those that no reading followed has not ended."""
         late, self._late = self._late, None
-        if late is not None:
-            self.period.slots += late.slots
-            self.period.add(MISSED, late.slots)
-            self._delayed(Gap(late.first, late.latest, f"{MISSED}: {LATE}", {MISSED: late.slots}))
+        if late is None:
+            return
+        self.period.slots += late.slots
+        self.period.add(MISSED, late.slots)
+        ended = late.slots
+        if self.gap is _NOT_ENTERED:
+            ended -= late.group
+            self.gap = Gap(late.group_since, None, _LATE_CAUSE, {MISSED: late.group})
+        if ended:
+            self._delayed(Gap(late.since, late.until, _LATE_CAUSE, {MISSED: ended}))
 
     def _delayed(self, gap: Gap) -> None:
         """A gap of nothing but missed polls has ended."""
@@ -343,25 +367,25 @@ def total(periods: Iterator[Counts] | list[Counts]) -> dict[str, int]:
 
 
 def _packed(counts: Counts) -> bytes:
-    return _START.pack(counts.start) + _packed_numbers(counts.slots, *_numbers(counts.by))
+    return _START.pack(counts.start) + leb128.encode(counts.slots, *_numbers(counts.by))
 
 
 def _unpacked(packed: bytes) -> Counts:
     (start,) = _START.unpack_from(packed)
-    slots, *numbers = _unpacked_numbers(packed[_START.size :])
+    slots, *numbers = leb128.decode(packed[_START.size :])
     return Counts(start, slots, _by(numbers))
 
 
 def _packed_gap(gap: Gap) -> bytes:
     """A gap that has ended."""
-    counts = _packed_numbers(*_numbers(gap.slots))
+    counts = leb128.encode(*_numbers(gap.slots))
     return _GAP.pack(gap.since, gap.until, len(counts)) + counts + gap.cause.encode(errors="backslashreplace")
 
 
 def _unpacked_gap(packed: bytes) -> Gap:
     since, until, length = _GAP.unpack_from(packed)
     end = _GAP.size + length
-    return Gap(since, until, packed[end:].decode(), _by(_unpacked_numbers(packed[_GAP.size : end])))
+    return Gap(since, until, packed[end:].decode(), _by(leb128.decode(packed[_GAP.size : end])))
 
 
 def _numbers(by: Mapping[str, int]) -> Iterator[int]:
@@ -374,26 +398,3 @@ def _by(numbers: list[int]) -> dict[str, int]:
     """The opposite of `_numbers`, without those that no slot has."""
     pairs = zip(numbers[::2], numbers[1::2], strict=True)
     return {DISPOSITIONS[place]: count for place, count in pairs if count}
-
-
-def _packed_numbers(*numbers: int) -> bytes:
-    """Numbers from 0 as LEB128 (DWARF 5, section 7.6): seven bits a byte, the lowest first; all but the last have the
-    highest bit. So most counts of an hour take one byte."""
-    packed = bytearray()
-    for number in numbers:
-        while number > 0x7F:
-            packed.append(number & 0x7F | 0x80)
-            number >>= 7
-        packed.append(number)
-    return bytes(packed)
-
-
-def _unpacked_numbers(packed: bytes) -> list[int]:
-    numbers, number, shift = list[int](), 0, 0
-    for byte in packed:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            numbers.append(number)
-            number = shift = 0
-    return numbers
