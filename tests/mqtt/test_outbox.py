@@ -716,3 +716,32 @@ def test_the_place_among_very_many_topics_is_not_looked_for():
 
     assert outbox.standing(f"t{MOST_BEFORE}").before == MOST_BEFORE
     assert outbox.standing(f"t{MOST_BEFORE + 1}").before is None
+
+
+def test_what_the_broker_keeps_is_the_newest_though_an_older_one_is_acknowledged_late():
+    outbox, sent = Outbox(), []
+
+    def take():
+        item, _ = outbox.take(0.0)
+        sent.append((number_of(item), item.message.retain and not item.unretained))
+        return item
+
+    def put(number):
+        outbox.put(message("t", number, retain=True, taken_at=float(number), clock_offset=0.0))
+
+    for number in (1, 2, 3):
+        put(number)
+    outbox.prefer_newest(True)
+    third = take()
+    put(4)
+    take()
+    outbox.prefer_newest(False)
+    while outbox.ready:
+        take()
+    outbox.bring_back_older("t", [Item(0, message("t", 0, taken_at=0.0, clock_offset=0.0), 70)])
+
+    outbox.accept(third)
+    while outbox.ready:
+        take()
+
+    assert sent == [(3, True), (4, True), (1, False), (2, False), (4, True), (0, False), (4, True)]

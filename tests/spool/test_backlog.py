@@ -534,6 +534,31 @@ def test_a_few_pages_at_a_time_are_in_memory(disk):
     assert after.payloads() == numbered(0, 2000)
 
 
+def test_readings_of_a_broken_connection_are_set_aside_before_those_that_were_set_aside_meanwhile(disk):
+    life = Life(disk, 12)
+    life.open()
+    for number in range(1, 6):
+        life.put("t", b"%d" % number)
+    life.commit()
+    life.send(3)
+    life.commit()
+    life.outbox.prefer_newest(True)
+    for number in range(6, 14):
+        life.put("t", b"%d" % number)
+        life.commit()
+    life.outbox.lost()
+    life.sent.clear()
+    for number in range(14, 20):
+        life.put("t", b"%d" % number)
+        life.commit()
+
+    life.drain()
+
+    assert life.dropped == []
+    assert {int(payload) for payload in life.payloads()} == set(range(1, 20))
+    assert disk.rows == {}
+
+
 def test_a_connection_that_waits_for_pages_gets_longer_ones(disk):
     before = Life(disk, 10_000)
     before.open()

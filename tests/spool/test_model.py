@@ -28,6 +28,8 @@ class Model:
         self.looked_at = None
 
     def write(self, now, add, settled, dead):
+        if not (add or settled or dead):
+            return {}
         done = {*settled, *(row.id for row, _ in dead)}
         accepted = {row.id: row for row in add if row.id not in done}
         rows = {key: row for key, row in (self.rows | accepted).items() if key not in done}

@@ -114,8 +114,9 @@ class Watcher:
             if not again and (unmatched := self._fleet.unmatched):
                 refused = f" ({self._refused})" if self._refused else ""
                 names = clean(" or ".join(unmatched))
-                nodes = f"leadsman watch '{clean(unmatched[0])}/nodes/+' the nodes of a cluster"
-                advice = f"leadsman watch --once shows all apps with a prefix of one level, and {nodes}"
+                advice = "leadsman watch --once shows all apps with a prefix of one level"
+                if not set(unmatched[0]) & set("+*?"):
+                    advice += f", and leadsman watch '{clean(unmatched[0])}/nodes/+' the nodes of a cluster"
                 raise LeadsmanError(f"no app with the prefix {names} at {self._broker}{refused}; {advice}")
             while again:
                 await asyncio.sleep(ASKING)

@@ -268,6 +268,12 @@ class Outbox(Queues):
             self._keeper.bury(item, why)
         return self._lose(item, "refused", why)
 
+    def _newer_in_flight(self, item: Item) -> Item:
+        """The newer message of the topic of an item that was handed out last; the item itself if none is in flight."""
+        topic, number = item.message.topic, item.number
+        newer = (each for each in reversed(self._flying) if each.number > number and each.message.topic == topic)
+        return next(newer, item)
+
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
         """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
         topic is no longer offered then."""
@@ -318,8 +324,8 @@ class Outbox(Queues):
             self._keep_latest(message.topic, queue)
         if not arrived:
             queue.fell_back(item)
-        elif queue.waiting:
-            queue.went_ahead(item)
+        elif queue.waiting and queue.waiting[0].number < item.number:
+            queue.went_ahead(self._newer_in_flight(item) if queue.in_flight else item)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:

@@ -44,7 +44,8 @@ class Span:
     def goes_on(self, number: int, message: Message) -> None:
         """Add a further reading."""
         self.rows += 1
-        self.last, self.last_taken_at = number, message.taken_at
+        if number > self.last:
+            self.last, self.last_taken_at = number, message.taken_at
 
     def dropped(self, number: int) -> None:
         """One of these readings will never arrive. The time that the receipt learns is right for the first and the last
@@ -73,7 +74,8 @@ class Span:
 
 
 class Tail:
-    """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them."""
+    """The newest readings of a topic: `rows` are on disk only, and those that are `held` come after them. The spans are
+    in the order of their first numbers."""
 
     __slots__ = ("held", "rows", "spans")
 
@@ -83,12 +85,16 @@ class Tail:
         self.spans: deque[Span] = deque()
 
     def put(self, number: int, message: Message) -> None:
-        """A further reading, newer than the others, is on disk only."""
+        """A further reading is on disk only: the newest as a rule. After a broken connection it may be an older one."""
         self.rows += 1
-        if self.spans and self.spans[-1].goes_on_with(message):
-            self.spans[-1].goes_on(number, message)
+        place = len(self.spans)
+        while place and self.spans[place - 1].first > number:
+            place -= 1
+        before = self.spans[place - 1] if place else None
+        if before is not None and before.goes_on_with(message):
+            before.goes_on(number, message)
         else:
-            self.spans.append(Span(number, message))
+            self.spans.insert(place, Span(number, message))
 
     def span_of(self, number: int) -> Span | None:
         """The span of a reading that is deleted."""
