@@ -18,7 +18,7 @@ PROBED = (3000, 5000, 8000, 12_000, 16_000, 20_000, 24_000, 32_000, 40_000, 48_0
 SAMPLE = tuple(f"job/d{number}/state" for number in range(0, 200, 20))
 STARTS, MORE = 5, 1.4
 """An app that is asked for a little more than it can do begins with a backlog, since it polls before it is connected.
-It must catch up each time: once, one of three starts did not, and went on with a quarter of what it can."""
+It must catch up each time: seven of thirteen starts did not once, and went on with a quarter of what it can."""
 MANY, REST = 10_000, 60.0
 
 
