@@ -2,6 +2,7 @@
 nothing is read. With a real NATS server and a real mosquitto."""
 
 import atexit
+import functools
 import json
 import statistics
 import subprocess
@@ -134,6 +135,10 @@ def _shared(readings: Readings, count: int) -> list[int]:
     return sorted(readings.parts.values())
 
 
+def _has_a_part(readings: Readings, node: str) -> bool:
+    return readings.parts.get(node, 0) > 0
+
+
 def _until(look: Callable[[], bool], what: str) -> None:
     end = time.perf_counter() + LATEST
     while not look():
@@ -162,7 +167,7 @@ def _faults() -> list[Row]:
             node.stop()
             readings.parts.pop(node.name, None)
             node.start()
-            _until(lambda node=node: readings.parts.get(node.name, 0) > 0, f"{node.name} has a part")  # type: ignore[misc]
+            _until(functools.partial(_has_a_part, readings, node.name), f"{node.name} has a part")
             _shared(readings, 4)
         time.sleep(INTERVAL + 5)
         gap = readings.gap()

@@ -156,7 +156,9 @@ def test_the_second_best_gateway_waits_no_longer_than_a_third_of_a_ttl_for_the_b
 
 
 def test_a_sensor_that_is_carried_back_and_forth_moves_once_in_two_ttl_at_most():
-    level = lambda node, now: -40.0 if (node == "a") == (now // 12 % 2 == 0) else -90.0  # noqa: E731
+    def level(node, now):
+        return -40.0 if (node == "a") == (now // 12 % 2 == 0) else -90.0
+
     story = house(level, period=0.2).run([A, B], 600.0)
     assert len(story.owners()) <= 600.0 / (STAY * TTL) + 1
 
