@@ -84,6 +84,24 @@ def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
     assert all(each.result(60) for each in blocked)
 
 
+def test_too_many_blocked_calls_are_refused_with_what_blocks():
+    executor, release = DaemonExecutor(), threading.Event()
+    for _ in range(workers.MOST_THREADS - 1):
+        executor.submit(release.wait)
+
+    async def wait():
+        asyncio.get_running_loop().set_default_executor(executor)
+        blocked = asyncio.create_task(asyncio.to_thread(time.sleep, 0.5))
+        await asyncio.sleep(0)
+        with pytest.raises(DeviceUnavailable, match=r"by 127 × Event\.wait, 1 × sleep; give the blocking calls a"):
+            await asyncio.to_thread(int)
+        release.set()
+        await blocked
+
+    asyncio.run(wait())
+    assert executor.submit(lambda: "served").result(60) == "served"
+
+
 def until(true):
     deadline = time.monotonic() + 60
     while not true():

@@ -1,4 +1,5 @@
-"""Daemon threads for blocking calls: plain ``def`` handlers, opening ports, and `asyncio.to_thread`.
+"""Daemon threads for blocking calls: opening ports, state files, and `asyncio.to_thread`. For those of plain ``def``
+handlers see `leadsman.runtime.thread_pool`.
 
 A blocked thread must neither keep the process alive nor delay other calls. A bounded, shared pool does both once enough
 calls hang, and Python's standard pool is joined at exit.
@@ -8,9 +9,10 @@ import contextvars
 import functools
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from leadsman.errors import DeviceUnavailable
 
@@ -18,6 +20,9 @@ MOST_STUCK = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
 MOST_THREADS = 128
 """Threads alive at once in a `DaemonExecutor`, blocked ones included."""
+
+_NAMED = 3
+"""Functions that an error names."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,7 +36,8 @@ def busy() -> int:
     return _busy
 
 
-def _count(change: int) -> None:
+def count(change: int) -> None:
+    """Count a call that begins or has ended, for `busy`."""
     global _busy  # one number for the process, as the threads are
     with _busy_lock:
         _busy += change
@@ -60,7 +66,7 @@ class Worker:
             )
         future: Future[T] = Future()
         context = contextvars.copy_context()
-        _count(+1)
+        count(+1)
         self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         if self._thread is None:
             self._start()
@@ -86,7 +92,7 @@ class Worker:
             if job is None:
                 return
             job()
-            _count(-1)  # after the caller was woken
+            count(-1)  # after the caller was woken
 
     def _call(self, future: Future[T], call: Callable[[], T]) -> None:
         if future.set_running_or_notify_cancel():
@@ -100,6 +106,7 @@ class DaemonExecutor(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
+        self._calls: dict[Future[Any], str] = {}  # what is called, by what
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.
@@ -108,10 +115,15 @@ class DaemonExecutor(ThreadPoolExecutor):
             DeviceUnavailable: `MOST_THREADS` earlier calls are still running.
         """
         if not self._alive.acquire(blocking=False):
-            raise DeviceUnavailable(f"{MOST_THREADS} threads are blocked; give the blocking calls a timeout")
+            calls = Counter(self._calls.copy().values()).most_common(_NAMED)
+            names = ", ".join(f"{number} × {name}" for name, number in calls)
+            raise DeviceUnavailable(
+                f"{MOST_THREADS} threads are blocked, most of them by {names}; give the blocking calls a timeout"
+            )
         future: Future[T] = Future()
-        _count(+1)
+        count(+1)
         future.set_running_or_notify_cancel()
+        self._calls[future] = _name(fn, args)
         run = functools.partial(self._run, future, lambda: fn(*args, **kwargs))
         threading.Thread(target=run, name="leadsman call", daemon=True).start()
         return future
@@ -120,11 +132,18 @@ class DaemonExecutor(ThreadPoolExecutor):
         try:
             _settle(future, call)
         finally:
-            _count(-1)
+            count(-1)
+            self._calls.pop(future)
             self._alive.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing to wait for: the threads are daemons."""
+
+
+def _name(fn: Callable[..., object], args: tuple[object, ...]) -> str:
+    """The name of the function that is called; `asyncio.to_thread` wraps it."""
+    inner = next(filter(callable, fn.args if isinstance(fn, functools.partial) else args), fn)
+    return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
 def _settle(future: Future[T], call: Callable[[], T]) -> None:

@@ -6,6 +6,7 @@ breaker names a circuit that several handlers share, the guard asks that one, an
 
 import math
 
+from leadsman.errors import NoFreeThread
 from leadsman.events import CircuitMoved
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import (
@@ -114,7 +115,7 @@ class CircuitGuard:
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """How a cycle that ended with this error counts."""
-        if not isinstance(error, Exception) or isinstance(error, RetryRequested):
+        if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
             return Outcome.ABANDONED
         ignored = self._rule is not None and matches(error, self._rule.ignore)
         return Outcome.ABANDONED if ignored else Outcome.FAILED
