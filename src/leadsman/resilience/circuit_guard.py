@@ -145,15 +145,15 @@ class CircuitGuard:
 
     def _set(self, circuit: Circuit) -> None:
         if self._shared is not None:
-            self._shared.move(circuit)
+            self._shared.move(circuit, by_hand=True)
         else:
-            self.moved(circuit)
+            self.moved(circuit, by_hand=True)
 
-    def moved(self, circuit: Circuit) -> None:
-        """Store the new circuit, and emit an event if its state changed."""
+    def moved(self, circuit: Circuit, *, by_hand: bool = False) -> None:
+        """Store the new circuit, and emit an event if its state changed, with whether a person changed it."""
         before, self.state = self.state, circuit
         if type(before) is not type(circuit):
-            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures))
+            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures, by_hand=by_hand))
             if self.isolated and self._caller is not None:
                 self._caller.isolated()
 
