@@ -23,7 +23,7 @@ def run(port: int, kind: str, hanging: int) -> None:
     """Run the app, and print the measured values."""
     app, calls = App("job", mqtt=f"mqtt://127.0.0.1:{port}"), dict[str, list[float]]()
     for number in range(hanging):
-        app.add_telemetry(f"hangs{number}", _hang, interval=INTERVAL)
+        app.add_telemetry(f"hangs{number}", _hang, interval=60.0)
     for number in range(HANDLERS - hanging):
         name = f"d{number}"
         calls[name] = []

@@ -159,6 +159,27 @@ def test_the_order_of_those_that_wait_is_that_of_their_requests():
     assert served == [0, 1, 3, 4]
 
 
+def test_a_call_that_is_cancelled_when_threads_are_started_leaves_its_own_to_another():
+    release = threading.Event()
+
+    async def main():
+        pool = ThreadPool("handlers", 64)
+        hanging = await hang(pool, release, AT_ONCE)
+        waiting = [asyncio.create_task(Caller(pool).call(lambda: "served")) for _ in range(2)]
+        pool._first = lambda: None  # as if those that hang had just begun
+        await asyncio.sleep(0)
+        pool._growth.cancel()
+        await asyncio.sleep(2 * PAUSE)
+        waiting[0].cancel()
+        pool._grow()
+        served = await waiting[1]
+        await let_go(pool, release)
+        await asyncio.gather(*hanging)
+        return served, len(pool), len(pool._free)
+
+    assert run(main()) == ("served", AT_ONCE + 2, AT_ONCE + 2)
+
+
 def test_stopping_ends_the_threads_also_those_that_have_a_call():
     release = threading.Event()
     before = set(threading.enumerate())

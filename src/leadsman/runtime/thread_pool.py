@@ -220,7 +220,7 @@ class ThreadPool:
         for since in list(self._waiting.values())[:AT_ONCE]:
             if since > ripe or (thread := self._start()) is None:
                 break
-            self._grant(thread)
+            self.give_back(thread)
         self._grow_later(PAUSE)
 
     def _refuse(self, waiter: asyncio.Future[TakenThread], limit: float) -> None:
