@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from leadsman import threads
 from leadsman.errors import NoFreeThread
-from leadsman.runtime import thread_pool
 from leadsman.runtime.thread_pool import AT_ONCE, IDLE, PAUSE, ThreadPool
 from leadsman.testing import VirtualLoop
 
@@ -119,7 +118,7 @@ def test_a_machine_without_threads_is_named(monkeypatch):
         with pytest.raises(NoFreeThread, match="the system gives no further thread"):
             await Caller(ThreadPool("handlers", 5), limit=1).call(int)
 
-    monkeypatch.setattr(thread_pool.threading, "Thread", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     run(main())
 
 

@@ -17,8 +17,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from leadsman.errors import NoFreeThread
-from leadsman.threads import count
+from leadsman.errors import DeviceUnavailable, NoFreeThread
+from leadsman.threads import begin, count, end_of
 from leadsman.timing.durations import human
 
 AT_ONCE = 4
@@ -66,7 +66,7 @@ class TakenThread:
         self._threads = threads
         self._loop = loop
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=f"leadsman {name}", daemon=True).start()
+        begin(threading.Thread(target=self._run, name=f"leadsman {name}", daemon=True))
 
     def run(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Make the call, with the caller's context variables. Cancelling the future does not end the call."""
@@ -82,15 +82,7 @@ class TakenThread:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            value: object = None
-            error: BaseException | None = None
-            try:
-                value = job.call()
-            except StopIteration as stop:  # no future takes one
-                error = RuntimeError("the call raised StopIteration")
-                error.__cause__ = stop
-            except BaseException as raised:  # the caller raises it
-                error = raised
+            value, error = end_of(job.call)
             try:
                 self._loop.call_soon_threadsafe(self._ended, job.future, value, error)
             except RuntimeError:  # the loop is closed: nobody takes this thread again
@@ -194,7 +186,7 @@ class ThreadPool:
             return None
         try:
             thread = TakenThread(self, self._loop, self._name)
-        except RuntimeError:  # the system gives no further thread
+        except DeviceUnavailable:  # the system gives no further thread
             return None
         self._all.add(thread)
         return thread
