@@ -3,7 +3,7 @@ and bus locks that calls share."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
@@ -11,10 +11,11 @@ from leadsman.registration.injection import Dependencies, Handler, bound, closed
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
-from leadsman.runtime.thread_pool import TakenThread, ThreadPool
+
+if TYPE_CHECKING:
+    from leadsman.runtime.thread_pool import TakenThread, ThreadPool
 
 T = TypeVar("T")
-
 
 MOST_THREADS = 64
 """Threads for the calls of plain handlers without an adapter, those that hang included."""
@@ -31,9 +32,11 @@ class SharedResources:
         self._shared: dict[str, SharedCircuit] = {}
         self._tokens: dict[int, RetryTokenBucket] = {}
 
-    def threads(self, needs: Dependencies) -> ThreadPool:
+    def threads(self, needs: Dependencies) -> "ThreadPool":
         """One thread for each adapter, so that its device sees one call at a time, and `MOST_THREADS` for the plain
         handlers without any."""
+        from leadsman.runtime.thread_pool import ThreadPool
+
         slot = next((dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)), None)
         threads = self._threads.get(id(slot))
         if threads is None:
