@@ -84,6 +84,52 @@ def test_to_thread_gets_a_daemon_thread_per_call_that_nobody_waits_for():
     assert all(each.result(60) for each in blocked)
 
 
+def test_too_many_blocked_calls_are_refused_with_what_blocks():
+    executor, release = DaemonExecutor(), threading.Event()
+    for _ in range(workers.MOST_THREADS - 1):
+        executor.submit(release.wait)
+
+    async def wait():
+        asyncio.get_running_loop().set_default_executor(executor)
+        blocked = asyncio.create_task(asyncio.to_thread(time.sleep, 0.5))
+        await asyncio.sleep(0)
+        with pytest.raises(DeviceUnavailable, match=r"by 127 × Event\.wait, 1 × sleep; give the blocking calls a"):
+            await asyncio.to_thread(int)
+        release.set()
+        await blocked
+
+    asyncio.run(wait())
+    assert executor.submit(lambda: "served").result(60) == "served"
+
+
+def test_a_machine_that_has_no_thread_for_the_moment_gives_one_later(monkeypatch):
+    worker, executor, start = Worker("bus"), DaemonExecutor(), threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(workers.MOST_THREADS + 1):
+        with pytest.raises(DeviceUnavailable, match="no thread for leadsman call: can't start new thread"):
+            executor.submit(int)
+        with pytest.raises(DeviceUnavailable, match="no thread for leadsman bus"):
+            worker.submit(int)
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+    assert executor.submit(lambda: "served").result(60) == "served"
+    assert worker.submit(lambda: "served").result(60) == "served"
+
+
+@pytest.mark.parametrize("submitting", [Worker("bus"), DaemonExecutor()], ids=["worker", "executor"])
+def test_a_stop_iteration_reaches_the_caller_as_an_error(submitting):
+    async def failing():
+        async with asyncio.timeout(60):
+            await asyncio.wrap_future(submitting.submit(lambda: next(iter(()))))
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        asyncio.run(failing())
+
+
 def until(true):
     deadline = time.monotonic() + 60
     while not true():

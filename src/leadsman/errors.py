@@ -96,6 +96,11 @@ class DeviceUnavailable(TransientError, ConnectionError):
     """The device is not available: it is unplugged, switched off or busy, or its adapter is not open yet."""
 
 
+class NoFreeThread(DeviceUnavailable):
+    """No thread was free for a plain ``def`` handler. The message names the handlers whose calls have them. This says
+    nothing of the device, so no circuit counts it."""
+
+
 class GarbledData(TransientError):
     """Bytes arrived, but they cannot be decoded."""
 

@@ -129,13 +129,16 @@ class PollMissed(NamedTuple):
 
 
 class CircuitMoved(NamedTuple):
-    """The breaker of an entity is now ``closed``, ``open`` or ``half_open``; `failures` cycles failed in a row."""
+    """The breaker of an entity is now ``closed``, ``open``, ``half_open``, ``isolated`` or ``disabled``; `failures`
+    cycles failed in a row."""
 
     entity: str
     state: str
     failures: int
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    by_hand: bool = False
+    """Whether a person moved it, and no outcome of a poll."""
 
 
 class CircuitRequested(NamedTuple):

@@ -1,16 +1,19 @@
-"""Daemon threads for blocking calls: plain ``def`` handlers, opening ports, and `asyncio.to_thread`.
+"""Daemon threads for blocking calls: opening ports, state files, and `asyncio.to_thread`. For those of plain ``def``
+handlers see `leadsman.runtime.thread_pool`.
 
 A blocked thread must neither keep the process alive nor delay other calls. A bounded, shared pool does both once enough
 calls hang, and Python's standard pool is joined at exit.
 """
 
+import contextlib
 import contextvars
 import functools
 import queue
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from leadsman.errors import DeviceUnavailable
 
@@ -18,6 +21,9 @@ MOST_STUCK = 8
 """A worker leaves at most this many blocked threads behind before it refuses further calls."""
 MOST_THREADS = 128
 """Threads alive at once in a `DaemonExecutor`, blocked ones included."""
+
+_NAMED = 3
+"""Functions that an error names."""
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -31,7 +37,8 @@ def busy() -> int:
     return _busy
 
 
-def _count(change: int) -> None:
+def count(change: int) -> None:
+    """Count a call that begins or has ended, for `busy`."""
     global _busy  # one number for the process, as the threads are
     with _busy_lock:
         _busy += change
@@ -51,34 +58,39 @@ class Worker:
         """Make the call in the thread, with the caller's context variables.
 
         Raises:
-            DeviceUnavailable: too many earlier calls are still blocked.
+            DeviceUnavailable: too many earlier calls are still blocked, or the system gives no further thread.
         """
         self._stuck = [thread for thread in self._stuck if thread.is_alive()]
         if len(self._stuck) >= MOST_STUCK:
             raise DeviceUnavailable(
                 f"{MOST_STUCK} threads of {self._name} are blocked; give the blocking call a timeout"
             )
-        future: Future[T] = Future()
-        context = contextvars.copy_context()
-        _count(+1)
-        self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         if self._thread is None:
             self._start()
+        future: Future[T] = Future()
+        context = contextvars.copy_context()
+        count(+1)
+        self._jobs.put(lambda: self._call(future, lambda: context.run(fn, *args, **kwargs)))
         return future
 
     def give_up(self, future: Future[T]) -> None:
         """Stop waiting for a blocked call. Its thread is left alone, and another thread makes the calls after it."""
         if self._current is future and self._thread is not None and not future.done():
             self._stuck.append(self._thread)
-            self._start()
+            with contextlib.suppress(DeviceUnavailable):  # the next call tries again
+                self._start()
 
     def stop(self) -> None:
         """End the thread after the calls that are queued."""
         self._jobs.put(None)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"leadsman {self._name}", daemon=True)
-        self._thread.start()
+        self._thread = thread = threading.Thread(target=self._run, name=f"leadsman {self._name}", daemon=True)
+        try:
+            begin(thread)
+        except DeviceUnavailable:
+            self._thread = None
+            raise
 
     def _run(self) -> None:
         while self._thread is threading.current_thread():
@@ -86,7 +98,7 @@ class Worker:
             if job is None:
                 return
             job()
-            _count(-1)  # after the caller was woken
+            count(-1)  # after the caller was woken
 
     def _call(self, future: Future[T], call: Callable[[], T]) -> None:
         if future.set_running_or_notify_cancel():
@@ -100,37 +112,76 @@ class DaemonExecutor(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(max_workers=1)  # its own threads are never started
         self._alive = threading.BoundedSemaphore(MOST_THREADS)
+        self._calls: dict[Future[Any], str] = {}  # what is called, by what
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Make the call in a thread of its own.
 
         Raises:
-            DeviceUnavailable: `MOST_THREADS` earlier calls are still running.
+            DeviceUnavailable: `MOST_THREADS` earlier calls are still running, or the system gives no further thread.
         """
         if not self._alive.acquire(blocking=False):
-            raise DeviceUnavailable(f"{MOST_THREADS} threads are blocked; give the blocking calls a timeout")
+            calls = Counter(self._calls.copy().values()).most_common(_NAMED)
+            names = ", ".join(f"{number} × {name}" for name, number in calls)
+            raise DeviceUnavailable(
+                f"{MOST_THREADS} threads are blocked, most of them by {names}; give the blocking calls a timeout"
+            )
         future: Future[T] = Future()
-        _count(+1)
         future.set_running_or_notify_cancel()
+        count(+1)
+        self._calls[future] = _name(fn, args)
         run = functools.partial(self._run, future, lambda: fn(*args, **kwargs))
-        threading.Thread(target=run, name="leadsman call", daemon=True).start()
+        try:
+            begin(threading.Thread(target=run, name="leadsman call", daemon=True))
+        except DeviceUnavailable:
+            self._over(future)
+            raise
         return future
 
     def _run(self, future: Future[T], call: Callable[[], T]) -> None:
         try:
             _settle(future, call)
         finally:
-            _count(-1)
-            self._alive.release()
+            self._over(future)
+
+    def _over(self, future: Future[T]) -> None:
+        count(-1)
+        self._calls.pop(future)
+        self._alive.release()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing to wait for: the threads are daemons."""
 
 
-def _settle(future: Future[T], call: Callable[[], T]) -> None:
+def _name(fn: Callable[..., object], args: tuple[object, ...]) -> str:
+    """The name of the function that is called; `asyncio.to_thread` wraps it."""
+    inner = next(filter(callable, fn.args if isinstance(fn, functools.partial) else args), fn)
+    return getattr(inner, "__qualname__", None) or type(inner).__qualname__
+
+
+def begin(thread: threading.Thread) -> None:
+    """Start a thread. Raises `DeviceUnavailable` if the system gives no further one."""
     try:
-        result = call()
-    except BaseException as error:  # the caller raises it
-        future.set_exception(error)
+        thread.start()
+    except RuntimeError as error:
+        raise DeviceUnavailable(f"no thread for {thread.name}: {error}") from error
+
+
+def end_of(call: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    """Make a call in this thread. Returns its value, or what it raised, for its caller in another thread."""
+    try:
+        return call(), None
+    except StopIteration as stop:  # no future takes one: its caller would wait for ever
+        error = RuntimeError("the call raised StopIteration")
+        error.__cause__ = stop
+        return None, error
+    except BaseException as raised:
+        return None, raised
+
+
+def _settle(future: Future[T], call: Callable[[], T]) -> None:
+    value, error = end_of(call)
+    if error is None:
+        future.set_result(value)  # type: ignore[arg-type]  # a call without an error has a value
     else:
-        future.set_result(result)
+        future.set_exception(error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import sys
 
 import pytest
@@ -268,3 +269,20 @@ def test_a_fallback_that_fails_or_hangs_costs_no_poll(harness):
         app.run("9m")
         assert len(sensor.calls) == 5
         assert {fault["type"] for fault in app.faults()} == {kind}
+
+
+@pytest.mark.parametrize("shared", [None, "bus"])
+def test_the_log_of_a_circuit_that_was_closed_by_hand_does_not_say_that_the_device_is_well(harness, caplog, shared):
+    app = App("app")
+    for name in ("d", "e"):
+        app.add_telemetry(name, Scripted(fail(99)), interval=10, circuit_breaker=CircuitBreaker(2, shared=shared))
+    running = harness(app)
+    running.run("1m")
+    caplog.clear()
+    caplog.set_level(logging.INFO)
+
+    answered(running, "app/d/circuit/set", b"close")
+
+    closed = [message for message in caplog.messages if "circuit closed" in message]
+    assert len(closed) == 1
+    assert "requested by" in closed[0]

@@ -1,5 +1,8 @@
 import asyncio
 import itertools
+import json
+import logging
+import random
 import threading
 
 import pytest
@@ -339,6 +342,99 @@ def test_a_buffer_hands_over_what_callbacks_put_into_it(harness):
     running.run(10)
 
     assert running.states("meter") == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+def with_messages(**words):
+    """An app whose source waits for messages in a buffer."""
+    app, buffer = App("app"), Buffer()
+    app.subscribe("bath")(taking(buffer))
+
+    @app.source("bathroom", **words)
+    async def bathroom():
+        async for value in buffer:
+            yield value
+
+    return app
+
+
+def taking(buffer):
+    async def hear(value: dict[str, int]):
+        buffer.put(value)
+
+    return hear
+
+
+def test_a_source_that_waits_in_a_buffer_hears_what_comes_after_a_silence(harness):
+    """It was restarted for its silence, and deaf during the backoff. The intervals are as long as the silence, or 40
+    times as long."""
+    running = harness(with_messages(stale_after="2m"))
+    dice, late = random.Random(7), []
+
+    for count in range(150):
+        running.run(dice.uniform(1, 120 * dice.choice((2, 5, 40))))
+        before = running.now
+        running.broker.send("bath", {"n": count})
+        while len(running.states("bathroom")) <= count:
+            running.run(0.05)
+            assert running.now < before + 120
+        late.append(running.now - before)
+
+    assert max(late) <= 1
+    assert "restarts" not in running.status()["devices"]["bathroom"]
+
+
+def test_the_silence_of_a_source_that_waits_in_a_buffer_is_told_once_and_is_over_with_the_next_message(harness, caplog):
+    caplog.set_level(logging.INFO)
+    running = harness(with_messages(stale_after="2m"))
+    running.run(1)
+    running.broker.send("bath", {"n": 1})
+    running.run("20m")
+    silent = running.statuses("bathroom")[-1], running.availability("bathroom")[-1]
+
+    running.broker.send("bath", {"n": 2})
+    running.run(1)
+
+    assert silent == ("stale", "offline")
+    assert running.statuses("bathroom")[-1] == "ok"
+    assert running.availability("bathroom")[-1] == "online"
+    assert {error["message"] for error in running.errors("bathroom")} == {"silent for 2m"}
+    assert sum("recovered" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_source_that_got_a_message_and_hangs_is_started_again(harness):
+    app, buffer, starts = App("app"), Buffer(), []
+    app.subscribe("bath")(taking(buffer))
+
+    @app.source("bathroom", silence="1m", backoff=FixedBackoff(1, jitter=0))
+    async def bathroom():
+        starts.append(1)
+        async for value in buffer:
+            yield value
+            await asyncio.sleep(1e6)
+
+    running = harness(app)
+    running.run("10m")
+    assert len(starts) == 1
+    running.broker.send("bath", {"n": 1})
+    running.run("90s")
+
+    assert len(starts) == 2
+
+
+def test_a_source_that_may_stay_silent_is_never_stale(harness):
+    running = harness(with_messages(stale_after=None))
+    running.run(1)
+    running.broker.send("bath", {"n": 1})
+    running.run("30d")
+
+    assert running.status()["devices"]["bathroom"]["status"] == "ok"
+    assert running.availability("bathroom") == ["online"]
+    assert running.errors("bathroom") == []
+    running.broker.send("app/introspect", b"", response_topic="app/answers/me")
+    running.run(1)
+    answer = json.loads(running.broker.messages("app/answers/me")[0].payload)
+    [source] = answer["data"]["devices"]["bathroom"]["registrations"]
+    assert source["stale_after"] is source["silence"] is None
 
 
 @pytest.mark.parametrize(("when_full", "left"), [("drop-oldest", [3, 4]), ("drop-newest", [1, 2])])

@@ -81,5 +81,7 @@ def test_a_source_and_a_command_say_what_they_do():
     app.load()
 
     registry = app.setup.registry
-    assert "After 1 min without a reading it is started again." in sentences(registry.sources["scale"])
+    assert "After 1 min without a reading it is started again, unless it waits for messages." in sentences(
+        registry.sources["scale"]
+    )
     assert "At most 3 may wait; then further ones are refused." in sentences(registry.commands["lamp"])

@@ -152,6 +152,21 @@ def test_a_circuit_is_logged_when_it_opens_and_when_it_closes_not_at_each_probe(
     ]
 
 
+def test_a_circuit_that_a_person_closes_is_told_once_and_not_as_if_the_device_were_well(log, caplog):
+    log.observe(circuit("open", 0.0))
+    log.observe(CircuitRequested("d", "close", "ann", 1.0, 1001.0))
+    log.observe(circuit("closed", 1.0)._replace(by_hand=True))
+    log.observe(circuit("open", 9.0))
+    log.observe(circuit("closed", 20.0))
+
+    assert caplog.messages == [
+        "d: circuit open after 3 failed polls; the device is polled less often until it answers",
+        "d: circuit closed; the device is polled as after a success (requested by ann)",
+        "d: circuit open after 3 failed polls; the device is polled less often until it answers",
+        "d: circuit closed",
+    ]
+
+
 def test_a_circuit_that_flaps_has_bounded_lines_and_the_rest_is_counted(log, caplog):
     for at in range(20):
         log.observe(circuit("open", at))

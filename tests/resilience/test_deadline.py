@@ -20,7 +20,7 @@ def deadline(environment, caller):
 
 @pytest.fixture
 def silence(environment, caller):
-    return lambda call, seconds=10.0: Silence(call, seconds, environment, caller)
+    return lambda call, seconds=10.0: Silence(call, seconds, environment, caller, lambda task: False)
 
 
 def cancellations_left_by(call):

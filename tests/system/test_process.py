@@ -28,6 +28,13 @@ THREAD = """
 def blocked():
     threading.Event().wait()
 """
+THREADS = """
+def blocked():
+    threading.Event().wait()
+
+for number in range(50):
+    app.add_telemetry(f"blocked{number}", blocked, interval=0.5)
+"""
 TO_THREAD = """
 @app.telemetry("blocked", interval=1)
 async def blocked():
@@ -63,8 +70,8 @@ SLACK = 4.0
 
 @pytest.mark.parametrize(
     "code",
-    [READING, READING + BACKOFF, READING + THREAD, READING + TO_THREAD],
-    ids=["idle", "backoff", "thread", "to_thread"],
+    [READING, READING + BACKOFF, READING + THREAD, READING + THREADS, READING + TO_THREAD],
+    ids=["idle", "backoff", "thread", "threads", "to_thread"],
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_ends_at_once_and_says_so(mosquitto, listen, start_app, code, number):

@@ -155,6 +155,35 @@ def test_an_unplugged_port_is_noticed_at_once_and_read_again_after_it_is_back(pt
     assert noticed < 10
 
 
+@pytest.mark.parametrize("unsent", [b"", b"x" * 200_000], ids=["nothing unsent", "bytes unsent"])
+def test_closing_at_the_moment_of_an_unplug_is_quiet_and_closes_the_port(pty_device, caplog, unsent):
+    """However many turns of the loop lie between the two, each of which may have noticed it or not."""
+
+    async def scenario(port):
+        faults = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
+        opened = len(os.listdir("/proc/self/fd"))
+        for turns in [0, 1, 2, 3, 4] * 10:
+            pty_device.plug()
+            await port.probe()
+            connection = port._connection
+            if unsent:
+                await port.write(unsent)
+            await asyncio.sleep(0)
+            pty_device.unplug()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await port.close()
+            assert connection.lost is not None
+        return len(os.listdir("/proc/self/fd")) - opened, faults
+
+    leaked, faults = on_port(pty_device.path, scenario)
+
+    assert leaked <= 0  # that of the pty is closed at the end
+    assert not faults
+    assert not caplog.records
+
+
 def test_a_port_has_one_user_at_a_time(pty_device):
     async def scenario(port):
         await port.probe()

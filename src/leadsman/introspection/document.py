@@ -62,7 +62,7 @@ class Registered(TypedDict):
     delivery: NotRequired[DeliveryTerms]
     group: NotRequired[str | None]
     spread: NotRequired[float | None]
-    stale_after: NotRequired[float]
+    stale_after: NotRequired[float | None]
     offline_on: NotRequired[Literal["stale", "error"]]
     throttle: NotRequired[float]
     silence: NotRequired[float | None]

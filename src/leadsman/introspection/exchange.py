@@ -136,6 +136,7 @@ class Happening(TypedDict):
     polls: NotRequired[int]
     state: NotRequired[str]
     failures: NotRequired[int]
+    by_hand: NotRequired[bool]
     action: NotRequired[str]
     session: NotRequired[int]
     protocol: NotRequired[str]

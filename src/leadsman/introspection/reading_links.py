@@ -23,6 +23,7 @@ _SHOWN = 10
 _MENDING: Mapping[str, str] = {
     "DeviceTimeout": "check the power, the cable and the address of the device: nothing answers",
     "DeviceUnavailable": "check that the device is plugged in and switched on, and that the app may open it",
+    "NoFreeThread": "give the blocking calls of the handlers that it names a timeout",
     "GarbledData": "check the baud rate, the parity, the framer and the wiring",
     "PermissionError": "give the user of the app the right to open the device, for example the group dialout",
     "FileNotFoundError": "plug the device in, or correct its path in the settings",

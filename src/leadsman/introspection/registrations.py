@@ -1,5 +1,6 @@
 """Describes the registrations of an app: the names and options of its handlers."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -139,7 +140,8 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
                 own |= _publishing(each) | {"throttle": each.throttle, "offline_on": _offline_on(each)}
         case Source():
             own = {"backoff": _shown(each.guards.policy.strategy), **_circuit(each.guards), **_publishing(each)}
-            own |= {"stale_after": each.stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
+            stale_after = each.stale_after if math.isfinite(each.stale_after) else None
+            own |= {"stale_after": stale_after, "silence": each.silence, "offline_on": _offline_on(each)}
             if each.found_by is not None:
                 own["found_by"] = each.found_by
         case Command():

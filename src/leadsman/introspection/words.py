@@ -1,5 +1,6 @@
 """Says in plain English what a registration does: when it is polled, what follows a failed call, what is published."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,9 @@ def _source(each: Source) -> Iterator[str]:
     if isinstance(each.guards.policy, Waits) and each.found_by is None:
         yield f"When it ends or fails, it is started again {waits_in_words(each.guards.policy.strategy)}."
     if each.silence is not None:
-        yield f"After {spoken(each.silence)} without a reading it is started again."
-    yield f"After {spoken(each.stale_after)} without a reading it is stale."
+        yield f"After {spoken(each.silence)} without a reading it is started again, unless it waits for messages."
+    if math.isfinite(each.stale_after):
+        yield f"After {spoken(each.stale_after)} without a reading it is stale."
     if each.offline_on_error:
         yield "It is offline as soon as it has failed."
     yield from _circuit(each.guards.breaker)

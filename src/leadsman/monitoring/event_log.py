@@ -323,7 +323,7 @@ class Log:
             )
         elif event.state == "closed" and entity in self._circuits_open:
             self._circuits_open.discard(entity)
-            line = "circuit closed"
+            line = "" if event.by_hand else "circuit closed"  # what the person asked for has a line of its own
         left_out = self._lines.left_out(entity, event.at) if line else None
         if left_out is not None:
             about = log_fields(f"circuit {event.state}", entity, failures=event.failures)

@@ -1,6 +1,7 @@
 """The options of `@app.source` and the registration made from them: an async generator that yields readings when
 the device sends them."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
@@ -45,13 +46,14 @@ class SourceOptions(TypedDict, total=False):
     delivery: Delivery
     """The quality of service of readings, the retain flag, and which of those that wait arrive. Default ``Delivery()``:
     QoS 1, all of them, the newest retained."""
-    stale_after: Duration
-    """The device is stale after this time without a reading. Default 5 min."""
+    stale_after: Duration | None
+    """The device is stale after this time without a reading. Default 5 min; None: never, as a door that stays shut."""
     offline_on: Literal["stale", "error"]
     """When the device's availability is ``offline``: with ``"stale"`` (default) while no reading is expected soon, that
     is, while it is held, its circuit is open, or it is stale; with ``"error"`` also from its first failure on."""
     silence: Duration | None
-    """The generator is restarted after this time without a reading. Default: as `stale_after`; None: never."""
+    """The generator is restarted after this time without a reading. One that waits in a `Buffer` is not: its silence is
+    only reported. Default: as `stale_after`; None: never."""
     finds: "Finds | None"
     """Which devices the generator may find while the app runs; see `Context.device`. Default None: it finds none."""
     needs: str | Sequence[str]
@@ -71,6 +73,7 @@ class Source(NamedTuple):
     publish: PublishRule | None
     delivery: Delivery
     stale_after: float
+    """Seconds; infinite if it is never stale."""
     offline_on_error: bool
     silence: float | None
     enabled: bool
@@ -95,8 +98,9 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
     check_options(options, SourceOptions)
     check_generator(handler)
     check_result(handler)
-    stale_after = positive_seconds(options.get("stale_after", STALE_AFTER), "stale_after")
-    silence = options.get("silence", stale_after)
+    given = options.get("stale_after", STALE_AFTER)
+    stale_after = math.inf if given is None else positive_seconds(given, "stale_after")
+    silence = options.get("silence", given)
     needs = needs_of(handler, available)
     return Source(
         name=name,

@@ -6,6 +6,7 @@ breaker names a circuit that several handlers share, the guard asks that one, an
 
 import math
 
+from leadsman.errors import NoFreeThread
 from leadsman.events import CircuitMoved
 from leadsman.resilience import breaker
 from leadsman.resilience.breaker import (
@@ -114,7 +115,7 @@ class CircuitGuard:
 
     def outcome_of(self, error: BaseException) -> Outcome:
         """How a cycle that ended with this error counts."""
-        if not isinstance(error, Exception) or isinstance(error, RetryRequested):
+        if not isinstance(error, Exception) or isinstance(error, RetryRequested | NoFreeThread):
             return Outcome.ABANDONED
         ignored = self._rule is not None and matches(error, self._rule.ignore)
         return Outcome.ABANDONED if ignored else Outcome.FAILED
@@ -144,15 +145,15 @@ class CircuitGuard:
 
     def _set(self, circuit: Circuit) -> None:
         if self._shared is not None:
-            self._shared.move(circuit)
+            self._shared.move(circuit, by_hand=True)
         else:
-            self.moved(circuit)
+            self.moved(circuit, by_hand=True)
 
-    def moved(self, circuit: Circuit) -> None:
-        """Store the new circuit, and emit an event if its state changed."""
+    def moved(self, circuit: Circuit, *, by_hand: bool = False) -> None:
+        """Store the new circuit, and emit an event if its state changed, with whether a person changed it."""
         before, self.state = self.state, circuit
         if type(before) is not type(circuit):
-            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures))
+            self._environment.events.emit(CircuitMoved(self._entity, self.name, circuit.failures, by_hand=by_hand))
             if self.isolated and self._caller is not None:
                 self._caller.isolated()
 

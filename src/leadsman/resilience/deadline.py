@@ -137,16 +137,27 @@ class Deadline(Generic[T]):
 
 
 class Silence(Deadline[T]):
-    """A deadline that each reading of a source postpones: the source may not be silent for longer than `seconds`."""
+    """A deadline that each reading of a source postpones: the source may not be silent for longer than `seconds`.
 
-    __slots__ = ("_heard_at", "_interrupted_by")
+    Args:
+        excused: is asked once `seconds` have passed in silence, and then again each `seconds`, with the task of the
+            call. If it says yes, the call goes on.
+    """
+
+    __slots__ = ("_excused", "_heard_at", "_interrupted_by")
     _LATE: ClassVar[str] = "silent for"
     _SINCE: ClassVar[str] = "its silence of"
 
     def __init__(
-        self, call: Callable[[], Awaitable[T]], seconds: float, environment: Environment, caller: Abandons
+        self,
+        call: Callable[[], Awaitable[T]],
+        seconds: float,
+        environment: Environment,
+        caller: Abandons,
+        excused: Callable[["asyncio.Task[object]"], bool],
     ) -> None:
         super().__init__(call, seconds, environment, caller)
+        self._excused = excused
         self._heard_at = -math.inf
         self._interrupted_by = ""
 
@@ -165,12 +176,16 @@ class Silence(Deadline[T]):
             self._slot = timers.add(now + GRACE, self)
 
     def ring(self, now: float) -> None:
-        """Cancel the call if the source has been silent; wait for the rest of the time otherwise."""
-        due = self._heard_at + self.seconds
-        if self._task is not None and self._state == _IN_TIME and due > now + _AT_ONCE:
-            self._slot = self._environment.timers.add(due, self)
-        else:
-            super().ring(now)
+        """Cancel the call if the source has been silent, and is not excused; wait for the rest of the time
+        otherwise."""
+        if self._task is not None and self._state == _IN_TIME:
+            due = self._heard_at + self.seconds
+            if due <= now + _AT_ONCE and self._excused(self._task):
+                due = now + self.seconds
+            if due > now + _AT_ONCE:
+                self._slot = self._environment.timers.add(due, self)
+                return
+        super().ring(now)
 
     def _since(self) -> str:
         return self._interrupted_by if self._state == _INTERRUPTED else super()._since()

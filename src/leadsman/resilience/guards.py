@@ -2,14 +2,15 @@
 
 ::
 
-    slow watch ─ bus lock ─ deadline ─ call
+    slow watch ─ bus lock ─ thread ─ deadline ─ call
 
 The lock is waited for before the deadline begins, so the time in the queue is not part of the timeout. The watch is
-outside of both, so that time counts as time of the call.
+outside of both, so that time counts as time of the call. A plain ``def`` handler also waits for its thread before the
+deadline. That time is part of neither, since handlers that have nothing to do with this one decide about it.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from leadsman.resilience.bus_lock import BusLock, in_turn
 from leadsman.resilience.deadline import Deadline
@@ -26,6 +27,17 @@ class SlowWatch(NamedTuple):
     on_slow: Callable[[], None]
 
 
+class ThreadGuard(Protocol):
+    """Waits for a thread before each call."""
+
+    waited: float
+    """Seconds that the call under way waited for its thread."""
+
+    def in_thread(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """The call, made while it has a thread."""
+        ...
+
+
 def guarded(
     call: Callable[[], Awaitable[T]],
     caller: Abandons,
@@ -33,6 +45,7 @@ def guarded(
     *,
     timeout: float | None,
     bus_lock: BusLock | None,
+    thread: ThreadGuard | None = None,
     watch: SlowWatch | None = None,
 ) -> Callable[[], Awaitable[T]]:
     """The call inside its guards. A guard that is None is left out, and costs nothing.
@@ -43,12 +56,16 @@ def guarded(
         environment: timers and clock.
         timeout: seconds for the call, once it has the lock.
         bus_lock: the lock of the bus that the call shares with others.
+        thread: waits for the thread of a plain ``def`` handler.
         watch: notices slow calls.
     """
     if timeout is not None:
         call = Deadline(call, timeout, environment, caller).call
+    if thread is not None:
+        call = thread.in_thread(call)
     if bus_lock is not None:
         call = in_turn(call, bus_lock, caller)
     if watch is not None:
-        call = watched(call, watch.limit, environment.clock.monotonic, watch.on_slow)
+        excused = float if thread is None else lambda: thread.waited
+        call = watched(call, watch.limit, environment.clock.monotonic, watch.on_slow, excused)
     return call

@@ -33,7 +33,7 @@ from leadsman.resilience.deadline import GRACE
 from leadsman.resilience.decision import Decision, decide, given_up
 from leadsman.resilience.environment import Caller, Environment, GuardSpec, Snapshot
 from leadsman.resilience.failure import Failure, RetryRequested, sifted
-from leadsman.resilience.guards import SlowWatch, guarded
+from leadsman.resilience.guards import SlowWatch, ThreadGuard, guarded
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, SharedGuards
 from leadsman.resilience.streak import Document, FailureStreak, streak_from_json
 from leadsman.resilience.verdict import GiveUp, Verdict
@@ -54,6 +54,7 @@ class Execution(Generic[T]):
         guards: how to guard it.
         environment: timers, clock and events.
         bus_lock: the lock of the bus that the call shares with others, if any.
+        thread: waits for the thread of a plain ``def`` handler.
         caller: knows the handler, and is informed of a call that does not end.
         shared: the guards that the handler shares with others.
     """
@@ -87,6 +88,7 @@ class Execution(Generic[T]):
         environment: Environment,
         *,
         bus_lock: BusLock | None = None,
+        thread: ThreadGuard | None = None,
         caller: Caller | None = None,
         shared: SharedGuards = NO_SHARED_GUARDS,
     ) -> None:
@@ -114,7 +116,9 @@ class Execution(Generic[T]):
         self._reported: tuple[str, ...] = ()
         slow = None if guards.breaker is None else guards.breaker.slow
         watch = None if slow is None else SlowWatch(slow, self._note_slow)
-        self._call = guarded(call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, watch=watch)
+        self._call = guarded(
+            call, self, environment, timeout=guards.timeout, bus_lock=bus_lock, thread=thread, watch=watch
+        )
 
     def _note_slow(self) -> None:
         self._slow, self._fast_path = True, False

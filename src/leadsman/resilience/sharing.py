@@ -44,8 +44,8 @@ class RetryTokenBucket:
 class Member(Protocol):
     """A handler that shares a circuit."""
 
-    def moved(self, circuit: Circuit) -> None:
-        """The shared circuit is now this one."""
+    def moved(self, circuit: Circuit, *, by_hand: bool = False) -> None:
+        """The shared circuit is now this one; `by_hand`: because a person wants it so."""
         ...
 
     def is_polled(self, now: float) -> bool:
@@ -96,14 +96,14 @@ class SharedCircuit:
                 self._failed.clear()
         self.move(breaker.settle(self.rule, self.circuit, permit, outcome, now, on_strategy_error))
 
-    def move(self, circuit: Circuit) -> None:
-        """Set the circuit of all members."""
+    def move(self, circuit: Circuit, *, by_hand: bool = False) -> None:
+        """Set the circuit of all members; `by_hand`: because a person wants it so."""
         if circuit is self.circuit:
             return
         if not isinstance(circuit, Closed):
             self._failed.clear()
         self._refused.clear()
-        self._become(circuit)
+        self._become(circuit, by_hand)
 
     def restore(self, member: Member, circuit: Circuit) -> None:
         """Go on with the circuit that a member remembers from before a restart."""
@@ -112,10 +112,10 @@ class SharedCircuit:
             circuit = circuit._replace(refusals=breaker.refusals_of(self.rule))
         self._become(circuit)
 
-    def _become(self, circuit: Circuit) -> None:
+    def _become(self, circuit: Circuit, by_hand: bool = False) -> None:
         self.circuit = circuit
         for member in self.members:
-            member.moved(circuit)
+            member.moved(circuit, by_hand=by_hand)
 
 
 class SharedGuards(NamedTuple):

@@ -7,7 +7,11 @@ T = TypeVar("T")
 
 
 def watched(
-    call: Callable[[], Awaitable[T]], limit: float, monotonic: Callable[[], float], on_slow: Callable[[], None]
+    call: Callable[[], Awaitable[T]],
+    limit: float,
+    monotonic: Callable[[], float],
+    on_slow: Callable[[], None],
+    excused: Callable[[], float] = float,
 ) -> Callable[[], Awaitable[T]]:
     """The call; `on_slow` is called before it returns if it took longer than `limit` seconds.
 
@@ -16,12 +20,13 @@ def watched(
         limit: seconds.
         monotonic: the clock.
         on_slow: called after a slow call that succeeded. A call that fails counts as failed anyway.
+        excused: seconds of the call that just ended which are not its own, such as its wait for a thread.
     """
 
     async def timed() -> T:
         began = monotonic()
         result = await call()
-        if monotonic() - began > limit:
+        if monotonic() - began - excused() > limit:
             on_slow()
         return result
 

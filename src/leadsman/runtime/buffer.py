@@ -19,6 +19,13 @@ T = TypeVar("T")
 
 logger = logging.getLogger("leadsman")
 
+_waiting: set[asyncio.Task[object]] = set()
+
+
+def waits(task: "asyncio.Task[object]") -> bool:
+    """Whether a task waits for an item of a `Buffer`, and for nothing else."""
+    return task in _waiting
+
 
 class Buffer(Generic[T]):
     """A bounded queue. Callbacks add items with `put`, from any thread; a source takes them with ``async for``.
@@ -73,10 +80,15 @@ class Buffer(Generic[T]):
             self._waiter = self._loop.create_future()
             if self._items:  # a thread was quicker
                 break
+            task = asyncio.current_task()
+            if task is not None:
+                _waiting.add(task)
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+                if task is not None:
+                    _waiting.discard(task)
         return self._items.popleft()
 
     def _wake(self) -> None:

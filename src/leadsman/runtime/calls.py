@@ -2,7 +2,8 @@
 and bus locks that calls share."""
 
 import asyncio
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import DeviceUnavailable, ResultError
@@ -10,25 +11,38 @@ from leadsman.registration.injection import Dependencies, Handler, bound, closed
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.bus_lock import BusLock
 from leadsman.resilience.sharing import NO_SHARED_GUARDS, RetryTokenBucket, SharedCircuit, SharedGuards
-from leadsman.threads import Worker
+
+if TYPE_CHECKING:
+    from leadsman.runtime.thread_pool import TakenThread, ThreadPool
+
+T = TypeVar("T")
+
+MOST_THREADS = 64
+"""Threads for the calls of plain handlers without an adapter, those that hang included."""
+_LONGEST_WAIT = 60.0
+"""Seconds that a call without a timeout waits for a thread."""
 
 
 class SharedResources:
     """The threads and bus locks of one app. Handlers that name the same adapter or group share one."""
 
     def __init__(self) -> None:
-        self._workers: dict[int, Worker] = {}
+        self._threads: dict[int, ThreadPool] = {}
         self._bus_locks: dict[str, BusLock] = {}
         self._shared: dict[str, SharedCircuit] = {}
         self._tokens: dict[int, RetryTokenBucket] = {}
 
-    def worker(self, needs: Dependencies) -> Worker:
-        """One thread per adapter, and one for the plain handlers without any."""
+    def threads(self, needs: Dependencies) -> "ThreadPool":
+        """One thread for each adapter, so that its device sees one call at a time, and `MOST_THREADS` for the plain
+        handlers without any."""
+        from leadsman.runtime.thread_pool import ThreadPool
+
         slot = next((dependency for _, dependency in needs if isinstance(dependency, ManagedAdapter)), None)
-        worker = self._workers.get(id(slot))
-        if worker is None:
-            worker = self._workers[id(slot)] = Worker(slot.label if slot else "handlers")
-        return worker
+        threads = self._threads.get(id(slot))
+        if threads is None:
+            threads = ThreadPool(slot.label, 1) if slot else ThreadPool("handlers", MOST_THREADS)
+            self._threads[id(slot)] = threads
+        return threads
 
     def bus_lock(self, group: str | None) -> BusLock | None:
         """The bus lock of a group; None without a group."""
@@ -48,41 +62,71 @@ class SharedResources:
         return NO_SHARED_GUARDS if shared is None and tokens is None else SharedGuards(shared, tokens)
 
     def stop(self) -> None:
-        """End the threads after the calls that are queued."""
-        for worker in self._workers.values():
-            worker.stop()
+        """End the threads; those that have a call end after it."""
+        for threads in self._threads.values():
+            threads.stop()
 
 
 class PlainCall:
-    """Makes a plain ``def`` handler awaitable. One call at a time."""
+    """Makes a plain ``def`` handler awaitable. One call at a time: while an earlier one still blocks its thread, there
+    is no other.
 
-    __slots__ = ("_blocked", "_handler", "_loop", "_needs", "_shares", "_worker")
+    `in_thread` guards a call that ends in `__call__`, and waits for the thread. So the wait comes before the deadline
+    of the call.
 
-    def __init__(self, handler: Handler, needs: Dependencies, resources: SharedResources) -> None:
+    Args:
+        handler: the handler.
+        needs: what it is given.
+        resources: has the threads.
+        name: who makes the calls, for the errors of others that wait for a thread.
+        timeout: of a call, in seconds. The wait for a thread may last as long once more.
+    """
+
+    __slots__ = ("_handler", "_limit", "_loop", "_needs", "_thread", "_threads", "name", "waited")
+
+    def __init__(
+        self, handler: Handler, needs: Dependencies, resources: SharedResources, name: str, timeout: float | None
+    ) -> None:
+        self.name = name
+        self.waited = 0.0
+        """Seconds that the call under way waited for its thread."""
         self._handler = handler
         self._needs = needs
-        self._worker = resources.worker(needs)
-        self._shares = any(isinstance(dependency, ManagedAdapter) for _, dependency in needs)
+        self._limit = _LONGEST_WAIT if timeout is None else timeout
+        self._threads = resources.threads(needs)
         self._loop = asyncio.get_running_loop()
-        self._blocked: Future[object] | None = None
+        self._thread: TakenThread | None = None
 
     @property
     def busy(self) -> bool:
         """Whether the thread of an earlier call still runs."""
-        return self._blocked is not None and not self._blocked.done()
+        return self._thread is not None and self._thread.holder is self
+
+    def in_thread(self, call: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """The call, made while there is a thread for it.
+
+        It raises `DeviceUnavailable` while an earlier call blocks its thread, and `NoFreeThread` if all threads are
+        taken by others.
+        """
+
+        async def threaded() -> T:
+            if self.busy:  # a retry, after the thread did not come back in time
+                raise DeviceUnavailable("the thread of an earlier call is still busy")
+            asked = self._loop.time()
+            self._thread = thread = await self._threads.take(self, self._limit)
+            self.waited = self._loop.time() - asked
+            try:
+                return await call()
+            finally:
+                if thread.holder is self and not thread.running:  # the call failed before it began
+                    self._threads.give_back(thread)
+
+        return threaded
 
     async def __call__(self, **given: object) -> object:
-        """Make the call in the thread. Raises the handler's exceptions, and `DeviceUnavailable` while an earlier call
-        blocks the thread."""
-        if self.busy:  # a retry, after the thread did not come back in time
-            raise DeviceUnavailable("the thread of an earlier call is still busy")
-        self._blocked = future = self._worker.submit(bound(self._handler, self._needs, given))
-        try:
-            result = await asyncio.wrap_future(future, loop=self._loop)
-        except asyncio.CancelledError:
-            if not self._shares:  # it shares no device, so another thread may serve the others
-                self._worker.give_up(future)
-            raise
+        """Make the call in the thread that `in_thread` has taken. Raises the handler's exceptions."""
+        assert self._thread is not None  # taken by `in_thread`
+        result = await self._thread.run(bound(self._handler, self._needs, given))
         if closed_coroutine(result):
             raise ResultError("the handler returned a coroutine; declare it 'async def', or await inside it")
         return result

@@ -116,10 +116,15 @@ class CommandQueue:
         self._context = context
         self._current: PendingCommand | None = None
         self._began = 0.0
-        self._plain = PlainCall(command.handler, command.needs, resources) if command.plain else None
+        self._plain = None
+        if command.plain:
+            name = f"a command of {command.name}"
+            self._plain = PlainCall(command.handler, command.needs, resources, name, command.timeout)
         self._bus_lock = resources.bus_lock(command.group)
         environment = context.environment
-        self._call = guarded(self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock)
+        self._call = guarded(
+            self._execute, self, environment, timeout=command.timeout, bus_lock=self._bus_lock, thread=self._plain
+        )
 
     @property
     def name(self) -> str:

@@ -94,8 +94,11 @@ class PollRunner:
         self._requests: PollRequests | None = None
         self._missed: MissedPolls | None = None  # None where no poll was missed of late
         self._call: Callable[[], Awaitable[object]]
+        thread = None
         if telemetry.plain:
-            self._call = PlainCall(telemetry.handler, telemetry.needs, context.resources)
+            timeout = telemetry.guards.timeout
+            thread = PlainCall(telemetry.handler, telemetry.needs, context.resources, telemetry.name, timeout)
+            self._call = thread
         else:
             self._call = bound(telemetry.handler, telemetry.needs)
         self.execution = Execution(
@@ -104,6 +107,7 @@ class PollRunner:
             telemetry.guards,
             context.environment,
             bus_lock=context.resources.bus_lock(telemetry.group),
+            thread=thread,
             caller=self,
             shared=context.resources.shared_guards(telemetry.guards.breaker, telemetry.needs),
         )
@@ -147,7 +151,10 @@ class PollRunner:
             self._lost(period, HELD, "until a person releases the device", now)
         elif self.busy:
             self._report_missed(1, now)
-            self._lost(period, MISSED, "the poll before still ran", now)
+            cause = (
+                "the poll before still ran" if self.task is not None else "the thread of an earlier call is still busy"
+            )
+            self._lost(period, MISSED, cause, now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
             self._slot = period

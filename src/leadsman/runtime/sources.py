@@ -1,5 +1,8 @@
-"""Runs sources: starts their generators, and restarts them when they end, fail or fall silent. A device that was found
-at run time has a runner too, which is not run: its readings are handed over by the handler that found it.
+"""Runs sources: starts their generators, and restarts them when they end, fail or fall silent. One that only waits for
+messages in a `Buffer` is not restarted for its silence, which is reported: a restart would make it deaf.
+
+A device that was found at run time has a runner too, which is not run: its readings are handed over by the handler that
+found it.
 
 A run without a reading counts as failed for the backoff and for the breaker. Each reading resets their counters.
 """
@@ -9,7 +12,7 @@ import math
 from collections.abc import Mapping
 
 from leadsman.adapters.managed import adapter_names
-from leadsman.errors import Abandoned, DeviceUnavailable, ResultError
+from leadsman.errors import Abandoned, DeviceTimeout, DeviceUnavailable, ResultError
 from leadsman.events import PollFailed, PollSkipped, ReadingTaken
 from leadsman.monitoring.ledger import Ledger
 from leadsman.reading import JsonObject, reading_of
@@ -21,11 +24,13 @@ from leadsman.resilience.deadline import Silence
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property
 from leadsman.resilience.retry_loop import Execution
+from leadsman.runtime.buffer import waits
 from leadsman.runtime.calls import SharedResources
 from leadsman.runtime.goodbye import say_goodbye
 from leadsman.runtime.publisher import PublisherContext, publisher_of
 from leadsman.tasks import Outcome, begin, end
 from leadsman.text import describe
+from leadsman.timing.durations import human
 
 _AT_A_STRETCH = 50
 """Readings taken before the event loop gets a turn, so that a generator with a full buffer does not block it."""
@@ -39,6 +44,7 @@ class SourceRunner:
         "_isolated",
         "_run",
         "_silence",
+        "_told_silence_after",
         "execution",
         "failures",
         "heard_at",
@@ -52,7 +58,7 @@ class SourceRunner:
         self.source = source
         self.publisher = publisher_of(source.name, source.publish, source.delivery, context)
         silence = LONGEST if source.silence is None else source.silence
-        self._silence = Silence(self._readings, silence, context.environment, self)
+        self._silence = Silence(self._readings, silence, context.environment, self, self._only_waits)
         self.execution = Execution(
             source.name,
             self._silence.call,
@@ -73,6 +79,7 @@ class SourceRunner:
         self._context = context
         self._run: asyncio.Task[Outcome[None]] | None = None
         self._isolated = False
+        self._told_silence_after = math.nan  # the time of the last reading before it
 
     @property
     def name(self) -> str:
@@ -134,6 +141,15 @@ class SourceRunner:
                 self.ledger.silent("circuit open", environment.clock.uptime())
             await environment.timers.sleep(self.execution.wait(max(1, self.failures)))
             self.restarts += 1
+
+    def _only_waits(self, task: "asyncio.Task[object]") -> bool:
+        """The source is silent: report it, once, if it only waits for messages. No restart brings those."""
+        if not waits(task):
+            return False
+        if self.heard_at != self._told_silence_after:
+            self._told_silence_after = self.heard_at
+            self._report(DeviceTimeout(f"silent for {human(self._silence.seconds)}"))
+        return True
 
     async def _once(self) -> BaseException | None:
         self._isolated = False

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import Abandoned, PayloadError
 from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.mqtt.answers import decoded
@@ -46,7 +45,7 @@ class Subscriber:
     Args:
         subscription: the registration.
         environment: the clock, and whether the app ends.
-        shared: the threads of the adapters. A plain handler without an adapter gets a thread of its own.
+        shared: the threads of plain handlers.
     """
 
     def __init__(self, subscription: Subscription, environment: Environment, shared: SharedResources) -> None:
@@ -57,12 +56,12 @@ class Subscriber:
         self._current: Received | None = None
         self._lines = Lines()
         self._environment = environment
-        shares = any(isinstance(dependency, ManagedAdapter) for _, dependency in subscription.needs)
-        self._own = SharedResources()
         self._plain = None
+        timeout = subscription.timeout
         if subscription.plain:
-            self._plain = PlainCall(subscription.handler, subscription.needs, shared if shares else self._own)
-        self._call = guarded(self._handle, self, environment, timeout=subscription.timeout, bus_lock=None)
+            name = f"a message at {clean(subscription.topic_filter)}"
+            self._plain = PlainCall(subscription.handler, subscription.needs, shared, name, timeout)
+        self._call = guarded(self._handle, self, environment, timeout=timeout, bus_lock=None, thread=self._plain)
 
     def on_message(self, received: Received) -> None:
         """Handle a message now, or after those that wait."""
@@ -88,9 +87,7 @@ class Subscriber:
         """Cancel the call that runs, and wait at most `grace` seconds for it. What waits is not handled. Returns how
         many calls are still alive."""
         self._waiting.clear()
-        alive = 0 if self.task is None else await cancel([self.task], grace)
-        self._own.stop()
-        return alive
+        return 0 if self.task is None else await cancel([self.task], grace)
 
     async def _run(self, received: Received) -> None:
         following: Received | None = received

@@ -101,6 +101,9 @@ class _Wire(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def is_closing(self) -> bool:
+        return self._connection.lost is not None
+
     def abort(self) -> None:
         self._connection.connection_lost(None)
 

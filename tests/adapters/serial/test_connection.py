@@ -18,6 +18,9 @@ class Transport:
     def get_write_buffer_size(self):
         return len(self.written)
 
+    def is_closing(self):
+        return self.aborted
+
     def abort(self):
         self.aborted = True
 

@@ -28,6 +28,10 @@ class Transport(Protocol):
         """Bytes that the device has not taken."""
         ...
 
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be."""
+        ...
+
     def abort(self) -> None:
         """Close at once."""
         ...
@@ -97,10 +101,12 @@ class SerialConnection(asyncio.Protocol):
         self.stream.reset()
 
     def close(self) -> None:
-        """Close the port; `ended` is set when it is done."""
+        """Close the port; `ended` is set when it is done. Raises nothing, also if the device is gone."""
+        if self._transport.is_closing() and not self.unsent:  # it has noticed by itself, and must not close twice
+            return
         device = getattr(self._transport, "serial", None)
         if device is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):  # OSError, and termios.error, which is none
                 device.reset_output_buffer()  # else closing waits, on the event loop, for a device that does not read
         self._transport.abort()
 

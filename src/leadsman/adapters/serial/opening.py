@@ -1,6 +1,9 @@
 """Opens devices with pyserial, which blocks, and says in errors what a person can do."""
 
+import asyncio
+import contextlib
 import errno
+import functools
 import logging
 import os
 import re
@@ -8,6 +11,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.parse import urlsplit
 
 from leadsman.adapters.extras import check_found, missing
@@ -84,6 +88,24 @@ def library() -> ModuleType:
     return module
 
 
+def connect(protocol: asyncio.Protocol, device: BlockingDevice) -> None:
+    """Connect an opened device with the event loop. Raises `NotInstalled`."""
+    _transport(library())(asyncio.get_running_loop(), protocol, device)
+
+
+@functools.cache
+def _transport(module: ModuleType) -> type:
+    """The transport of the library, which logs no traceback when a device is unplugged while bytes are sent to it."""
+
+    base: Any = module.SerialTransport
+
+    class Transport(base):  # type: ignore[misc]  # the library has no types
+        def _fatal_error(self, exc: BaseException, message: str = "") -> None:
+            self._abort(exc)  # `connection_lost` gets the error
+
+    return Transport
+
+
 def open_device(url: str, options: Mapping[str, object]) -> BlockingDevice:
     """Open a device of pyserial. Blocks."""
     import serial
@@ -98,7 +120,8 @@ def open_device(url: str, options: Mapping[str, object]) -> BlockingDevice:
 def close_late(future: Future[BlockingDevice]) -> None:
     """Close a device that opened after its caller had given up."""
     if not future.cancelled() and future.exception() is None:
-        future.result().close()
+        with contextlib.suppress(Exception):  # the device may be gone
+            future.result().close()
 
 
 def advice(error: Exception) -> str:

@@ -25,6 +25,7 @@ from leadsman.adapters.serial.opening import (
     check_library,
     checked_url,
     close_late,
+    connect,
     library,
     open_device,
     recommend_by_id,
@@ -229,7 +230,7 @@ class SerialPort:
                 lambda: connection, parts.hostname or "", parts.port or 0
             )  # checked in __init__
             return
-        module = library()
+        library()  # else a device would be open that nobody can use
         future = self._worker.submit(open_device, self.url, self._options)
         try:
             device = await asyncio.wrap_future(future)
@@ -240,7 +241,7 @@ class SerialPort:
         if self.url.startswith("rfc2217://"):
             ThreadedTransport(connection, device, self.url)
         else:
-            module.SerialTransport(loop, connection, device)
+            connect(connection, device)
         await connection.made.wait()
 
     def _heard(self) -> float | None:

@@ -70,6 +70,10 @@ class ThreadedTransport:
         """Bytes that the device has not taken."""
         return self._unsent
 
+    def is_closing(self) -> bool:
+        """Whether the connection has ended."""
+        return self._ended
+
     def abort(self) -> None:
         """Close, without waiting for bytes that are not sent."""
         self._end(None)
