@@ -96,7 +96,7 @@ def house(monkeypatch):
     code = Path("src/leadsman/cli/templates/module.py.txt").read_text().replace("$name", "house")
     names = {"__name__": "house"}
     exec(compile(code, "house", "exec", dont_inherit=True), names)
-    with Harness(names["app"], settings={"rooms": {"kitchen": {}}}) as harness:
+    with Harness(names["app"], settings={"disks": {"root": {}}}) as harness:
         harness.run("1s")
         yield harness
 
@@ -286,6 +286,12 @@ def test_a_page_that_the_site_shows_differently_is_found(tmp_path, monkeypatch, 
         (tmp_path / folder / name).write_text(text)
 
     assert [each.partition(":")[0] for each in site.differences()] == ["page.md"]
+
+
+def test_the_smallest_app_is_that_of_the_quickstart():
+    written = Path("src/leadsman/cli/templates/minimal.py.txt").read_text().replace("$name", "sound")
+
+    assert f"```python\n{written}```" in Path("docs/quickstart.md").read_text()
 
 
 def test_the_glossary_is_sorted_and_has_every_status():
