@@ -23,7 +23,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 		nats-server postgres=postgresql
 
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
-	@scripts/environment "$(VENV)" "$(PYTHON)" demo test
+	@scripts/environment "$(VENV)" "$(PYTHON)" demo test docs
 	@scripts/home-assistant .venv-homeassistant
 	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 

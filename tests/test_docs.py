@@ -9,6 +9,7 @@ import time
 import tomllib
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import get_args
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ from leadsman.cli.fleet import Fleet
 from leadsman.cli.main import EXIT_CODES, main
 from leadsman.cli.remote import Looked
 from leadsman.cli.simulate import ASSERTION_FAILED
+from leadsman.introspection.document import StatusWord
 from leadsman.mqtt.connection import Received
 from leadsman.settings.sources import Where
 from leadsman.testing import Harness
@@ -94,7 +96,7 @@ def house(monkeypatch):
     code = Path("src/leadsman/cli/templates/module.py.txt").read_text().replace("$name", "house")
     names = {"__name__": "house"}
     exec(compile(code, "house", "exec", dont_inherit=True), names)
-    with Harness(names["app"], settings={"rooms": {"kitchen": {}}}) as harness:
+    with Harness(names["app"], settings={"disks": {"root": {}}}) as harness:
         harness.run("1s")
         yield harness
 
@@ -259,6 +261,44 @@ def test_a_complaint_of_the_builder_of_the_site_is_found():
     written = "Build started\ngriffe: app.py:3: No type for parameter 'a, b'\nNo issues found\nBuild finished in 5.2s\n"
 
     assert script("site").complaints(written) == ["griffe: app.py:3: No type for parameter 'a, b'"]
+
+
+@pytest.mark.parametrize(
+    ("markdown", "html"),
+    [
+        ("* a\n  * b\n", "<ul><li>a</li><li>b</li></ul>"),
+        ("1. a\n\n   ```\n   b\n   ```\n\n2. c\n", "<ol><li>a</li></ol><pre>b</pre><ol><li>c</li></ol>"),
+        ("1. a\n\n       b\n", "<ol><li><p>a</p><p>b</p></li></ol>"),
+        ("| a |\n|---|\n| b |\n", "<p>| a | |---| | b |</p>"),
+    ],
+)
+def test_a_page_that_the_site_shows_differently_is_found(tmp_path, monkeypatch, markdown, html):
+    site = script("site")
+    monkeypatch.setattr(site, "PAGES", tmp_path / "pages")
+    monkeypatch.setattr(site, "SITE", tmp_path / "site")
+    for folder, name, text in (
+        ("pages", "same.md", "* a\n"),
+        ("site", "same.html", "<nav><ul><li>x</li></ul></nav><article><ul><li>a</li></ul></article>"),
+        ("pages", "page.md", markdown),
+        ("site", "page.html", f"<article>{html}</article>"),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(text)
+
+    assert [each.partition(":")[0] for each in site.differences()] == ["page.md"]
+
+
+def test_the_smallest_app_is_that_of_the_quickstart():
+    written = Path("src/leadsman/cli/templates/minimal.py.txt").read_text().replace("$name", "sound")
+
+    assert f"```python\n{written}```" in Path("docs/quickstart.md").read_text()
+
+
+def test_the_glossary_is_sorted_and_has_every_status():
+    terms = re.findall(r"^\| \*\*(.+?)\*\* \|", Path("docs/glossary.md").read_text(), re.MULTILINE)
+
+    assert terms == sorted(terms, key=str.lower)
+    assert [word for word in get_args(StatusWord) if word.replace("_", " ") not in terms] == []
 
 
 def test_the_pictures_are_what_the_policies_say():

@@ -30,6 +30,7 @@ def test_addresses_names_of_this_machine_and_configured_names_are_served(host):
     [
         *("evil", "evil:8080", "localhost.evil", "127.0.0.1.evil", "evil#127.0.0.1", "", "localhost:80:80", "[", None),
         *("[::1]evil", "[::1]/x", "[::1]:", "[::1]:x"),
+        *("0.0.0.0", "0.0.0.0:8080", "[::]", "[::]:8080"),
     ],
 )
 def test_another_name_is_not_served(host):

@@ -113,6 +113,23 @@ def test_a_head_that_is_too_large_is_refused_also_if_it_arrives_at_once(run, tex
     assert run(send).split()[1] in (b"431", b"400")  # 400 if it arrived in pieces
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_request_with_two_lengths_is_refused_and_nothing_after_it_is_read(run, order):
+    lengths = (b"Content-Length: 40\r\n", b"Transfer-Encoding: chunked\r\n")
+    head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"".join(lengths[number] for number in order)
+
+    async def send(house):
+        reader, writer = await house.raw(head + b"\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answers = await reader.read()
+        writer.close()
+        return answers
+
+    answers = run(send)
+
+    assert answers.startswith(b"HTTP/1.1 400 ")
+    assert answers.count(b"HTTP/1.1") == 1
+
+
 def test_many_slow_connections_keep_nobody_out(run, monkeypatch):
     monkeypatch.setattr(server, "MOST_CONNECTIONS", 16)
 

@@ -212,6 +212,36 @@ def test_a_lease_is_durable_where_the_server_would_not_wait_for_its_disk(server)
     server.sql("alter role owner reset synchronous_commit")
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "'x/1', 'a b!', '1', '{}', ''",
+        "'b/1', 'b', '1', '{NULL}', ''",
+        "'b/1', 'b', '1', '{{a,b},{c,d}}', ''",
+        "'b/1', 'b', E'1\\n2', '{}', ''",
+        "'b/1', 'b', '1', array[repeat('x', 200)], ''",
+        "'b/1', repeat('b', 1000000), '1', '{}', ''",
+        "'b/1', 'b', '1', array(select repeat('x', 50) from generate_series(1, 100000)), ''",
+        "'b/1', 'a', '1', '{}', ''",
+    ],
+)
+def test_a_row_that_is_no_member_costs_nobody_else_anything(server, columns):
+    async def scenario():
+        async with store(server.url()) as a, aclosing(a.watch()) as snapshots:
+            lease = (await a.acquire(["mine"])).granted["mine"]
+            server.sql(
+                "insert into leadsman.member (cluster, owner, node, run, labels, version, until)"
+                f" values ('house', {columns}, 'infinity')"
+            )
+            while len((snapshot := await anext(snapshots)).unread) != 1:
+                pass
+            assert snapshot.leases["mine"] == lease
+            assert [member.node for member in snapshot.members] == ["a"]
+            assert await a.renew([lease]) == {"mine": lease}
+
+    asyncio.run(scenario())
+
+
 def test_nodes_that_start_together_make_one_schema(server):
     async def scenario():
         stores = [store(server.url(), f"node-{number}", Terms("house", ttl=20.0)) for number in range(8)]

@@ -1,10 +1,14 @@
 import asyncio
+import contextlib
+import socket
+import threading
+import time
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from leadsman.mqtt.aiomqtt_client import BrokerConnection, _Client, _options
+from leadsman.mqtt.aiomqtt_client import BrokerConnection, _Client, _options, connect
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import ConnAck, Connect
 from leadsman.mqtt.message import Message
@@ -13,6 +17,14 @@ from leadsman.timing.clock import Clock
 
 class Client:
     connack = ConnAck()
+
+
+class Listener:
+    def acknowledged(self, packet_id, code):
+        """No message is."""
+
+    def lost(self, reason, code=0, reference=None):
+        """As was asked for."""
 
 
 @pytest.mark.parametrize("fence", [None, 7, 123_456])
@@ -49,3 +61,41 @@ def test_an_acknowledgement_that_nothing_asked_for_puts_no_traceback_into_the_lo
     asyncio.run(run())
 
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_is_unsent_at_a_reset_is_not_sent(forgotten):
+    over, received = threading.Event(), []
+
+    def serve(server):
+        peer, _ = server.accept()
+        with peer:
+            peer.recv(1024)
+            peer.sendall(b"\x20\x02\x00\x00")  # CONNACK of MQTT 3.1.1
+            over.wait(30)
+            with contextlib.suppress(ConnectionResetError):
+                while data := peer.recv(1 << 20):
+                    received.append(len(data))
+
+    async def publish(port):
+        broker = Broker("127.0.0.1", port)
+        connection = await connect(
+            broker, Clock(time.monotonic, time.time), Connect("me", "3.1.1", None, b""), Listener()
+        )
+        written = 0
+        for _ in range(20):
+            connection.publish(Message("a", bytes(1 << 20), qos=1))
+            written += 1 << 20
+            await asyncio.sleep(0.01)
+        connection.reset() if forgotten else connection.abort()
+        return written
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=[server])
+        thread.start()
+        written = asyncio.run(publish(server.getsockname()[1]))
+        over.set()
+        thread.join(30)
+
+    assert sum(received) < written
+    assert (sum(received) < 1 << 20) is forgotten  # what had left this side before is with the other one

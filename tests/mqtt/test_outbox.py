@@ -1,7 +1,7 @@
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leadsman.mqtt.message import Message
@@ -586,6 +586,17 @@ def test_whatever_happens_the_broker_keeps_the_newest_reading_of_each_topic(hist
         numbers = [number for _, number, _ in life.received[topic]]
         retained = [number for _, number, retain in life.received[topic] if retain]
         assert numbers[-1] == retained[-1] == max(numbers)
+
+
+breaks = st.lists(
+    st.tuples(st.sampled_from(("put", "take", "take", "accept", "lost")), st.just("a"), st.integers(0, 5)), max_size=30
+)
+
+
+@given(breaks, st.integers(3, 20))
+@example([("put", "a", 0)] * 2 + [("take", "a", 0)] * 2 + [("accept", "a", 1), ("lost", "a", 0)], 20)
+def test_whatever_is_acknowledged_before_a_break_the_broker_keeps_the_newest_reading(history, bound):
+    test_whatever_happens_the_broker_keeps_the_newest_reading_of_each_topic.hypothesis.inner_test(history, bound)
 
 
 @given(history, st.integers(3, 20))

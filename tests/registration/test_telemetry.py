@@ -256,3 +256,11 @@ def test_an_app_of_the_wrong_type_is_refused(words):
 def test_a_wrong_delivery_is_refused(words):
     with pytest.raises(InvalidValue):
         Delivery(**words)
+
+
+def test_no_policy_leaves_the_options_of_retries_as_they_are():
+    app = App("house")
+    app.add_telemetry("d", lambda: None, interval=1, retry=2, policy=None)
+    app.add_telemetry("e", lambda: None, interval=1, retry=2)
+
+    assert app.telemetries["d"].guards == app.telemetries["e"].guards

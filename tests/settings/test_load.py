@@ -1,4 +1,6 @@
 import contextlib
+import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -413,6 +415,55 @@ def test_wrong_yaml_is_named(here, content, told):
         here.file(content, "leadsman.yaml").load()
 
 
+@pytest.mark.parametrize("name", ["leadsman.yaml", "leadsman.toml", ".env"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "pin: %{}",
+            "password: %two {}",
+            "pins: [1, %{}]",
+            "pin: a: {}",
+            "pin: *{}",
+            "pin: !{} x",
+            "pin: &{} @",
+            "? {}: {",
+        ),
+        *(
+            "pin: {}\n - x",
+            "pin: '{}",
+            'pin: "{}\\q"',
+            "pin: !!int {}",
+            "pin: !!float {}",
+            "pin: 2026-99-99 {}",
+            "pin: {}\x01",
+        ),
+        *("pin = {}", "pin = '{}", 'pin = "{}\\q"', "[pin\n{} = 1", "pin = 1\npin = {}", "pin = 1 {}", "{} 7"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told_without_what_it_says(here, name, text):
+    here.file(text.replace("{}", "canary7bird"), name)
+
+    said = ""
+    try:
+        here.load()
+    except SettingsError as error:
+        said = str(error)
+
+    assert "canary7bird" not in said
+
+
+def test_discovery_may_be_off_in_code_too():
+    assert App("house", discovery="off").setup.discovery is None
+
+
+def test_a_pipe_is_no_settings_file(here, tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+
+    with pytest.raises(SettingsError, match="is a pipe, which may never end; write a regular file"):
+        here.load(config=tmp_path / "pipe.toml")
+
+
 def test_a_file_without_end_is_refused_by_its_size(here):
     with pytest.raises(SettingsError, match="is too large for a settings file"):
         here.load(config=Path("/dev/zero"))
@@ -421,6 +472,38 @@ def test_a_file_without_end_is_refused_by_its_size(here):
 def test_a_directory_in_place_of_a_file_is_named(here):
     with pytest.raises(SettingsError, match="cannot be read"):
         here.load(config=here.path)
+
+
+def lines_of(call):
+    """How many lines of leadsman run in a call."""
+    lines = 0
+
+    def count(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return count if "leadsman" in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("settings", [Settings, None])
+def test_so_many_unknown_keys_take_so_many_steps_and_a_few_of_them_are_named(here, settings):
+    def refuse(keys):
+        here.file("".join(f"key{number} = 1\n" for number in range(keys)))
+        with pytest.raises(SettingsError) as caught:
+            here.load(settings)
+        assert caught.value.args[0].splitlines()[-1].endswith(f"and {keys - 20:,} more unknown keys")
+        assert len(caught.value.args[0].splitlines()) == 21
+
+    few, many = lines_of(lambda: refuse(200)), lines_of(lambda: refuse(2000))
+
+    assert many < 15 * few
 
 
 def test_an_app_without_settings_names_unknown_keys_and_reads_its_broker(here):

@@ -14,7 +14,7 @@ from leadsman.events import LinkUp, MessageDropped, StateFailed, StateWritten
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.outbox import Outbox
 from leadsman.spool import file as spool_file
-from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, Committer
+from leadsman.spool.committer import AGAIN, AGAIN_SOON, IDLE, LEAVING, SLOW, SOON, Committer
 from leadsman.spool.row import EXPIRED, Evicted, Found, Quota, Row
 from leadsman.timing.clock import system_clock
 
@@ -156,6 +156,31 @@ def test_what_waits_is_written_and_deleted_within_a_second_of_its_arrival(rig, f
     assert file.rows == {}
     assert file.calls == ["open", "write", "write"]
     assert rig.states() == []
+
+
+def test_when_all_of_a_topic_arrived_its_rows_are_deleted_at_once_so_that_no_other_life_sends_them_after_newer_ones(
+    rig, file
+):
+    rig.start()
+    rig.put(b"1", b"2")
+    rig.put(b"other", b"another", topic="u")
+    rig.write()
+
+    for _ in range(3):
+        rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
+    rig.run(SOON + 0.01)
+
+    assert payloads(file) == [b"another"]
+
+
+def test_while_others_of_a_topic_wait_on_disk_its_rows_are_deleted_in_larger_numbers(rig, file):
+    rig.start()
+    rig.put(b"1", b"2")
+    rig.write()
+    rig.link.outbox.accept(rig.link.outbox.take(0.0)[0])
+    rig.run(SOON + 0.01)
+
+    assert payloads(file) == [b"1", b"2"]
 
 
 def test_what_arrived_is_deleted_with_the_next_write(rig, file):

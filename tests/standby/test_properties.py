@@ -1,9 +1,12 @@
 """Two or three nodes and a broker through random faults, in virtual time."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, apply
+from tests.standby.model import ENDS_AFTER, FAULTS, TICK, TTL, World, apply, lease
+
+from leadsman.standby.lease import LARGEST_TOKEN, LONGEST_TTL
+from leadsman.standby.machine import LONGEST_WAIT, MOST_TIMES
 
 schedules = st.lists(
     st.tuples(st.sampled_from(FAULTS), st.integers(0, 2), st.sampled_from([0.5, 1.0, 2.5, 5.0, 7.0, 12.0, 20.0])),
@@ -85,6 +88,29 @@ def test_a_node_that_ends_is_replaced_at_once(world):
     world.run(3 * TICK)
 
     assert len(world.acting) == 1
+
+
+forged = st.builds(
+    lease,
+    st.sampled_from(["evil", "n0", "z" * 200]),
+    st.one_of(st.integers(1, LARGEST_TOKEN), st.sampled_from([1, LARGEST_TOKEN - 1, LARGEST_TOKEN])),
+    st.one_of(st.floats(0.1, LONGEST_TTL), st.just(LONGEST_TTL)),
+    st.floats(-LARGEST_TOKEN, LARGEST_TOKEN),
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(worlds, forged)
+@example(World(), lease("evil", LARGEST_TOKEN))
+@example(World(), lease("evil", 7, LONGEST_TTL))
+def test_a_lease_that_anybody_else_wrote_stops_the_nodes_for_a_minute_at_the_most(world, written):
+    world.run(20)
+
+    world.broker.set_lease(world, written)
+    world.run(max(LONGEST_WAIT, MOST_TIMES * TTL) + 2 * TTL)
+
+    assert len(world.acting) == 1
+    assert world.overlap == 0
 
 
 def test_a_frozen_node_publishes_and_polls_nothing_when_it_goes_on():

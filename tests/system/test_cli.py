@@ -52,13 +52,13 @@ def house(tmp_path_factory):
 def test_a_new_app_is_checked_tested_inspected_and_described(here, house):
     checked = here("check", "house:app", cwd=house)
     assert checked.returncode == 0, checked.stderr
-    assert "rooms.kitchen.every" in checked.stdout
+    assert "disks.root.every" in checked.stdout
     tested = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=house, capture_output=True, text=True)
     assert tested.returncode == 0, tested.stdout
     inspected = here("inspect", "house:app", "--json", cwd=house)
-    assert set(json.loads(inspected.stdout)["devices"]) == {"kitchen", "attic", "heating"}
+    assert set(json.loads(inspected.stdout)["devices"]) == {"root", "tmp", "heating"}
     topics = json.loads(here("schema", "house:app", cwd=house).stdout)["topics"]
-    assert topics["house/kitchen/state"]["properties"]["temperature"]["unit"] == "°C"
+    assert topics["house/root/state"]["properties"]["free"]["unit"] == "GB"
     assert topics["house/heating/set"]["properties"]["temperature"]["maximum"] == 30
 
 
@@ -70,6 +70,15 @@ def test_a_new_app_is_never_written_over_another(here, house):
     assert result.returncode == 1
     assert "exists already, so nothing was written" in result.stderr
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_smallest_app_is_one_file_that_works(here):
+    written = here("init", "sound", "--minimal")
+
+    assert written.returncode == 0, written.stderr
+    assert [path.name for path in here.path.iterdir()] == ["sound.py"]
+    assert here("check", "sound:app").returncode == 0
+    assert here("init", "sound", "--minimal").returncode == 1
 
 
 @pytest.mark.parametrize("name", ["a b", "House", "1st", "class", "json", "leadsman", "../x", "", "ä", "status"])

@@ -299,17 +299,16 @@ def schema(options: argparse.Namespace) -> int:
 
 def init(options: argparse.Namespace) -> int:
     """Write a new app."""
-    from leadsman.cli.scaffold import write
+    from leadsman.cli.scaffold import FILES, MINIMAL, write
 
-    directory = options.directory or Path(options.name)
-    for path in write(options.name, directory):
+    directory = options.directory or Path("." if options.minimal else options.name)
+    for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
         print(f"wrote {path}")
-    steps = (
-        f"cd {directory}",
-        f"leadsman check {options.name}:app",
-        f"leadsman run {options.name}:app",
-        "pip install pytest && python -m pytest",
-    )
+    steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
+    if directory != Path("."):
+        steps.insert(0, f"cd {directory}")
+    if not options.minimal:
+        steps.append('pip install -e ".[test]" && python -m pytest')
     print("\nNext:\n" + "\n".join(f"  {step}" for step in steps))
     return 0
 

@@ -300,13 +300,16 @@ COMMANDS = (
         "init",
         commands.init,
         "write a small app with settings, a test, a Dockerfile and a systemd unit",
-        "Writes a new directory with an app that works at once, without hardware. No existing file is overwritten.",
-        "example:  leadsman init house && cd house && leadsman check house:app && leadsman run house:app",
+        "Writes a new directory with an app that works at once: it reads the disks of this machine. With --minimal it\n"
+        "writes one file of a few lines. No existing file is overwritten.",
+        "examples:  leadsman init house && cd house && leadsman check house:app && leadsman run house:app\n"
+        "           leadsman init sound --minimal && leadsman run sound:app",
         (
             argument(
                 "name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"
             ),
-            argument("--directory", "where to write (default: ./NAME)", type=Path, metavar="DIR"),
+            argument("--minimal", "write NAME.py alone, with one device and no settings", action="store_true"),
+            argument("--directory", "where to write (default: ./NAME; with --minimal: .)", type=Path, metavar="DIR"),
         ),
     ),
     Command(

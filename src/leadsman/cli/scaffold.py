@@ -22,8 +22,16 @@ FILES = {
 }
 
 
-def write(name: str, directory: Path) -> list[Path]:
+MINIMAL = {"minimal.py.txt": "{name}.py"}
+
+
+def write(name: str, directory: Path, files: dict[str, str] = FILES) -> list[Path]:
     """Write the files of a new app, and return their paths. If one of them exists already, nothing is written.
+
+    Args:
+        name: the name of the app and its module.
+        directory: where to write.
+        files: the names of the templates, each with that of the file that is made of it.
 
     Raises:
         InvalidValue: the name cannot be the name of a module.
@@ -36,7 +44,7 @@ def write(name: str, directory: Path) -> list[Path]:
     if name in sys.stdlib_module_names or name in ("leadsman", "pydantic"):
         raise InvalidValue(f"{name!r} is the name of another module; write another word, such as {name}_bridge")
     check_name(name)
-    targets = {source: directory / target.format(name=name) for source, target in FILES.items()}
+    targets = {source: directory / target.format(name=name) for source, target in files.items()}
     taken = [path for path in targets.values() if path.exists()]
     if taken:
         raise LeadsmanError(f"{taken[0]} exists already, so nothing was written; choose another --directory")

@@ -81,14 +81,14 @@ class Rules:
         return None
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a host name is one of this endpoint. An address is: nobody else can make it point elsewhere."""
+        """Whether a host name is one of this endpoint. An address is: nobody else can make it point elsewhere. Only
+        the unspecified one, 0.0.0.0 or ::, is no address of anybody, though some browsers take it for this machine."""
         if name in self._names:
             return True
         try:
-            ipaddress.ip_address(name)
+            return not ipaddress.ip_address(name).is_unspecified
         except ValueError:
             return False
-        return True
 
     def _has_token(self, authorization: str | None) -> bool:
         scheme, _, given = (authorization or "").partition(" ")

@@ -9,16 +9,29 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import suppress
-from typing import Self
+from typing import NamedTuple, Self
 
 from leadsman.errors import LeaseError
-from leadsman.lease.jetstream_bucket import Bucket, Entry, in_batches
-from leadsman.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.lease.jetstream_bucket import OPENING, Bucket, Entry, in_batches
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys, read_member
 from leadsman.lease.store import Acquired, Snapshot
+from leadsman.text import clean
 
 GATHER = 0.05
 """Seconds for which changes are gathered."""
 _LEASE, _MEMBER = "lease.", "member."
+_LARGEST = 16 * 1024
+"""Bytes of a value; one that we write has some 200."""
+
+
+class _Unread(NamedTuple):
+    """A key that has no member, though its name is that of one."""
+
+    name: str
+
+
+_Found = Lease | Member | _Unread | None
+"""What a key says; None if it was deleted."""
 
 
 class JetStreamStore:
@@ -42,7 +55,7 @@ class JetStreamStore:
 
     async def __aenter__(self) -> Self:
         try:
-            await self._bucket.call(self._bucket.open())
+            await self._bucket.call(self._bucket.open(), OPENING)
             await self.renew(())
         except BaseException:
             await self._bucket.close()
@@ -50,9 +63,11 @@ class JetStreamStore:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        with suppress(LeaseError):  # the membership ends by itself
-            await self._bucket.call(self._bucket.put(self._member_key, None))
-        await self._bucket.close()
+        try:
+            with suppress(LeaseError):  # the membership ends by itself
+                await self._bucket.call(self._bucket.put(self._member_key, None))
+        finally:
+            await self._bucket.close()
 
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """See `LeaseStore.acquire`."""
@@ -68,8 +83,9 @@ class JetStreamStore:
         chosen = list(leases)
 
         async def renew() -> list[Lease | None]:
-            await self._bucket.put(self._member_key, _written(self._member))
-            return await in_batches([self._renew(lease) for lease in chosen])
+            alive = self._bucket.put(self._member_key, _written(self._member))
+            _, renewed = await asyncio.gather(alive, in_batches([self._renew(lease) for lease in chosen]))
+            return renewed
 
         renewed = await self._bucket.call(renew())
         return {lease.key: lease for lease in renewed if lease is not None}
@@ -88,7 +104,7 @@ class JetStreamStore:
 
     async def watch(self) -> AsyncGenerator[Snapshot, None]:
         """See `LeaseStore.watch`."""
-        known: dict[str, Lease | Member | None] = {}
+        known: dict[str, _Found] = {}
         wake = asyncio.Event()
         outdated: set[str] = set()
 
@@ -112,9 +128,7 @@ class JetStreamStore:
                     await asyncio.wait_for(wake.wait(), self._terms.ttl / 4)
                     await asyncio.sleep(GATHER)
 
-    async def _refreshed(
-        self, known: Mapping[str, Lease | Member | None], only: str = ""
-    ) -> dict[str, Lease | Member | None]:
+    async def _refreshed(self, known: Mapping[str, "_Found"], only: str = "") -> dict[str, "_Found"]:
         """What the keys of the bucket have: of those that are known nothing is asked but whether they still exist."""
         keys = {key for key in await self._bucket.keys() if key.startswith(only)}
         found = await self._bucket.get_all(keys - known.keys())
@@ -173,7 +187,11 @@ class JetStreamStore:
 
     @property
     def _member_key(self) -> str:
-        return f"{_MEMBER}{self._member.node}.{self._member.run}"
+        return _key_of(self._member)
+
+
+def _key_of(member: Member) -> str:
+    return f"{_MEMBER}{member.node}.{member.run}"
 
 
 def _written(member: Member) -> bytes:
@@ -181,20 +199,36 @@ def _written(member: Member) -> bytes:
     return json.dumps(document).encode()
 
 
-def _read(name: str, entry: Entry, ttl: float) -> Lease | Member | None:
-    """What a key says. What a person has written there by hand counts as a lease of nobody, and as no member."""
+def _read(name: str, entry: Entry, ttl: float) -> "_Found":
+    """What a key says. What anybody else has written there counts as a lease of nobody, and as no member."""
     if entry.value is None:
         return None
+    document = _document(entry.value)
+    if name.startswith(_MEMBER):
+        member = read_member(*(document.get(field) for field in ("node", "run", "labels", "version")))
+        return member if member is not None and name == _key_of(member) else _Unread(name)
+    key, owner, token = name.removeprefix(_LEASE), document.get("owner"), document.get("token", entry.revision)
+    if not isinstance(owner, str) or type(token) is not int or not 0 <= token < 2**63:
+        return Lease(key, "", entry.revision, ttl)
+    return Lease(key, owner, token, ttl)
+
+
+def _document(value: bytes) -> dict[str, object]:
+    """The JSON object in a value; an empty one if it has none."""
+    if len(value) > _LARGEST:
+        return {}
     try:
-        document = json.loads(entry.value)
-        if name.startswith(_MEMBER):
-            return Member(document["node"], document["run"], document["labels"], str(document["version"]))
-        return Lease(name.removeprefix(_LEASE), str(document["owner"]), int(document.get("token", entry.revision)), ttl)
-    except (ValueError, LookupError, TypeError):
-        return Lease(name.removeprefix(_LEASE), "", entry.revision, ttl) if name.startswith(_LEASE) else None
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def _snapshot(known: Mapping[str, Lease | Member | None]) -> Snapshot:
+def _snapshot(known: Mapping[str, "_Found"]) -> Snapshot:
     leases = {each.key: each for each in known.values() if isinstance(each, Lease)}
     members = [each for each in known.values() if isinstance(each, Member)]
-    return Snapshot(leases, tuple(sorted(members, key=lambda member: (member.node, member.run))))
+    unread = [each.name for each in known.values() if isinstance(each, _Unread)]
+    unread += [f"{_LEASE}{lease.key}" for lease in leases.values() if not lease.owner]
+    return Snapshot(
+        leases, tuple(sorted(members, key=lambda member: (member.node, member.run))), frozenset(map(clean, unread))
+    )

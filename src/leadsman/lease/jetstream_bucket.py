@@ -28,12 +28,17 @@ T = TypeVar("T")
 
 REPLICAS = 3
 """Of a bucket, on servers that form a cluster. One of three may fail."""
-ATTEMPT = 1.0
-"""Seconds after which an unanswered request is sent again: the server that led the stream may be gone."""
+ATTEMPT, LONGEST_ATTEMPT = 1.0, 2.0
+"""Seconds after which an unanswered request is sent again, at first and later on: the server that led the stream may be
+gone. The answer to an earlier attempt counts, too, as an engine that is slow is not one that is gone."""
 PAUSE = 0.1
 """Seconds between two attempts, while no server leads the stream."""
-BATCH = 64
-"""Requests that are under way at the same time."""
+OPENING = 3
+"""So many times longer than a call the first one may take: it connects, and makes the bucket. A distant engine answers
+its five or six requests one after the other."""
+BATCH = 512
+"""Requests that are under way at the same time. A distant engine answers so many in the time of one way there and
+back."""
 _WRONG_SEQUENCE, _OTHER_CONFIGURATION, _NOT_CLUSTERED, _TOO_FEW_SERVERS = 10071, 10058, 10074, 10005
 """Error codes of JetStream (nats-server, server/errors.json)."""
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -71,8 +76,8 @@ class Bucket:
         self._refusal: asyncio.Future[str] | None = None
         self._last_error: Exception | None = None
 
-    async def call(self, requests: Coroutine[Any, Any, T]) -> T:
-        """Make some requests within `Terms.timeout`, which is for all of them together.
+    async def call(self, requests: Coroutine[Any, Any, T], times: int = 1) -> T:
+        """Make some requests within `Terms.patience`, or so many times of it, which is for all of them together.
 
         Raises:
             LeaseError: see `LeaseStore`.
@@ -80,12 +85,14 @@ class Bucket:
         task = asyncio.ensure_future(requests)
         refusal = self._refusal = self._refusal or asyncio.get_running_loop().create_future()
         try:
-            await asyncio.wait({task, refusal}, timeout=self._terms.timeout, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {task, refusal}, timeout=times * self._terms.patience, return_when=asyncio.FIRST_COMPLETED
+            )
             if task.done():
                 return task.result()
             if refusal.done():
                 raise LeaseStoreRefused(refusal.result())
-            raise await self._why_unanswered()
+            raise await self._why_unanswered(times * self._terms.patience)
         except APIError as error:
             raise LeaseStoreRefused(
                 f"NATS at {self._where} refuses a request to bucket {self.name} ({error.description}); look into the"
@@ -216,19 +223,31 @@ class Bucket:
         self._terms.compare({**found, "ttl": info.config.max_age}, f"bucket {self.name}")
 
     async def _asked(self, request: Callable[[JetStreamContext], Coroutine[Any, Any, T]]) -> T:
-        """Make a request until it is answered. `call` bounds it."""
-        while True:
-            client = await self._connected()
-            try:
-                return await request(client.jetstream(timeout=min(ATTEMPT, self._terms.timeout / 2)))
-            except _AWAY:
-                await asyncio.sleep(PAUSE)
-            except APIError as error:
-                if error.err_code != _TOO_FEW_SERVERS:
-                    raise
-                await asyncio.sleep(PAUSE)
-            except ConnectionClosedError:
-                continue
+        """Make a request until one of its attempts is answered. `call` bounds it.
+
+        An attempt that comes late changes nothing twice: each write names the revision that it replaces.
+        """
+        wait, attempts, done = ATTEMPT, set[asyncio.Task[T]](), set[asyncio.Task[T]]()
+        try:
+            while True:
+                client = await self._connected()
+                js = client.jetstream(timeout=self._terms.patience)
+                attempts.add(asyncio.ensure_future(request(js)))
+                done, attempts = await asyncio.wait(attempts, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+                wait = min(1.5 * wait, LONGEST_ATTEMPT)
+                for attempt in done:
+                    try:
+                        return attempt.result()
+                    except (*_AWAY, ConnectionClosedError, OSError):
+                        await asyncio.sleep(PAUSE)
+                    except APIError as error:
+                        if error.err_code != _TOO_FEW_SERVERS:
+                            raise
+                        await asyncio.sleep(PAUSE)
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
+            await asyncio.gather(*attempts, *done, return_exceptions=True)
 
     async def _connected(self) -> Client:
         """The client. It reconnects by itself, unless a server has refused it; then another one is made."""
@@ -244,8 +263,8 @@ class Bucket:
                 self._servers,
                 name="leadsman",
                 error_cb=self._on_error,
-                connect_timeout=self._terms.timeout,  # type: ignore[arg-type]  # a float will do, here and below
-                ping_interval=self._terms.timeout / 2,  # type: ignore[arg-type]
+                connect_timeout=OPENING * self._terms.patience,  # type: ignore[arg-type]  # a float will do, here and below
+                ping_interval=self._terms.patience / 2,  # type: ignore[arg-type]
                 max_outstanding_pings=1,
                 reconnect_time_wait=PAUSE,  # type: ignore[arg-type]
                 max_reconnect_attempts=-1,
@@ -271,8 +290,8 @@ class Bucket:
         if self._refusal is not None and not self._refusal.done():
             self._refusal.set_result(why)
 
-    async def _why_unanswered(self) -> LeaseError:
-        where, wait = self._where, f"within {self._terms.timeout:g} s"
+    async def _why_unanswered(self, waited: float) -> LeaseError:
+        where, wait = self._where, f"within {waited:g} s"
         if self._client is None or not self._client.is_connected:
             return LeaseStoreUnreachable(
                 f"NATS at {where} cannot be reached {wait} ({self._last_error or 'no answer'}); check the URL, and that"

@@ -14,7 +14,10 @@ DEFAULT_TTL = 15.0
 a renewal through before 0.8 of this time is over."""
 MAX_SHARDS = 65_536
 MAX_TIMEOUT = 5.0
-"""Seconds."""
+MAX_PATIENCE = 10.0
+"""Seconds, of `Terms.timeout` and `Terms.patience`."""
+MOST_LABELS = 64
+"""Of a member that is read: a node has a few."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_/-]+(\.[A-Za-z0-9_/-]+)*")
@@ -58,6 +61,12 @@ class Terms(Value):
         """Seconds after which a call to the engine ends with `LeaseStoreUnreachable`: a quarter of the TTL and at most
         5, so that three calls fit before the owner must stop."""
         return min(MAX_TIMEOUT, self.ttl / 4)
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a call waits that is sent again meanwhile, and whose late answers count: what lies between
+        the renewal and the stop of an owner (`leadsman.lease.fence`), and at most 10."""
+        return min(MAX_PATIENCE, 0.55 * self.ttl)
 
     def document(self) -> dict[str, int | float]:
         """What is written into the engine."""
@@ -133,6 +142,16 @@ class Member(Value):
         """The same run, draining or not."""
         labels = self.labels | {DRAINING} if draining else self.labels - {DRAINING}
         return Member(self.node, self.run, labels, self.version)
+
+
+def read_member(node: object, run: object, labels: object, version: object) -> Member | None:
+    """A member as an engine has it, where anybody may have written anything. None if it is none."""
+    if not isinstance(labels, list) or len(labels) > MOST_LABELS or not isinstance(version, str):
+        return None
+    try:
+        return Member(node, run, labels, version[:_LONGEST])  # type: ignore[arg-type]  # it checks them
+    except (InvalidValue, InvalidType, TypeError):
+        return None
 
 
 class Lease(NamedTuple):

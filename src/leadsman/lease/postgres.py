@@ -4,14 +4,15 @@ Time is ``now()`` of the server, which is when the transaction began; a transact
 shorter lease, never a longer one. Rows of released leases stay, without an owner.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
 from leadsman.errors import LeaseError
-from leadsman.lease.lease import Lease, Member, Terms, checked_keys
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys, read_member
 from leadsman.lease.postgres_connection import Connection, PostgresConnection, rows
 from leadsman.lease.store import Acquired, Snapshot
+from leadsman.text import clean
 
 _LOCK = 0x6C656173
 """The advisory lock under which the schema is made: the letters ``leas``."""
@@ -73,8 +74,15 @@ where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.toke
 returning lease.key
 """
 _LEAVE = "delete from leadsman.member where cluster = %(cluster)s and owner = %(owner)s"
-_LEASES = "select key, owner, token from leadsman.lease where cluster = %(cluster)s and owner <> '' and until > now()"
-_MEMBERS = "select node, run, labels, version from leadsman.member where cluster = %(cluster)s and until > now()"
+_LEASES = """
+select key, left(owner, 300), token from leadsman.lease where cluster = %(cluster)s and owner <> '' and until > now()
+"""
+_MEMBERS = """
+select left(owner, 300), left(node, 300), left(run, 300), case when pg_column_size(labels) <= 65536 then labels end,
+    left(version, 300)
+from leadsman.member where cluster = %(cluster)s and until > now()
+"""
+"""Anybody who may write there may write anything, of any size."""
 _NOTIFY = "select pg_notify('leadsman', %(cluster)s)"
 _LISTEN = "listen leadsman"
 
@@ -203,7 +211,8 @@ class PostgresStore:
 
     async def _look(self, connection: Connection) -> Snapshot:
         leases = self._leases(await rows(connection, _LEASES, self._values))
-        return Snapshot(leases, _members(await rows(connection, _MEMBERS, self._values)))
+        found = await rows(connection, _MEMBERS, self._values)
+        return Snapshot(leases, _members(found), frozenset(clean(str(row[0])) for row in found if not _member(row)))
 
     async def _notify(self, connection: Connection) -> None:
         await rows(connection, _NOTIFY, self._values)
@@ -220,6 +229,12 @@ def _columns(leases: Iterable[Lease]) -> dict[str, object]:
     return {"keys": [lease.key for lease in chosen], "tokens": [lease.token for lease in chosen]}
 
 
-def _members(found: Iterable[tuple[str, str, list[str], str]]) -> tuple[Member, ...]:
-    members = [Member(*row) for row in found]
+def _member(row: Sequence[object]) -> Member | None:
+    owner, *fields = row
+    member = read_member(*fields)
+    return member if member is not None and member.owner == owner else None
+
+
+def _members(found: Iterable[Sequence[object]]) -> tuple[Member, ...]:
+    members = [member for row in found if (member := _member(row)) is not None]
     return tuple(sorted(members, key=lambda member: (member.node, member.run)))

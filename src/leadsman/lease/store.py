@@ -35,6 +35,9 @@ class Snapshot(NamedTuple):
     """By key. A key that is missing is free."""
     members: tuple[Member, ...]
     """Sorted by node, then by run."""
+    unread: frozenset[str] = frozenset()
+    """What the engine has under the name of the cluster and what is no lease and no member, by its name there. It
+    counts for nothing."""
 
 
 class LeaseStore(Protocol):

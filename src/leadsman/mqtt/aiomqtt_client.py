@@ -112,6 +112,11 @@ class _Client(aiomqtt.Client):
         if self._misc_task is not None:
             self._misc_task.cancel()
 
+    def forget_unsent(self) -> None:
+        """Let the close discard what the system has not sent."""
+        if (sock := self._client.socket()) is not None:
+            transport.forget_unsent(sock)
+
     def write(self, message: Message, properties: "_Packed | None") -> int:
         """PUBLISH without waiting; returns the packet identifier."""
         given: Any = properties  # paho asks for pack() only
@@ -309,7 +314,9 @@ class BrokerConnection:
     def abort(self) -> None:
         self._client.give_up()
 
-    reset = abort
+    def reset(self) -> None:
+        self._client.forget_unsent()
+        self.abort()
 
 
 async def connect(broker: Broker, clock: Clock, packet: Connect, listener: ConnectionListener) -> Connection:

@@ -324,8 +324,10 @@ class Outbox(Queues):
             self._keep_latest(message.topic, queue)
         if not arrived:
             queue.fell_back(item)
-        elif queue.waiting and queue.waiting[0].number < item.number:
-            queue.went_ahead(self._newer_in_flight(item) if queue.in_flight else item)
+        elif queue.in_flight or queue.waiting:
+            queue.note_arrival(item)
+            if queue.waiting and queue.waiting[0].number < item.number:
+                queue.went_ahead(self._newer_in_flight(item) if queue.in_flight else item)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:

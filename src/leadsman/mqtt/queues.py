@@ -116,6 +116,11 @@ class Queues:
         part = 1 - reserve
         return self.messages > self._most_messages * part or self.bytes > self._most_bytes * part
 
+    def stores(self, topic: str) -> bool:
+        """Whether the next message of a topic has a row on disk."""
+        queue = self._queues.get(topic)
+        return queue is not None and bool(queue.waiting) and queue.waiting[0].row > UNSTORED
+
     def standing(self, topic: str) -> Standing:
         """Where the messages of a topic are."""
         queue, until = self._queues.get(topic), self.paused.get(topic)

@@ -169,7 +169,7 @@ class Keeper(Protocol):
 class TopicQueue:
     """The messages of a topic that wait, and what is known of those in flight."""
 
-    __slots__ = ("ahead", "in_flight", "waiting")
+    __slots__ = ("ahead", "arrived", "in_flight", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Item] = deque()
@@ -177,6 +177,9 @@ class TopicQueue:
         self.in_flight = 0
         self.ahead: tuple[int, Message] | None = None
         """The number and the message of the newest one that went ahead of older ones that still wait."""
+        self.arrived: tuple[int, Message] | None = None
+        """The number and the message of the newest one that arrived while others were in flight or waited. Those in
+        flight may come back, and may be older."""
 
     @property
     def oldest(self) -> Item | None:
@@ -209,6 +212,11 @@ class TopicQueue:
         if older and (self.ahead is None or self.ahead[0] < item.number):
             self.ahead = item.number, item.message
 
+    def note_arrival(self, item: Item) -> None:
+        """An item arrived, and others of the topic did not."""
+        if self.arrived is None or self.arrived[0] < item.number:
+            self.arrived = item.number, item.message
+
     def fell_back(self, item: Item) -> None:
         """An item that may have gone ahead is not with the broker."""
         if self.ahead is not None and self.ahead[0] == item.number:
@@ -224,3 +232,7 @@ class TopicQueue:
             self.fell_back(item)
         self.waiting.extendleft(reversed(front))
         self.in_flight -= len(items)
+        arrived = self.arrived
+        older = arrived is not None and self.waiting[0].number < arrived[0]
+        if arrived is not None and older and (self.ahead is None or self.ahead[0] < arrived[0]):
+            self.ahead = arrived

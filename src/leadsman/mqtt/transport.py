@@ -5,6 +5,7 @@ thread. A connection attempt that is given up leaves that thread alone, and the 
 """
 
 import asyncio
+import contextlib
 import math
 import os
 import socket
@@ -52,9 +53,10 @@ class Address(NamedTuple):
 
 
 def forget_unsent(sock: Any) -> None:
-    """Let the close of a socket discard what the system has not sent, and reset the connection (SO_LINGER on, for no
-    time; socket(7))."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    """Let the close of a socket, or of an object that wraps one, discard what the system has not sent, and reset the
+    connection (SO_LINGER on, for no time; socket(7)). One that is closed already stays as it is."""
+    with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(sock.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def in_thread(call: Callable[[], T]) -> T:

@@ -41,7 +41,7 @@ class Declaration(NamedTuple):
 
 def declared_discovery(given: object) -> "Discovery | None":
     """What `App` was given as `discovery`. Raises `InvalidType`, `InvalidValue`."""
-    if given is None:
+    if given in (None, "off"):
         return None
     from leadsman.settings.discovery import as_discovery  # only apps with discovery pay for it
 

@@ -203,7 +203,7 @@ def _register(
         stale_after=_stale_after(options, interval, cron, timeout or 0.0),
         offline_on_error=offline_on_error_of(options),
         throttle=seconds(options.get("throttle", 1.0), "throttle"),
-        undecided=not any(option in options for option in ("policy", *RETRYING)),
+        undecided=options.get("policy") is None and not any(option in options for option in RETRYING),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
@@ -235,13 +235,12 @@ def _timeout(options: TelemetryOptions, interval: float | None) -> float | None:
 
 def _policy(options: TelemetryOptions, needs: Dependencies) -> Policy:
     """Make one policy of the retry options."""
-    if "policy" in options:
+    if (named := options.get("policy")) is not None:
         for option in RETRYING:
             if option in options:
                 raise InvalidType(
                     f"policy and {option} both say what is retried; put {option} into the policy, or leave it out"
                 )
-        named = options["policy"]
         return lookup(named) if isinstance(named, str) else as_policy(named)
     retry: object = options.get("retry", 0)
     if retry is UNTIL_NEXT_POLL and options.get("overrun") == "finish":

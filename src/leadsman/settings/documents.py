@@ -1,7 +1,9 @@
 """Reads settings files: TOML, and YAML where PyYAML is installed. A file that would take seconds or much memory to read
 is refused with a reason."""
 
+import os
 import re
+import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,16 @@ LONGEST_KEY = 100
 """Parts of a dotted key."""
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
 """Fifty brackets in a row, with which PyYAML needs seconds."""
+_QUOTED = re.compile(r"'[^'<]{2,}'")
+"""What an error of PyYAML quotes from the file, which may be a part of a secret. Kinds of tokens are in ``<>``."""
 _PARTS = re.compile(r"[=,{}\[\]\n]")
 
 Node = Any
 """A node of PyYAML."""
+
+
+class _RefusedError(Exception):
+    """A document is not taken. The message shows no value of it."""
 
 
 def read_text(path: Path) -> str:
@@ -32,7 +40,9 @@ def read_text(path: Path) -> str:
         SettingsError: it cannot be read, is too large, or is not UTF-8.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise SettingsError(f"{path} is a pipe, which may never end; write a regular file")
             data = file.read(LARGEST + 1)  # of /dev/zero, too
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
@@ -47,6 +57,11 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise SettingsError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def toml_document(path: Path, text: str) -> dict[str, object]:
@@ -94,8 +109,19 @@ def yaml_document(path: Path, text: str) -> dict[str, object]:
         if node is not None and _size(node, {}) > MOST_VALUES:
             raise SettingsError(f"{path} has aliases that stand for more than {MOST_VALUES:,} values; write fewer")
         document = None if node is None else loader.construct_document(node)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SettingsError(f"{path} is not YAML: {clean(' '.join(str(error).split()))}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = "" if mark is None else f" in line {mark.line + 1}"
+        why = _QUOTED.sub("'…'", error.problem or error.context or "it cannot be parsed")
+        raise SettingsError(f"{path} is not YAML: {clean(why)}{where}") from None
+    except yaml.YAMLError:  # its message shows the character
+        raise SettingsError(f"{path} is not YAML: special characters are not allowed") from None
+    except _RefusedError as error:
+        raise SettingsError(f"{path} is not YAML: {clean(str(error))}") from None
+    except RecursionError:
+        raise SettingsError(f"{path} is not YAML: its sections are too deep (recursion)") from None
+    except ValueError:  # of PyYAML, whose message shows the value
+        raise SettingsError(f"{path} has a number or a date that cannot be read; write text in quotes") from None
     except (LookupError, AttributeError, TypeError):  # of PyYAML, for a scalar that is not what its tag says
         raise SettingsError(f"{path} has a value that does not fit its tag, such as !!bool; leave tags out") from None
     if document is None:
@@ -109,16 +135,16 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
     """How many values a node stands for.
 
     Raises:
-        ValueError: a key is there twice, a number is too long, or a node contains itself.
+        _RefusedError: a key is there twice, a number is too long, or a node contains itself.
     """
     if isinstance(node.value, str):
         if node.tag.endswith((":int", ":float")) and len(node.value) > LONGEST_NUMBER:
-            raise ValueError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
+            raise _RefusedError(f"a number has {len(node.value)} characters; {LONGEST_NUMBER} are allowed")
         return 1
     if id(node) in known:
         size = known[id(node)]
         if size is None:
-            raise ValueError(f"line {node.start_mark.line + 1} contains itself")
+            raise _RefusedError(f"line {node.start_mark.line + 1} contains itself")
         return size
     known[id(node)] = None
     size, keys = 1, set[Hashable]()
@@ -126,7 +152,7 @@ def _size(node: Node, known: dict[int, int | None]) -> int:
         key, value = each if isinstance(each, tuple) else (None, each)
         if key is not None and isinstance(key.value, str) and not key.tag.endswith(":merge"):
             if (key.tag, key.value) in keys:
-                raise ValueError(f"the key {key.value!r} in line {key.start_mark.line + 1} is there twice")
+                raise _RefusedError(f"the key {key.value!r} in line {key.start_mark.line + 1} is there twice")
             keys.add((key.tag, key.value))
         elif key is not None:
             size += _size(key, known)

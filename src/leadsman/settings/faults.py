@@ -1,7 +1,7 @@
 """Error messages for wrong settings: unknown keys, missing values, and values of the wrong type."""
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, get_args, get_origin
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 from leadsman.settings.model import (
     SettingPath,
@@ -62,33 +62,47 @@ def origin(path: SettingPath, origins: Origins) -> str:
     return "" if entry is None else f" (from {entry.origin})"
 
 
+MOST_NAMED = 20
+"""Unknown keys of which each has a line."""
+
+
 def unknown_keys(app: str, tree: Mapping[str, object], model: object, origins: Origins) -> list[str]:
-    """The keys that are no field, one a line."""
+    """The keys that are no field, one a line: `MOST_NAMED` of them, and how many more there are. To find what may have
+    been meant takes a while for each."""
     if is_model(model):
-        return list(_unknown(app, tree, model, (), origins))
-    return [
-        f"{key}: unknown{origin((key,), origins)}; this app has no settings"
-        + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
-        for key in tree
-    ]
+        found = list(_unknown(tree, model, ()))
+        named = [
+            f"{'.'.join(here)}: unknown{origin(here, origins)}; {_meant(app, here, known, inner)}"
+            for here, known, inner in found[:MOST_NAMED]
+        ]
+    else:
+        found = [((key,), set(), None) for key in tree]
+        named = [
+            f"{key}: unknown{origin((key,), origins)}; this app has no settings"
+            + (f"; did you mean {near!r}?" if (near := nearest(key, _SECTIONS)) else "")
+            for (key,), _, _ in found[:MOST_NAMED]
+        ]
+    more = len(found) - len(named)
+    return [*named, f"and {more:,} more unknown keys"] if more else named
 
 
-def _unknown(app: str, tree: object, model: object, path: SettingPath, origins: Origins) -> Iterable[str]:
+def _unknown(tree: object, model: object, path: SettingPath) -> Iterator[tuple[SettingPath, set[str], Any]]:
+    """The paths of the keys that are no field, each with the names of the fields beside it, and their model."""
     if isinstance(tree, list) and get_origin(model) is list:
         tree = {str(number): each for number, each in enumerate(tree)}
     if not isinstance(tree, dict) or model is None:
         return
     if not is_model(model):
         for key, value in tree.items():
-            yield from _unknown(app, value, inside(model, str(key)), (*path, str(key)), origins)
+            yield from _unknown(value, inside(model, str(key)), (*path, str(key)))
         return
     known = {alias for name, field in model.model_fields.items() for alias in (name, field.alias) if alias}
     for key, value in tree.items():
         here = (*path, str(key))
         if key in known:
-            yield from _unknown(app, value, inside(model, str(key)), here, origins)
+            yield from _unknown(value, inside(model, str(key)), here)
         elif model.model_config.get("extra") != "allow":
-            yield f"{'.'.join(here)}: unknown{origin(here, origins)}; {_meant(app, here, known, model)}"
+            yield here, known, model
 
 
 def _meant(app: str, path: SettingPath, known: Iterable[str], model: object) -> str:

@@ -152,6 +152,7 @@ def _merge_all(
     """The tree that the entries make, higher ranks over lower ones, and the entry that each leaf comes from."""
     tree: Tree = {}
     origins: dict[SettingPath, Entry] = {}
+    below: dict[SettingPath, dict[SettingPath, None]] = {}
     for each in entries:
         if (
             model is None
@@ -159,17 +160,20 @@ def _merge_all(
             and RANKS[each.rank] in _SHARED
         ):
             continue  # an app without settings ignores variables that begin with its name
-        entry = each._replace(path=_with_case(each.path, tree, model))
+        one_case = each.text or isinstance(each.value, Path)  # a variable, or a file named as one
+        entry = each._replace(path=_with_case(each.path, tree, model)) if one_case else each
         try:
             value = _value(entry)
             _put(tree, entry, value)
         except SettingsError as error:
             faults.append(str(error))
             continue
-        for path in [path for path in origins if path[: len(entry.path)] == entry.path]:
-            del origins[path]
+        for path in below.pop(entry.path, ()):
+            origins.pop(path, None)
         for path in _leaves(entry.path, value):
             origins[path] = entry
+            for length in range(len(path) + 1):
+                below.setdefault(path[:length], {})[path] = None
     return tree, origins
 
 

@@ -18,8 +18,8 @@ class OutboxSettings(NamedTuple):
     """How readings wait for the broker."""
 
     durability: Durability = "acked-or-durable"
-    """``acked-or-durable``: those that wait for a quarter of a second are written to disk. ``write-through``: those
-    that wait for a hundredth. ``memory``: none."""
+    """``acked-or-durable``: those that wait are on disk within a quarter of a second. ``write-through``: their
+    write begins after a hundredth. ``memory``: none."""
     most_bytes: int = 64 * 1024 * 1024
     """Bytes on disk at the most, topics included."""
     most_age: float = 7 * 86_400.0

@@ -72,6 +72,8 @@ class Backlog:
         self.dead = 0
         """Readings since the start that the broker does not take."""
         self._buried: list[tuple[Item, str]] = []
+        self.outdated = False
+        """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row."""
 
     @property
     def kept(self) -> int:
@@ -177,8 +179,11 @@ class Backlog:
 
     def settled(self, row: int) -> None:
         """A row is of no use any more: its reading arrived or was dropped."""
-        self._stored.pop(row, None)
+        item = self._stored.pop(row, None)
         self._settled[row] = None
+        if item is not None and not self.outdated:
+            topic = item.message.topic
+            self.outdated = not (self.readings(topic) or self._outbox.stores(topic))
         self._wake()
 
     def list_topics(self, topics: Collection[str]) -> None:
@@ -232,6 +237,7 @@ class Backlog:
         """Take the rows that are of no use any more."""
         rows = list(self._settled)
         self._settled.clear()
+        self.outdated = False
         return rows
 
     @property

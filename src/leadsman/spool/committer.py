@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 IDLE = 1.0
 """Seconds after which rows that are of no use any more are deleted, unless something is written earlier."""
+SOON = 0.05
+"""The same, where a topic has no other rows. Readings that it sends meanwhile have none. If the app is killed then, the
+next life sends the rows again, and the broker keeps the last of them, which is older."""
 MANY = 1000
 """Rows of no use that are deleted at once."""
 PAGE = 256 * 1024
@@ -167,8 +170,8 @@ class Committer:
     def _woken(self) -> None:
         """A row is of no use any more. Called for each reading that arrives late."""
         backlog = self.backlog
-        if self._timer is None and not self._closing:
-            self._wait(IDLE)
+        if self._timer is None or (backlog.outdated and self._timer.when() > self._loop.time() + SOON):
+            self._wait(SOON if backlog.outdated else IDLE)
         if not self._busy and (backlog.deletes >= MANY or (backlog.rows and self._may_read())):
             self._next()
 
@@ -300,7 +303,7 @@ class Committer:
         """See again soon whether rows can be deleted, or read back."""
         due = self.backlog.deletes or (self.backlog.rows and self._link.up)
         if due and self._timer is None and not self._busy and not self._closing:
-            self._wait(IDLE)
+            self._wait(SOON if self.backlog.outdated else IDLE)
 
     def _succeeded(self, done: "_Done") -> None:
         if done.found is not None:

@@ -32,13 +32,18 @@ from the moment when they *heard* it, which is later.
 import math
 from typing import NamedTuple
 
-from leadsman.standby.lease import Lease
+from leadsman.standby.lease import LARGEST_TOKEN, Lease
 
 RENEWALS = 3
 """Renewals in a TTL: two may be lost."""
 JITTER = (0.05, 0.25)
 """The range of the jitter, in TTL: two nodes that stand by seldom take over together, and a takeover after silence is
 complete within 1.5 TTL."""
+
+
+LONGEST_WAIT, MOST_TIMES = 60.0, 4.0
+"""Seconds, and TTLs, of which the longer is waited for a silent owner at the most, whatever TTL its lease names. The
+nodes of an app have one TTL, but anybody may write a lease."""
 
 
 class Moment(NamedTuple):
@@ -302,7 +307,8 @@ def _take_over_at(node: Node, state: Standby) -> float:
     earliest, lease = max(view.since, state.not_before), view.lease
     if (lease is None and view.online is False) or (lease is not None and lease.owner == rule.owner):
         return earliest
-    silent = max(view.since, view.heard) + max(rule.ttl, 0.0 if lease is None else lease.ttl)
+    ttl = 0.0 if lease is None else min(lease.ttl, max(LONGEST_WAIT, MOST_TIMES * rule.ttl))
+    silent = max(view.since, view.heard) + max(rule.ttl, ttl)
     return max(earliest, silent + (0.0 if view.online is False else state.jitter))
 
 
@@ -314,6 +320,8 @@ def _standby(node: Node, state: Standby, event: Event, moment: Moment) -> Step:
     if node.draining or moment.now < _take_over_at(node, state):
         return node, ()
     token = max(node.view.top + 1, moment.stamp)
+    if token > LARGEST_TOKEN:  # somebody else has written one that nothing can follow
+        token = moment.stamp
     return node._replace(state=TakingOver(token, moment.now)), (Begin(token),)
 
 

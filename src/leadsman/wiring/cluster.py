@@ -4,6 +4,7 @@ import asyncio
 import functools
 import hashlib
 import logging
+import math
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -42,6 +43,8 @@ _LOOK = 0.02
 """Seconds between two looks at the outbox."""
 _LOOK_AT = 0.125
 """After this part of the TTL a node looks whether the engine answers, and whether a label is missing."""
+UNREAD_EVERY = 60.0
+"""Seconds between two lines about entries of the engine that cannot be read."""
 SHOWN = 5
 """Devices that a log line names."""
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -100,6 +103,7 @@ class Cluster:
         self.heard = self._heard(plan, clock) if any(map(is_everywhere, plan.readers)) else None
         """The devices that this node hears, and others may hear too; None where no handler is called everywhere."""
         self._clock = clock
+        self._unread_at = -math.inf
         self._topics = plan.topics
         self._own = {each.name for each in plan.settled.readers}
         """The handlers that are called on this node in any case, each a device of its own."""
@@ -276,15 +280,28 @@ class Cluster:
 
     async def _watch(self) -> None:
         """Say when the engine is lost and back, and what nobody can read."""
-        known = None
+        known, unread = None, frozenset[str]()
         while True:
             snapshot = self.node.snapshot
+            if snapshot is not None and snapshot.unread != unread:
+                self._name_unread(snapshot.unread - unread)
+                unread = snapshot.unread
             if snapshot is not None and snapshot.members != known:
                 known = snapshot.members
                 self._look_for_labels()
                 self._changed()
             self._say_whether_reached()
             await asyncio.sleep(_LOOK_AT * self.terms.ttl)
+
+    def _name_unread(self, unread: Collection[str]) -> None:
+        """Say what the engine has that counts for nothing: a few of it, once for a minute at the most."""
+        now = self._clock.monotonic()
+        if not unread or now < self._unread_at:
+            return
+        self._unread_at = now + UNREAD_EVERY
+        about = log_fields("engine entry unread", entries=len(unread), cluster=self.terms.cluster)
+        what = "the engine of the cluster %s has entries that are no lease and no member: %s; delete them"
+        logger.warning(what, self.terms.cluster, _shown(sorted(unread)), extra=about)
 
     def _look_for_labels(self) -> None:
         assert self.node.snapshot is not None  # who calls it has looked

@@ -53,6 +53,9 @@ def load_modules(
         import_module("leadsman.wiring.moving")
         load_engine(cluster.engine)
     chosen(brokers.primary, brokers.primary.protocol)
+    import_module(
+        "encodings.idna"
+    )  # loaded with the first name of a host; without free descriptors that fails for ever
 
 
 def server(standby: "StandbySettings | None") -> Serve:

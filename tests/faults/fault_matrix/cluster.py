@@ -104,6 +104,17 @@ class House:
         polls = sorted(poll for job in self.jobs.values() for poll in self.polls(job) if poll[1] >= since)
         return max(two[1] - one[1] for one, two in itertools.pairwise(polls) if one[0] == two[0])
 
+    def beside(self):
+        """How many polls of a device lie between two of another node that are at most three intervals apart."""
+        count = 0
+        for device in {device for job in self.jobs.values() for device, _ in self.polls(job)}:
+            polls = sorted(
+                (at, name) for name, job in self.jobs.items() for each, at in self.polls(job) if each == device
+            )
+            for before, here, after in zip(polls, polls[1:], polls[2:], strict=False):
+                count += before[1] == after[1] != here[1] and after[0] - before[0] <= 3 * INTERVAL
+        return count
+
     def account(self):
         """Note the figures that every row has, and stop the nodes."""
         self.stand.figure("messages", len(self.heard), least=DEVICES)
@@ -220,4 +231,26 @@ def broker_killed(stand: Stand) -> None:
         stand.figure("lost", len(taken - arrived), most=0)
         tokens = house.tokens(since)
         stand.figure("leases that changed", len(tokens) - DEVICES, most=0)
+        house.account()
+
+
+@row(
+    "62j",
+    P1,
+    "the engine is 0.5, then 1, then 2 s away in each direction; TTL 15 s",
+    "somebody reads each device, and nobody reads what another one reads; figures: the longest time between two polls",
+)
+def slow_engine(stand: Stand) -> None:
+    with ExitStack() as parts:
+        engine = parts.enter_context(NatsServer())
+        road = stand.proxy(engine.port)
+        house = House(stand, parts, f"nats://127.0.0.1:{road.port}", LONG_LEASE)
+        for delay in (0.5, 1.0, 2.0):
+            road.up.delay = road.down.delay = delay
+            since = time.time()
+            time.sleep(2 * LONG_LEASE)
+            stand.figure(f"{delay:g} s away", house.gap(since), "s", most=LONG_LEASE)
+            silent = DEVICES - len(set().union(*(house.read_by(job, time.time() - 5) for job in house.jobs.values())))
+            stand.figure("devices that nobody reads then", silent, most=0)
+        stand.figure("read by two at once", house.beside(), most=0)
         house.account()

@@ -1,8 +1,11 @@
 """The process of the app ends, hangs or is killed."""
 
+import json
 import logging
 import socket
 import time
+
+from benchmarks.ear import Ear
 
 from fault_matrix.answers import SILENCE, judging, refusing
 from fault_matrix.broker import FIVE, WINDOW
@@ -57,6 +60,69 @@ def killed_offline(stand: Stand) -> None:
     stand.arrive(app, 20, kills)
     stand.order(duplicates=0)
     stand.stop(app)
+
+
+SILENT_LATER = """\
+SILENT = os.path.exists(os.environ["LEDGER"] + ".silent")
+
+class Ceasing(Meter):
+    async def __call__(self):
+        if SILENT:
+            raise OSError("no answer")
+        return await super().__call__()
+
+for number in range(5):
+    app.add_telemetry(f"d{number}", Ceasing(f"d{number}"), interval=0.1)
+"""
+
+
+@row(
+    "13b",
+    P0,
+    "killed (-9) 0.15 to 0.9 s after the end of an outage, 4 times; the next life reads nothing",
+    "the broker keeps the newest reading of each device",
+)
+def killed_after_an_outage(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port)
+    stand.listen(broker.port)
+    app = stand.app(proxy.url, SILENT_LATER)
+    silent = app.ledger.with_name(f"{app.ledger.name}.silent")
+    older = {}
+    for delay in (0.15, 0.3, 0.6, 0.9):
+        came = stand.tally.came
+        stand.until(lambda came=came: stand.tally.came > came, "readings")
+        stand.lead_nowhere(proxy)
+        time.sleep(1.5)
+        came = stand.tally.came
+        proxy.target = broker.port
+        stand.until(lambda came=came: stand.tally.came >= came + 50, "what waited")
+        time.sleep(delay)
+        app.kill()
+        silent.touch()
+        app.start()
+        before = app.log.count("failing: OSError")
+        stand.until(lambda before=before: app.log.count("failing: OSError") >= before + 5, "each device fails")
+        time.sleep(1)
+        kept = retained_numbers(broker.port)
+        newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
+        older |= {f"{device} after {delay} s": number for device, number in kept.items() if number < newest[device]}
+        app.kill()
+        silent.unlink()
+        app.start()
+    stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
+    stand.expect(not older, f"older: {older}")
+    came = stand.tally.came
+    stand.until(lambda: stand.tally.came > came, "readings")
+    stand.stop(app)
+
+
+def retained_numbers(port: int) -> dict[str, int]:
+    """The numbers of the readings that a broker keeps, by device."""
+    ear = Ear(port, ("row/+/state",))
+    time.sleep(0.5)
+    ear.close()
+    return {heard.topic.split("/")[1]: json.loads(heard.payload)["n"] for heard in ear.heard if heard.retained}
 
 
 class Phases:

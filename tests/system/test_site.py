@@ -1,0 +1,76 @@
+"""The search of the documentation site, in a real browser."""
+
+import functools
+import http.server
+import subprocess
+import sys
+import threading
+from urllib.parse import quote_plus
+
+import pytest
+
+from leadsman_rigs.browser import chromium
+
+QUESTIONS = {
+    "how do I read a device every 5 minutes": "docs/quickstart.html",
+    "broker restarts, are readings lost": "docs/how-to/durability.html",
+    "device shows stale": "docs/how-to/silent.html",
+    "rename a device in Home Assistant": "docs/how-to/home-assistant.html",
+    "two brokers": "docs/how-to/which-broker.html",
+    "a reading arrives twice": "docs/how-to/durability.html",
+    "secret in Docker": "docs/how-to/settings.html",
+    "test with a fake device": "docs/how-to/testing.html",
+    "what does deferred mean": "docs/glossary.html",
+    "remove an old device": "docs/how-to/clean.html",
+    "mock a serial port": "docs/how-to/testing.html",
+    "wrong password": "docs/how-to/doctor.html",
+    "how do I update": "docs/how-to/deployment.html",
+    "backup": "docs/how-to/deployment.html",
+    "paho": "docs/how-to/coming-from.html",
+    "daylight saving time": "docs/explanation/time.html",
+    "retry when a read fails": "docs/how-to/retry.html",
+    "grafana": "docs/how-to/http.html",
+    "start at boot": "docs/how-to/deployment.html",
+    "circuit open": "docs/how-to/retry.html",
+    "unit of a value": "docs/how-to/readings.html",
+    "run it on a Raspberry Pi": "docs/how-to/deployment.html",
+}
+"""What people ask, and the page that answers it."""
+
+
+class Files(http.server.SimpleHTTPRequestHandler):
+    """The files of the site, without a log."""
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def site():
+    """The address of the site, which is built before."""
+    subprocess.run([sys.executable, "scripts/site.py"], check=True)
+    handler = functools.partial(Files, directory="build/site")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def test_the_search_answers_each_question_among_the_first_three_results(site):
+    found = {}
+    with chromium() as browser:
+        page = browser.new_page()
+        page.goto(f"{site}index.html")
+        page.keyboard.press("/")
+        for question in QUESTIONS:
+            page.get_by_role("combobox").fill(question)
+            page.locator(f'a[role=option][href*="?h={quote_plus(question)}"]').first.wait_for()
+            results = page.get_by_role("option")
+            found[question] = [
+                href.removeprefix(site).partition("?")[0]
+                for href in results.evaluate_all("all => all.map(a => a.href)")
+            ]
+
+    assert {question: page for question, page in QUESTIONS.items() if page not in found[question][:3]} == {}
