@@ -25,7 +25,9 @@ class FailureStreak(NamedTuple):
     cycle: int
     """Failed polls before the current one."""
     began: float
-    """The first failure, monotonic seconds."""
+    """The first failure, monotonic seconds. Policies count from it."""
+    since: float
+    """When the call began that failed first, monotonic seconds: the outage begins with it."""
     wall: float
     """The same in epoch seconds. It identifies the outage."""
     resumed: bool = False
@@ -41,6 +43,7 @@ class FailureStreak(NamedTuple):
             "waits": self.waits,
             "cycle": self.cycle,
             "elapsed": now - self.began,
+            "called": self.began - self.since,
             "wall": self.wall,
         }
 
@@ -58,7 +61,8 @@ def streak_from_json(document: Document, policy: Policy, now: float, away: float
         policy.step(state, Failure(OSError()), lambda: 0.0)  # an invalid state raises here
     began = now - float(document["elapsed"]) - away
     waits, cycle, wall = int(document["waits"]), int(document["cycle"]), float(document["wall"])
-    return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
+    since = began - float(document.get("called", 0.0))  # an earlier version did not write it
+    return FailureStreak(policy, state, waits, cycle, began, since, wall, resumed=True)
 
 
 def _text_of(policy: Policy) -> str:

@@ -373,8 +373,9 @@ class PollRunner:
         failed = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
         self._without_reading(failed, f"{type(error).__name__}: {describe(error)}")
         self._answer(error)
-        emit = self._context.environment.events.emit
-        emit(PollFailed(self.name, error, self.execution.attempts))
+        environment = self._context.environment
+        emit, took = environment.events.emit, environment.clock.monotonic() - self._began
+        emit(PollFailed(self.name, error, self.execution.attempts, duration=took))
         if self.telemetry.on_failure == "hold":
             self.hold()
             emit(DeviceHeld(self.name))
