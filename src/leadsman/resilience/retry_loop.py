@@ -134,6 +134,10 @@ class Execution(Generic[T]):
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
 
+    def told(self) -> int:
+        """The retries that the handler is told of: those since the last success, or since it last gave up."""
+        return 0 if self._streak is None else self._streak.attempts
+
     def to_json(self) -> dict[str, object]:
         """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
         now, streak = self._environment.clock.monotonic(), self._streak
@@ -168,7 +172,9 @@ class Execution(Generic[T]):
         self._fast_path = False
         if self._streak is not None:
             state = self._streak.policy.start()
-            self._streak = self._streak._replace(state=state, waits=0, resumed=False, others=())
+            self._streak = self._streak._replace(
+                state=state, waits=0, resumed=False, others=(), asked=False, given_up=0
+            )
         self.circuit.close()
 
     def disable(self) -> None:
@@ -244,6 +250,8 @@ class Execution(Generic[T]):
                     self.succeed()
                     return result
         except BaseException as final:
+            if isinstance(final, Exception) and not isinstance(final, RetryRequested) and self._streak is not None:
+                self._streak = self._streak.ended()
             self._settle(self.circuit.outcome_of(final))
             raise
 
@@ -267,6 +275,8 @@ class Execution(Generic[T]):
             self.circuit.deferred_until = now + deferred
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up, request = reason, isinstance(error, RetryRequested)
+        if request:
+            self._streak = self._streak._replace(asked=True)
         outage, circuit, first = (
             (streak.cycle, streak.began, streak.wall),
             self.circuit.name,
