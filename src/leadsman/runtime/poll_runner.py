@@ -14,7 +14,6 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
     DeviceHeld,
@@ -39,7 +38,7 @@ from leadsman.monitoring.ledger import (
 )
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
-from leadsman.registration.telemetry import Telemetry
+from leadsman.registration.telemetry import Telemetry, facts_of
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
@@ -424,10 +423,7 @@ class PollRunner:
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
-        telemetry = self.telemetry
-        facts: dict[str, Property] = {"handler": telemetry.name, "adapter": adapter_names(telemetry.needs)}
-        facts["verb"] = "poll"
-        return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
+        return facts_of(self.telemetry)
 
     def isolated(self) -> None:
         """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""
