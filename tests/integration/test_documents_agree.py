@@ -1,4 +1,4 @@
-"""No document contradicts itself or another one, whatever fails and however the moments of time fall: status and
+"""No document contradicts itself, whatever fails and however the moments of time fall: status and
 staleness are of one moment."""
 
 from hypothesis import given, settings
@@ -62,7 +62,7 @@ def check(report, name):
 
 @settings(max_examples=15)
 @given(st.lists(devices, min_size=1, max_size=3), st.lists(seconds, max_size=6))
-def test_documents_agree_with_themselves_and_with_each_other(found, asked):
+def test_documents_agree_with_themselves(found, asked):
     app = App("house", discovery="homeassistant")
     for number, options in enumerate(found):
         app.add_telemetry(f"d{number}", Outcomes(options.pop("script")), **options)
@@ -79,12 +79,6 @@ def test_documents_agree_with_themselves_and_with_each_other(found, asked):
         for message in running.broker.messages("house/status"):
             for name, report in message.json["devices"].items():
                 check(report, name)
-        for number in range(len(found)):
-            health = running.broker.messages(f"house/d{number}/health")
-            for message in health:
-                told = [each.json for each in running.broker.messages("house/status") if each.at <= message.at + TOLD]
-                words = {each["devices"][f"d{number}"]["status"] for each in told[-3:]}
-                assert message.json["status"] in words
 
 
 @settings(max_examples=15)
