@@ -22,8 +22,8 @@ class ReadingTaken(NamedTuple):
 class AttemptFailed(NamedTuple):
     """One call failed. `delay` seconds until the retry; None: no retry, because of `reason`.
 
-    `cycle` counts the failed polls of the outage before this one; `since` is the first failure of the outage in
-    monotonic, `outage` in epoch seconds; `circuit` is the breaker's state.
+    `cycle` counts the failed polls of the outage before this one; `since` is when the first call of the outage failed,
+    monotonic seconds; `outage` is when that call began, epoch seconds; `circuit` is the breaker's state.
     """
 
     entity: str
@@ -39,6 +39,13 @@ class AttemptFailed(NamedTuple):
     """Whether the handler itself requested the retry; that is not a failure."""
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    first: float = 0.0
+    """Seconds that the first failed call of the outage took."""
+
+    @property
+    def began(self) -> float:
+        """When the outage began: with the first call that failed, monotonic seconds."""
+        return self.since - self.first
 
 
 LONG = 60.0
@@ -62,13 +69,24 @@ def failing_early(event: AttemptFailed, *, never_read: bool) -> bool:
 
 
 class PollFailed(NamedTuple):
-    """A poll failed for good, after `attempts` calls."""
+    """A poll failed for good, after `attempts` calls. It began `duration` seconds before."""
 
     entity: str
     error: BaseException
     attempts: int
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    duration: float = 0.0
+
+    @property
+    def began(self) -> float:
+        """When it began, monotonic seconds: so did an outage of which no call failed before."""
+        return self.at - self.duration
+
+    @property
+    def outage(self) -> float:
+        """The same, epoch seconds."""
+        return self.wall - self.duration
 
 
 class PollSkipped(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Annotated
 import pytest
 
 from leadsman import App, Context, FixedBackoff, execute_with_retry
+from leadsman.cli.inspect import registrations, show
 from leadsman.errors import InvalidType, InvalidValue, SettingsError
 from leadsman.resilience.policy import immediate, never, periodic
 from leadsman.resilience.predicate import is_a, prop
@@ -111,6 +112,30 @@ def test_policies_of_the_code_are_chosen_by_priority_and_predicate(harness):
     harness(app).run("24m")
 
     assert gaps(sensor.calls) == [1, 9]
+
+
+def test_documents_name_the_policies_that_can_apply_to_a_handler(harness, capsys):
+    app = App("app")
+    scripts = {name: Scripted(fail(99)) for name in ("d", "h", "other")}
+    for name, script in scripts.items():
+        app.add_telemetry(name, script, interval="25m")
+    app.retry_policy("radio", periodic("1s").max_retries(5), priority=2, predicate=prop("handler") == "d")
+    app.retry_policy("busy", periodic("1s").max_retries(3), predicate=(prop("handler") != "h") & (prop("errno") == 16))
+    running = harness(app)
+    running.run("24m")
+
+    devices = registrations(app)["devices"]
+    found = {name: device["registrations"][0] for name, device in devices.items()}
+    show(registrations(app), as_json=False)
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.split()}
+
+    assert (found["d"]["policy_name"], "policy_where" in found["d"]) == ("radio", False)
+    assert ("policy_name" in found["h"], found["h"]["retry"]) == (False, 0)
+    assert found["other"]["policy_where"] == {"busy": "errno is 16"}
+    assert " radio " in rows["d"]
+    assert " none " in rows["h"]
+    assert " busy where errno is 16 " in rows["other"]
+    assert [len(script.calls) for script in scripts.values()] == [6, 1, 1]
 
 
 def test_a_family_may_be_retuned_by_the_environment_over_the_file(harness, where):

@@ -160,8 +160,8 @@ def test_a_cron_device_that_asked_to_be_left_alone_says_when_it_is_asked_next(ha
     told = app.status()["devices"]["d"]["next_poll_at"]
     app.run("25m")
 
-    assert told == "2026-01-01T00:25:00.000Z"
-    assert sensor.calls == [0, 300, 1500, 1800]
+    assert told == "2026-01-01T00:22:00.000Z"
+    assert sensor.calls == [0, 300, 1320, 1500, 1800]
 
 
 def test_a_disabled_handler_is_registered_but_not_polled(harness):

@@ -47,9 +47,13 @@ def test_a_table_shows_retries_as_they_are_written(capsys, words, shown):
 
 
 def test_a_table_names_the_policies_of_the_settings_that_a_handler_takes(capsys, tmp_path):
-    (tmp_path / "leadsman.yaml").write_text("retry: {policy: {rest: never, radio: {priority: 5, policy: immediate}}}")
+    asked = "predicate: {propEq: {property: errno, value: 5}}"
+    policies = f"{{rest: never, other: never, radio: {{priority: 5, {asked}, policy: immediate}}}}"
+    (tmp_path / "leadsman.yaml").write_text(f"retry: {{policy: {policies}}}")
 
-    assert cells(capsys, app_of(), Where({}, tmp_path, secrets=tmp_path))["retries"] == "radio, rest"
+    shown = cells(capsys, app_of(), Where({}, tmp_path, secrets=tmp_path))["retries"]
+
+    assert shown == "radio where errno is 5, other"  # "rest" comes after a policy that takes every error
 
 
 def test_a_source_is_restarted_whatever_becomes_of_it(capsys):

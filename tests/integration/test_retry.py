@@ -1,11 +1,13 @@
 import asyncio
 import itertools
+import logging
 import random
 
 import pytest
 
 from leadsman import App, CircuitBreaker, ExponentialBackoff, FixedBackoff
 from leadsman.testing import Outages, Scripted, fail, hang
+from leadsman.timing.durations import human
 
 READING = {"t": 21.5}
 STEADY = ExponentialBackoff(jitter=0)
@@ -251,7 +253,7 @@ def test_a_handler_that_outlives_its_cancellation_is_abandoned_and_not_called_ag
     app.run("6m")
 
     assert during[0]["type"] == "Abandoned"
-    assert during[0]["outage_seconds"] == 0
+    assert during[0]["outage_seconds"] == 35
     assert stubborn.calls[:2] == [0, 60]
     assert 660 <= stubborn.calls[2] <= 720
     assert app.errors("d")[-1]["event"] == "recovered"
@@ -318,3 +320,31 @@ def test_an_error_whose_text_breaks_is_told_as_any_other(harness):
 
     assert app.statuses("d") == ["starting", "error"]
     assert app.errors("d")[0]["message"] == "its text cannot be read: ZeroDivisionError"
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+@pytest.mark.parametrize("retry", [0, 2])
+def test_an_outage_begins_with_its_first_call_wherever_it_is_told(harness, caplog, stubborn, retry):
+    caplog.set_level(logging.INFO)
+    app = App("app")
+    script = Scripted(READING, hang(100, stubborn=stubborn), fail(9), READING)
+    app.add_telemetry("d", script, interval=60, timeout=20, retry=retry, backoff=FixedBackoff(1, jitter=0))
+    running = harness(app)
+    running.run("3m30s")
+    began = "2026-01-01T00:01:00.000Z"
+
+    assert running.status()["devices"]["d"]["failing_since"] == began
+    running.broker.send("app/introspect", {"sections": ["devices", "trace", "ledger"]})
+    running.run("10m")
+
+    answer = running.broker.messages("app/introspect/response")[-1].json["data"]
+    assert answer["devices"]["d"]["runtime"]["failing_since"] == began
+    assert {row["outage_id"] for row in answer["trace"]} == {f"d/{began}"}
+    told = running.errors("d")
+    assert {each["since"] for each in told} == {began}
+    length = told[-1]["outage_seconds"]
+    gap = answer["ledger"]["d"]["gaps"][-1]
+    assert gap["since"] == began
+    read = [each.at for each in running.broker.messages("app/d/state")]
+    assert abs(read[1] - 60 - length) < 0.1
+    assert any("recovered after" in line and human(round(length)) in line for line in caplog.messages)

@@ -277,8 +277,9 @@ class Scenario:
         events = [event for event in self.events if getattr(event, "entity", None) == name]
         times, outcomes, wrong = [event.at for event in events], outcomes_of(events), []
         starts, last = [start for start, _ in outcomes], self.time.length - 2 * self.time.after
-        released = [event.at for event in events if type(event) is DeviceReleased]
-        unasked = {at for at in starts if at < last and not any(0 <= at - since < 10 for since in released)}
+        asked = [event.at for event in events if type(event) is DeviceReleased]
+        asked += [event.at + event.seconds for event in events if type(event) is PollDeferred]  # the ends of pauses
+        unasked = {at for at in starts if at < last and not any(-1 <= at - since < 10 for since in asked)}
         for at, count in sorted(self.due[name].items()):
             if at > last:
                 break

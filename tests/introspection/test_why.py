@@ -240,6 +240,18 @@ SITUATIONS = {
         "intended",
         "no poll before 2026-11-22 09:00:30Z",
     ),
+    "its pause is over, and the next poll is to come": (
+        of(status="deferred", deferred_until="2026-11-22T08:59:50.000Z", next_due_at=NEXT),
+        "deferral",
+        "intended",
+        "the pause ended 2026-11-22 08:59:50Z",
+    ),
+    "it asked for a pause, and the document does not say until when": (
+        of(status="deferred", deferred_until=None, deferred_reason=None, next_due_at=NEXT),
+        "deferral",
+        "intended",
+        "the next poll is due at",
+    ),
     "it has said goodbye": (
         of(status="deferred", deferred_until=None, deferred_reason="it said goodbye: it sleeps"),
         "deferral",

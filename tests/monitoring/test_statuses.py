@@ -83,6 +83,33 @@ def test_they_are_what_a_look_at_each_record_says_at_most_a_slot_late(history, m
         }
 
 
+@given(steps)
+def test_after_a_refresh_they_are_those_of_that_moment_and_each_change_is_told(history):
+    records, statuses = watched(*NAMES, stale_after=2.0)
+    told, now = [], 0.0
+    statuses.on_change = told.append
+    for pause, event in history:
+        now += pause / 10
+        if event is not None:
+            happened = event(now)
+            records(happened)
+            statuses.look(happened.entity, now)
+        before, offline = dict(statuses.words), set(statuses.offline)
+        told.clear()
+
+        statuses.refresh(now)
+
+        for name in NAMES:
+            word = status(records.entities[name], now)
+            assert statuses.words[name] == word
+            assert (name in statuses.offline) is is_offline(word, records.entities[name], now)
+        went = {name for name in NAMES if statuses.words[name] != before[name]} | (offline ^ statuses.offline)
+        assert sorted(change.entity for change in told) == sorted(went)
+        waiting = sorted(itertools.chain.from_iterable(statuses._slots.values()))
+        assert set(waiting) <= set(NAMES)
+        assert len(waiting) == len(set(waiting))
+
+
 @given(st.lists(st.floats(0.0, 10.0), min_size=1, max_size=50))
 def test_each_entity_waits_in_one_slot_however_much_happens(pauses):
     records, statuses = watched(*NAMES, stale_after=3.0)

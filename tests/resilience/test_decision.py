@@ -11,7 +11,7 @@ NOW = 1000.0
 
 
 def streak_of(policy):
-    return FailureStreak(policy, policy.start(), 0, 0, NOW, 1e9)
+    return FailureStreak(policy, policy.start(), 0, 0, NOW, NOW, 1e9)
 
 
 def decided(policy, error=None, overriding=(), horizon=math.inf, tokens=None, **failure):

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue
 from leadsman.resilience.failure import Failure
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
+from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
 
 UNKNOWN = prop("x-missing") == 1
 
@@ -104,14 +104,47 @@ def test_a_property_that_is_missing_is_unknown_also_under_not():
     assert ask(UNKNOWN | Constant(False)) is None
 
 
-QUESTIONS = st.recursive(
-    st.sampled_from([Constant(True), Constant(False), UNKNOWN]),
-    lambda inner: st.one_of(
-        st.builds(lambda a, b: a & b, inner, inner),
-        st.builds(lambda a, b: a | b, inner, inner),
-        st.builds(lambda a: ~a, inner),
-    ),
+def questions(*plain):
+    return st.recursive(
+        st.sampled_from(plain),
+        lambda inner: st.one_of(
+            st.builds(lambda a, b: a & b, inner, inner),
+            st.builds(lambda a, b: a | b, inner, inner),
+            st.builds(lambda a: ~a, inner),
+        ),
+    )
+
+
+QUESTIONS = questions(Constant(True), Constant(False), UNKNOWN)
+STATIC = {"handler": "boiler", "adapter": ("SerialPort", "ble"), "interval": 60.0, "verb": "poll"}
+MIXED = questions(
+    Constant(True),
+    UNKNOWN,
+    is_a(OSError),
+    prop("errno") == 19,
+    prop("handler") == "boiler",
+    prop("handler") == "radio",
+    prop("handler") > 5,
+    prop("adapter") != "ble",
+    prop("interval") >= 30,
+    prop("breaker") == "closed",
 )
+
+
+@given(MIXED, st.sampled_from([FAILURE, Failure(ValueError("odd"), FAILURE.facts), Failure(Refused(), STATIC)]))
+def test_what_is_left_to_ask_has_the_same_answer(question, failure):
+    assert ask(settled(question, STATIC), failure) is ask(question, failure)
+
+
+def test_what_a_handler_alone_decides_is_left_as_a_constant():
+    radio, late = prop("handler") == "radio", prop("errno") == 19
+
+    assert (
+        settled(radio, STATIC) == settled(radio & late, STATIC) == settled(~(~radio | late), STATIC) == Constant(False)
+    )
+    assert settled(~radio, STATIC) == settled(~radio | late, STATIC) == Constant(True)
+    assert settled(~radio & late, STATIC) == settled(radio | late, STATIC) == late
+    assert settled(late, STATIC) == late
 
 
 @given(QUESTIONS, QUESTIONS, QUESTIONS)
@@ -183,3 +216,17 @@ def test_a_predicate_of_ones_own_takes_part():
             return True
 
     assert ask(Weekend() & is_a(OSError))
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("error-message", "timeout"), ("error-type", "TimeoutError")])
+def test_a_glob_that_would_match_nothing_but_itself_is_refused_with_what_to_write(name, pattern):
+    with pytest.raises(InvalidValue, match=rf"write '\*{pattern}\*' for a part, or == for equality"):
+        prop(name).matches(pattern)
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("handler", "boiler"), ("error-type", "builtins.TimeoutError"), ("error-message", "time[d ]out"), ("x-code", "7")],
+)
+def test_a_plain_word_is_taken_where_it_may_be_meant(name, pattern):
+    prop(name).matches(pattern)

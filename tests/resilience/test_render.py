@@ -91,4 +91,4 @@ def test_policies_of_a_file_are_shown_as_a_file_lists_them():
     )
     radio = '{name: radio, priority: 5, predicate: {propEq: {property: adapter, value: "on"}}, policy: immediate}'
 
-    assert rendered(catalogue.choice()) == f"[{radio}, {{name: rest, policy: never}}]"
+    assert rendered(catalogue.choice({})) == f"[{radio}, {{name: rest, policy: never}}]"

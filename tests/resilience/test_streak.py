@@ -14,7 +14,7 @@ def streak_of(policy, failures=2):
     state = policy.start()
     for number in range(failures):
         state, _ = policy.step(state, Failure(OSError(), attempts=number), lambda: 0.5)
-    return FailureStreak(policy, state, failures, 1, 100.0, 1e9)
+    return FailureStreak(policy, state, failures, 1, 100.0, 90.0, 1e9)
 
 
 def restarted(streak, policy, now=500.0, away=60.0, at=130.0):
@@ -27,7 +27,16 @@ def test_a_streak_survives_a_restart_with_its_state_and_its_age():
 
     found = restarted(streak, POLICY)
 
-    assert found == streak._replace(began=500.0 - 30 - 60, resumed=True)
+    assert found == streak._replace(began=500.0 - 30 - 60, since=500.0 - 40 - 60, resumed=True)
+
+
+def test_a_streak_of_an_earlier_version_began_with_its_first_failure():
+    document = streak_of(POLICY).to_json(130.0)
+    del document["called"]
+
+    found = streak_from_json(document, POLICY, 500.0, 60.0)
+
+    assert found.since == found.began == 500.0 - 30 - 60
 
 
 def test_the_policy_goes_on_where_it_was():

@@ -202,7 +202,9 @@ def _schedule(each: "Registered") -> str:
 def _retries(each: "Registered") -> str:
     if each["kind"] == "source":
         return "restarted"
-    if (policy := each.get("policy_name") or each.get("policy")) is not None:
+    where = each.get("policy_where", {}).items()
+    names = ", ".join(name if words is None else f"{name} where {words}" for name, words in where)
+    if (policy := names or each.get("policy_name") or each.get("policy")) is not None:
         return clean(policy) if len(policy) <= WIDEST else f"{clean(policy)[: WIDEST - 1]}…"
     if "retry" not in each:
         return ""

@@ -100,6 +100,7 @@ class HealthTopics:
         try:
             while True:
                 yield TURN
+                self._statuses.refresh(self._clock.monotonic())
                 due, self._due = {**self._due, **self._statuses.troubled}, {}
                 for number, entity in enumerate(due, 1):
                     self._look(entity)

@@ -54,6 +54,8 @@ class Registered(TypedDict):
     """In the notation of a policy file, if the options above cannot express it."""
     policy_name: NotRequired[str]
     """The policy that the handler names, or the default policies that apply to it."""
+    policy_where: NotRequired[dict[str, str | None]]
+    """When each of these default policies applies, if that depends on the error; null: to any error."""
     circuit_breaker: NotRequired[BreakerTerms | None]
     timeout: NotRequired[float | None]
     overrun: NotRequired[Literal["next-poll", "finish"]]

@@ -32,7 +32,7 @@ MOST_FIELDS = 32
 """Fields of a reading in a happening."""
 LONGEST_TEXT = 100
 """Characters of a text in a reading. A longer one is left out."""
-_NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "entity", "device", "error"})
+_NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "first", "entity", "device", "error"})
 """Fields of events that are written in another form."""
 _ALWAYS_SHOWN = frozenset({"type", "at", "device"})
 """Fields of a happening that is too large."""

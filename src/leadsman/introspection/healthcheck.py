@@ -19,6 +19,7 @@ def health_document(about: About, parts: Parts, clock: Clock) -> "HealthDocument
     """The health of an app now."""
     now, at = clock.monotonic(), rfc3339(clock.wall())
     statuses = parts.statuses
+    statuses.refresh(now)
     troubled = [name for name in statuses.troubled if statuses.words[name] not in WELL]
     checks = {"mqtt:connection": [_connection(parts, at)], "outbox:messages": [_outbox(parts, at)]}
     for name in islice(troubled, MOST_DEVICES):

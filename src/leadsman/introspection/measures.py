@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from leadsman.introspection.sections import About, Parts
 from leadsman.introspection.slot_counts import FINAL, SlotCounts
-from leadsman.monitoring.health import WELL, Counters
+from leadsman.monitoring.health import WELL, Counters, status
 from leadsman.mqtt.topic_queue import OnDisk
 from leadsman.nodes.document import STATES
 from leadsman.timing.clock import Clock
@@ -118,7 +118,7 @@ class Measures:
             MISSED: lambda name: self._one(name, self._counters(name).missed),
             DURATION: lambda name: self._one(name, parts.records.entities[name].duration),
             SUCCESS: lambda name: self._one(name, parts.records.entities[name].success_wall),
-            WORKS: lambda name: self._one(name, parts.statuses.words[name] in WELL),
+            WORKS: lambda name: self._one(name, status(parts.records.entities[name], clock.monotonic()) in WELL),
             CIRCUIT: self._circuit,
             SLOTS: self._dispositions,
             AVAILABILITY: self._availability,

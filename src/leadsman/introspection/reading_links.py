@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.situation import Situation, span, when
+from leadsman.monitoring.health import GOODBYE
 from leadsman.text import clean, counted, nearest
 
 if TYPE_CHECKING:
@@ -93,11 +94,18 @@ def _adapter(s: Situation) -> "Verdict | None":
 def _deferred(s: Situation) -> "Verdict | None":
     if s.state["status"] != "deferred":
         return None
-    reason = s.state["deferred_reason"]
-    if s.state["deferred_until"] is None:  # it said goodbye
+    reason, until = s.state["deferred_reason"], s.state["deferred_until"]
+    if reason is not None and reason.startswith(GOODBYE):
         summary, advice = "the device said goodbye", "wait: its next reading makes it available again"
         return s.verdict("deferral", summary, [clean(str(reason)), *s.last_reading()], advice, state="intended")
-    evidence = [f"there is no poll before {s.at(s.state['deferred_until'])}"]
+    evidence, age, due = list[str](), s.age(until), s.state["next_due_at"]
+    over = age is not None and age >= 0
+    if until is not None:
+        evidence.append(f"the pause ended {s.at(until)}" if over else f"there is no poll before {s.at(until)}")
+    if s.state.get("busy"):
+        evidence += ["a poll is under way"] if over else []
+    elif due:
+        evidence.append(f"the next poll is due at {s.at(due)}")
     evidence += [f"its reason: {clean(reason)}"] if reason else []
     summary, advice = "the device asked for a pause", "wait: it is polled again by itself"
     return s.verdict("deferral", summary, [*evidence, *s.last_reading()], advice, state="intended")

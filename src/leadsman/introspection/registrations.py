@@ -16,13 +16,14 @@ from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
 from leadsman.resilience.from_options import UNTIL_NEXT_POLL
 from leadsman.resilience.policy import Waits
-from leadsman.resilience.predicate import IsA
+from leadsman.resilience.predicate import Constant, IsA
 from leadsman.text import clean
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
     from leadsman.introspection.document import Registered
     from leadsman.introspection.registry_document import RegistryDevice
+    from leadsman.resilience.catalogue import Named
 
 
 class Registrations(Collection[str]):
@@ -127,7 +128,7 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
                 "interval": each.interval,
                 "schedule": None if each.cron is None else each.cron.expression,
                 **_retries(each.guards.policy),
-                **({} if each.policy_name is None else {"policy_name": each.policy_name}),
+                **_named(each),
                 **_circuit(each.guards),
                 "timeout": each.guards.timeout,
                 "overrun": "finish" if each.overrun else "next-poll",
@@ -150,6 +151,21 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
     if isinstance(each, Telemetry | Source) and each.finds is not None:
         own["finds"] = {"most": each.finds.most, "forget_after": each.finds.forget_after}
     return cast("Registered", common | own)  # tests compare it with the schema
+
+
+def _named(each: Telemetry) -> dict[str, object]:
+    """The names of the policies of a handler, and when those apply that do not always."""
+    if each.policy_name is None:
+        return {}
+    among: tuple[Named, ...] = getattr(each.guards.policy, "among", ())  # of a choice of default policies
+    if all(isinstance(one.condition, Constant) for one in among):
+        return {"policy_name": each.policy_name}
+    from leadsman.resilience.words import condition_in_words  # only apps with such policies pay for it
+
+    where = {
+        one.name: None if isinstance(one.condition, Constant) else condition_in_words(one.condition) for one in among
+    }
+    return {"policy_name": each.policy_name, "policy_where": where}
 
 
 def _circuit(guards: GuardSpec) -> dict[str, object]:

@@ -14,8 +14,8 @@ from leadsman.introspection.delivery import after_reading, away, says_nothing
 from leadsman.introspection.registrations import Registrations, registered, registry_entry
 from leadsman.introspection.retained import APP
 from leadsman.introspection.usual_state import State
-from leadsman.monitoring.health import GOODBYE, Health, HealthRecords, is_stale, status
-from leadsman.monitoring.heartbeat import dropped_by, failure_of, under_way
+from leadsman.monitoring.health import HealthRecords, is_stale, status
+from leadsman.monitoring.heartbeat import deferred_reason, deferred_until, dropped_by, failure_of, under_way
 from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
@@ -223,19 +223,19 @@ class Sections:
 
     def _state(self, name: str) -> bytes:
         """The state of a device, or of a side job, as the JSON of a `Runtime`."""
-        parts, clock, health = self._parts, self._clock, self._parts.records.entities[name]
+        parts, now, health = self._parts, self._clock.monotonic(), self._parts.records.entities[name]
         runners = parts.runners.of(name)
         snapshot, next_poll = runners[0].look()
-        known = State(status(health, clock.monotonic()), health, snapshot, next_poll, runners[0].publisher)
+        known = State(status(health, now), health, snapshot, next_poll, runners[0].publisher)
         lone = len(runners) == 1 and name not in self.registrations.jobs and not self._counters(name, runners)
         if lone and known.is_usual and says_nothing(parts.link, known.publisher.topics):
-            return known.text(clock.monotonic())
-        return encode(self._runtime(name, known, runners))
+            return known.text(now)
+        return encode(self._runtime(name, known, runners, now))
 
-    def _runtime(self, name: str, known: State, runners: Sequence[Runner]) -> "Runtime":
+    def _runtime(self, name: str, known: State, runners: Sequence[Runner], now: float) -> "Runtime":
         parts, health, snapshot = self._parts, known.health, known.snapshot
-        now, wall, next_poll = self._clock.monotonic(), self._clock.wall(), known.next_poll
-        deferred = snapshot.deferred_until
+        wall, next_poll = self._clock.wall(), known.next_poll
+        deferred = deferred_until(health, snapshot, now)
         totals = health.totals(runners[0].publisher.published)
         found: dict[str, object] = {
             "status": known.status,
@@ -247,7 +247,7 @@ class Sections:
             "last_duration": None if health.duration is None else round(health.duration, 6),
             "next_due_at": None if next_poll is None else rfc3339(next_poll),
             "deferred_until": None if deferred is None else rfc3339(wall - now + deferred),
-            "deferred_reason": _deferred_reason(health, deferred),
+            "deferred_reason": deferred_reason(health, deferred),
             "poll_under_way": under_way(health, wall - now),
             "counters": totals._asdict(),
             "held": health.held,
@@ -277,12 +277,6 @@ def _subscribed(counts: "MessageCounts") -> "Subscribed":
         "dropped": counts.dropped,
         "waiting": counts.waiting,
     }
-
-
-def _deferred_reason(health: Health, until: float | None) -> str | None:
-    if health.trouble.left is not None:
-        return f"{GOODBYE}: {health.trouble.left}"
-    return None if until is None else health.trouble.deferred_reason
 
 
 def _candidates(link: Link) -> "Candidates":

@@ -1,8 +1,9 @@
-"""Logs events other than outages: the connection, circuits, missed polls, commands, and each call at DEBUG."""
+"""Logs events other than outages: the connection, circuits, pauses, missed polls, commands, and each call at DEBUG."""
 
 import logging
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from leadsman.events import (
     AdapterFailed,
@@ -43,7 +44,7 @@ MOST_REASONS = 20
 """Reasons of one outage of the broker that are logged, each of them once."""
 REMIND = 3600.0
 """Seconds between two log lines about a topic whose messages the broker does not take, or about its Receive
-Maximum."""
+Maximum, or about pauses of a device."""
 SHORTEST_GAP = 60.0
 """Seconds between two log lines about dropped messages, missed polls or failed commands. The gap doubles each time."""
 LONGEST_GAP = 3600.0
@@ -118,6 +119,7 @@ class Log:
         self._refused: dict[str, tuple[int, float]] = {}
         self._limited_at = -math.inf
         self._circuits_open: set[str] = set()
+        self._pauses: dict[str, tuple[int, float]] = {}  # since the last line about a pause, and when that was
         self._missed = Tally(_missed, "missed")
         self._commands = Tally(_commands_failed, "command failed")
         self._dropped = Tally(_dropped, "dropped")
@@ -146,8 +148,10 @@ class Log:
                 self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
             case CommandDone():
                 self._command(event)
-            case AttemptFailed() | PollDeferred():
+            case AttemptFailed():
                 self._call(event)
+            case PollDeferred(seconds=seconds, reason=reason):
+                self._paused(event, seconds, reason)
             case _:
                 self._fault(event)
 
@@ -228,19 +232,26 @@ class Log:
                 about = log_fields("circuit requested", entity, action=action, by=by)
                 logger.info("%s: circuit %s (requested by %s)", entity, _ACTIONS[action], by, extra=about)
 
-    def _call(self, event: AttemptFailed | PollDeferred) -> None:
-        if not logger.isEnabledFor(logging.DEBUG):
+    def _paused(self, event: PollDeferred | AttemptFailed, pause: float, reason: str | None) -> None:
+        """Log that a device asked for a pause: at INFO once an hour at most, since it may ask at each poll."""
+        count, logged_at = self._pauses.get(event.entity, (0, -math.inf))
+        level = logging.INFO if event.at - logged_at >= REMIND else logging.DEBUG
+        self._pauses[event.entity] = (0, event.at) if level == logging.INFO else (count + 1, logged_at)
+        if not logger.isEnabledFor(level):
             return
-        if isinstance(event, PollDeferred):
-            why = f": {clean(event.reason)}" if event.reason else ""
-            pause = human(round(event.seconds, 1))
-            logger.debug(
-                "%s: the device asked for a pause of %s%s",
-                event.entity,
-                pause,
-                why,
-                extra=log_fields("deferred", event.entity),
-            )
+        length = (
+            f"of {human(round(pause, 1))}, until {_local(event.wall + pause)}" if pause > 0 else "until its next poll"
+        )
+        why = f": {clean(reason)}" if reason else ""
+        more = f" ({counted(count, 'pause')} since the last such line)" if count and level == logging.INFO else ""
+        text = "%s: the device asked for a pause %s%s%s"
+        about = log_fields("deferred", event.entity, seconds=round(pause, 1), reason=reason)
+        logger.log(level, text, event.entity, length, why, more, extra=about)
+
+    def _call(self, event: AttemptFailed) -> None:
+        if event.requested and event.delay is not None:
+            self._paused(event, event.delay, getattr(event.error, "reason", None))
+        if not logger.isEnabledFor(logging.DEBUG):
             return
         kind = type(event.error).__name__
         then = REASONS.get(event.reason, event.reason) if event.delay is None else f"again in {event.delay:.1f} s"
@@ -343,6 +354,11 @@ _ACTIONS = {
     "close": "closed; the device is polled as after a success",
     "disable": "disabled; the device is polled whatever fails",
 }
+
+
+def _local(wall: float) -> str:
+    """Epoch seconds as a person reads them, with the offset."""
+    return datetime.fromtimestamp(wall, UTC).astimezone().isoformat(" ", "seconds")
 
 
 def _missed(count: int, last: str) -> str:

@@ -70,7 +70,7 @@ class Trouble(NamedTuple):
     failures: int = 0
     """Failed polls in a row."""
     failing_wall: float | None = None
-    """The first call since the last success that gave no reading: an outage begins with it."""
+    """When the first call since the last success began that gave no reading: an outage begins with it."""
     error_type: str | None = None
     error_message: str | None = None
     trying: Trying | None = None
@@ -235,7 +235,7 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
     )
     health.trouble = Trouble(
         failures=before.failures + 1,
-        failing_wall=event.wall if before.failing_wall is None else before.failing_wall,
+        failing_wall=event.outage if before.failing_wall is None else before.failing_wall,
         error_type=type(event.error).__name__,
         error_message=describe(event.error),
         left=before.left,

@@ -75,6 +75,7 @@ class Heartbeat:
         self._started = clock.monotonic()
         self._availability = Availability(topics, statuses, link, slices)
         self._changed = asyncio.Event()
+        statuses.on_change = self._notice_change
         self._drops: deque[tuple[int, int]] = deque()
         self.state_files: dict[str, str] = {}
         """Files of the app's state that cannot be written at the moment, and why."""
@@ -117,6 +118,7 @@ class Heartbeat:
         """Send heartbeats until cancelled."""
         while True:
             await self._let_time_pass()
+            self._statuses.refresh(self._clock.monotonic())
             self._changed.clear()
             self._send_status()
             next_at = self._clock.monotonic() + self._interval
@@ -161,6 +163,7 @@ class Heartbeat:
         """The heartbeat of this moment. With `listed`, it contains counts, and at most so many of the devices that are
         not ok."""
         now = self._clock.monotonic()
+        self._statuses.refresh(now)
         jobs = {"jobs": self._reports(self._statuses.jobs, now)} if self._statuses.jobs else {}
         link, outbox = self._link, self._link.outbox
         trouble = {"state_files": dict(self.state_files)} if self.state_files else {}
@@ -217,11 +220,11 @@ class Heartbeat:
         wall = self._clock.wall() - now
         if (poll := under_way(health, wall)) is not None:
             report["poll_under_way"] = poll
-        if health.trouble.deferred_until is not None and is_deferred(health, now):
-            report["deferred_until"] = rfc3339(wall + health.trouble.deferred_until)
-            report["deferred_reason"] = health.trouble.deferred_reason
-        if health.trouble.left is not None:
-            report["deferred_reason"] = f"{GOODBYE}: {health.trouble.left}"
+        until = health.trouble.deferred_until if is_deferred(health, now) else None
+        if until is not None:
+            report["deferred_until"] = rfc3339(wall + until)
+        if until is not None or health.trouble.left is not None:
+            report["deferred_reason"] = deferred_reason(health, until)
         if status not in _PLAIN:
             report |= self._trouble(entity, health, wall)
         return report
@@ -301,6 +304,21 @@ def failure_of(health: Health, snapshot: Snapshot, wall: float) -> dict[str, obj
         else f"{health.trouble.error_type}: {health.trouble.error_message}",
         "last_success_at": None if health.success_wall is None else rfc3339(health.success_wall),
     }
+
+
+def deferred_until(health: Health, snapshot: Snapshot, now: float) -> float | None:
+    """The end of the pause that a device asked for, monotonic seconds; None if there is none. The poll at its end may
+    be under way, or late, so it may have passed."""
+    if snapshot.deferred_until is None and is_deferred(health, now):
+        return health.trouble.deferred_until
+    return snapshot.deferred_until
+
+
+def deferred_reason(health: Health, until: float | None) -> str | None:
+    """Why a device is deferred: the reason of its goodbye comes before that of its pause, which ends at `until`."""
+    if health.trouble.left is not None:
+        return f"{GOODBYE}: {health.trouble.left}"
+    return None if until is None else health.trouble.deferred_reason
 
 
 def under_way(health: Health, wall: float) -> dict[str, object] | None:

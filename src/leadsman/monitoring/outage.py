@@ -1,10 +1,10 @@
 """Decides when an outage is reported: when it begins, now and then while it lasts, and when it is over, with its
 length.
 
-An outage begins with the first call that gave no reading, even if it is reported later. One line per failed poll floods
-a log; one line per error type hides an outage of a day. So there are four kinds of report: an onset after the first
-failed poll; reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after it; one
-report for each new type of error, at once; and a recovery. The log and the error topic both use these reports.
+An outage begins when the first call begins that gives no reading, even if it is reported later. One line per failed
+poll floods a log; one line per error type hides an outage of a day. So there are four kinds of report: an onset after
+the first failed poll; reminders at failures 2, 4, 8, … in the first hour, at least `SHORTEST` apart, and hourly after
+it; one report for each new type of error, at once; and a recovery. The log and the error topic both use these reports.
 
 A person who sets up a device waits for its first reading, so the first failed call of a device that was never read is
 logged at once. The error topic may wake someone up, so it reports such a device only after its calls have failed for
@@ -58,9 +58,10 @@ class Outage(NamedTuple):
     """The state of an outage between two events. `at` and `reported_at` are monotonic seconds."""
 
     at: float
-    """The first call that gave no reading."""
+    """When the first call began that gave no reading."""
     wall: float
     reported_at: float
+    """The last report; before the first one, when a call failed first."""
     error_type: str
     message: str
     types: frozenset[str]
@@ -85,21 +86,20 @@ def step(outage: Outage | None, event: Event, *, never_read: bool = False) -> tu
             worth = outage.types or outage.unread
             return None, _notice(event.entity, kind, outage, event.at) if worth else None
         case AttemptFailed(), _:
-            outage = outage or Outage(event.since, event.outage, event.at, "", "", frozenset())
+            outage = outage or Outage(event.began, event.outage, event.at, "", "", frozenset())
             outage = outage._replace(reason="" if event.delay is not None else event.reason)
             if event.requested:
                 return outage, None
             failed = _failing(outage, event.error, event.attempt)
-            if long_failing(event) or (
-                failing_early(event, never_read=never_read) and event.at - outage.at >= SHORTEST
-            ):
+            tried = event.at - (outage.at if outage.types else outage.reported_at)  # since a call has failed
+            if long_failing(event) or (failing_early(event, never_read=never_read) and tried >= SHORTEST):
                 return _reported(failed, outage, event, event.error, event.delay)
             if failed.unread or failed.types or not failing_early(event, never_read=never_read):
                 return failed, None
             first = _notice(event.entity, UNREAD, failed, event.at)
             return failed._replace(unread=True), first._replace(retry_in=event.delay)
         case PollFailed(), _:
-            outage = outage or Outage(event.at, event.wall, event.at, "", "", frozenset())
+            outage = outage or Outage(event.began, event.outage, event.at, "", "", frozenset())
             failed = _failing(outage, event.error, event.attempts)._replace(failures=outage.failures + 1)
             after, notice = _reported(failed, outage, event, event.error)
             return after._replace(reason=""), notice

@@ -5,11 +5,14 @@ it, and when time alone may have changed its status. Each entity with a time lim
 the slot is due, the entity is looked at and put into a later slot, at the next moment at which its status may change.
 A slot is never too late: whatever happens to an entity, time alone changes its status no earlier than `stale_after`
 from then on, and an entity stays in a slot no longer than that.
+
+Whoever writes a document calls `refresh` first: then the statuses are those of that moment, and agree with whatever
+else is computed of it.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -28,7 +31,7 @@ from leadsman.monitoring.health import (
 )
 
 SLOT = 0.5
-"""Seconds; the length of a slot, and the longest delay until a change by time is noticed."""
+"""Seconds; the length of a slot, and the longest delay until a change by time is noticed if nobody asks."""
 
 
 class Change(NamedTuple):
@@ -61,6 +64,8 @@ class Statuses:
         """The number of entities of each status."""
         self.characters = 0
         """How long the names of all entities are together."""
+        self.on_change: Callable[[Change], None] = _ignore
+        """Called with each change that `refresh` finds."""
         self._slots: dict[int, dict[str, None]] = {}
         for entity in records.entities:
             self._begin(entity, now)
@@ -138,6 +143,20 @@ class Statuses:
                 del self._slots[heappop(self._due)]
         return changes
 
+    def refresh(self, now: float) -> None:
+        """Make all statuses those of `now`. Besides what is due, this looks at the entities of the slot in which `now`
+        lies."""
+        found: list[Change | None] = [*self.advance(now, len(self.words))]
+        waiting = self._slots.get(_slot_of(now))
+        for entity in self._taken(waiting, len(waiting)) if waiting else ():
+            found.append(self.look(entity, now))
+            slot = self._wait(entity, self.records[entity], now)
+            if slot is not None:
+                heappush(self._due, slot)
+        for change in found:
+            if change is not None:
+                self.on_change(change)
+
     def _changed(self, entity: str, before: str, word: str, *, online: bool) -> Change | None:
         was_online = entity not in self.offline
         if word == before and online == was_online:
@@ -162,7 +181,7 @@ class Statuses:
         at = min(next_change(health, now), now + health.stale_after)
         if at == math.inf:
             return None
-        slot = math.floor(at / SLOT) + 1  # after the moment, not at it
+        slot = _slot_of(at)
         if slot in self._slots:
             self._slots[slot][entity] = None
             return None
@@ -177,3 +196,12 @@ class Statuses:
 
 def _is_troubled(word: str, health: Health) -> bool:
     return health.trouble is not NO_TROUBLE or word not in (OK, STARTING)
+
+
+def _slot_of(at: float) -> int:
+    """The slot that is due after `at`, not at it."""
+    return math.floor(at / SLOT) + 1
+
+
+def _ignore(change: Change) -> None:
+    """Nobody wants to know."""

@@ -98,7 +98,7 @@ class Trace:
             case AttemptFailed():
                 self._attempt(event)
             case PollFailed(entity=entity, error=error) if entity not in self._outages:  # it never raised: it hung
-                self._outages[entity] = f"{entity}/{rfc3339(event.wall)}"
+                self._outages[entity] = f"{entity}/{rfc3339(event.outage)}"
                 self._add(event.wall, entity, "failed", error=error, outage_id=self._outages[entity])
             case CircuitMoved(entity=entity, state=state):
                 self._moved(event.wall, entity, f"circuit {state}")

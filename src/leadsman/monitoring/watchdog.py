@@ -112,6 +112,7 @@ class Watchdog:
 
     def look(self, now: float) -> tuple[bool, str]:
         """Whether any data is fresh, and a summary of the app in one line."""
+        self._statuses.refresh(now)
         devices, records, words = self._devices, self._statuses.records, self._statuses.words
         jobs, troubled = self._statuses.jobs, self._statuses.troubled
         bad = [

@@ -5,10 +5,10 @@ production. The options are listed once, in `TelemetryOptions`; the decorator an
 """
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypedDict
 
-from leadsman.adapters.managed import declared_errors
+from leadsman.adapters.managed import adapter_names, declared_errors
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.message import Delivery
 from leadsman.publish import PublishRule
@@ -31,7 +31,7 @@ from leadsman.resilience.algebra import Policy, as_policy
 from leadsman.resilience.backoff import BackoffStrategy
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.resilience.environment import GuardSpec
-from leadsman.resilience.failure import exception_types
+from leadsman.resilience.failure import Property, exception_types
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON, UNTIL_NEXT_POLL, Until, from_options
 from leadsman.timing.durations import Duration, positive_seconds, seconds
 from leadsman.timing.schedule import Cron
@@ -283,11 +283,17 @@ def with_policy(telemetry: Telemetry, catalogue: "Catalogue") -> Telemetry:
             return telemetry._replace(guards=guards._replace(policy=asked), policy_name=found.name)
         except ConfigurationError as error:
             raise type(error)(f"telemetry {telemetry.name!r}: {error}") from None
-    choice = catalogue.choice() if telemetry.undecided else None
+    choice = catalogue.choice(facts_of(telemetry)) if telemetry.undecided else None
     if choice is None:
         return telemetry
     names = ", ".join(each.name for each in choice.among)
     return telemetry._replace(guards=guards._replace(policy=choice), policy_name=names)
+
+
+def facts_of(telemetry: Telemetry) -> Mapping[str, Property]:
+    """What a policy may ask about a handler; it never changes."""
+    facts: dict[str, Property] = {"handler": telemetry.name, "adapter": adapter_names(telemetry.needs), "verb": "poll"}
+    return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
 
 
 def with_options(telemetry: Telemetry, options: TelemetryOptions, catalogue: "Catalogue | None") -> Telemetry:

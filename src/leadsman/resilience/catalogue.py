@@ -16,11 +16,11 @@ from typing import NamedTuple
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, PermanentError, raise_together
 from leadsman.resilience.algebra import Policy, State, as_policy
 from leadsman.resilience.backoff import DEFAULT_BACKOFF, BackoffStrategy, Draw
-from leadsman.resilience.failure import Failure
+from leadsman.resilience.failure import Failure, Property
 from leadsman.resilience.from_options import DEFAULT_RETRY_ON
 from leadsman.resilience.notation import duration_of, policy_of, predicate_of
 from leadsman.resilience.policy import exponential, immediate, never
-from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop
+from leadsman.resilience.predicate import Constant, Predicate, is_a, predicate, prop, settled
 from leadsman.resilience.verdict import GiveUp, Verdict
 from leadsman.settings.sources import KNOBS
 from leadsman.text import suggestion
@@ -177,9 +177,20 @@ class Catalogue:
             raise InvalidValue(f"no policy is called {name!r}; {suggestion(name, (*self.named, *self.families))}")
         return made_of(_changed(self.families[name], knobs), tuple(also))
 
-    def choice(self) -> Choice | None:
-        """What handlers take that say nothing about retries; None where no policy has been named."""
-        return Choice(self.named.values()) if self.named else None
+    def choice(self, facts: Mapping[str, Property]) -> Choice | None:
+        """What a handler takes that says nothing about retries; None where no named policy can apply to it.
+
+        Args:
+            facts: the properties of the handler that never change. Predicates are decided as far as these go.
+        """
+        among: list[Named] = []
+        for each in Choice(self.named.values()).among:
+            condition = settled(each.condition, facts)
+            if not (isinstance(condition, Constant) and not condition.value):
+                among.append(each._replace(condition=condition))
+            if isinstance(condition, Constant) and condition.value:
+                break  # the ones after it are never asked
+        return Choice(among) if among else None
 
     def _read(self, name: str, value: object) -> None:
         if name == "policy":

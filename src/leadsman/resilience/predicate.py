@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from leadsman.errors import InvalidType, InvalidValue
-from leadsman.resilience.failure import NUMBERS, PROPERTIES, Failure, exception_types, matches
+from leadsman.resilience.failure import NUMBERS, PROPERTIES, Failure, Property, exception_types, matches
 from leadsman.text import suggestion
 from leadsman.value import Value
 
@@ -179,7 +179,7 @@ class Prop:
 
     def matches(self, pattern: str) -> Predicate:
         """Whether the property matches a glob: ``*`` is any text, ``?`` any character, ``[…]`` one of these characters.
-        Case-sensitive."""
+        Case-sensitive. A glob of an error message or of a class needs one of these: `contains` asks for a part."""
         return Comparison(self._name, "matches", pattern)
 
     def regex(self, pattern: str) -> Predicate:
@@ -221,6 +221,25 @@ def predicate(value: object) -> Predicate:
     if isinstance(value, bool):
         return Constant(value)
     raise InvalidType(f"{value!r} is not a predicate; write prop('errno') == 19, is_a(OSError), True or False")
+
+
+def settled(question: Predicate, facts: Mapping[str, Property]) -> Predicate:
+    """What is left to ask once some properties are known for good: a `Constant` where they alone decide."""
+    match question:
+        case Comparison(name=name) if name in facts:
+            said = question.answer(Failure(OSError(), facts))
+            return question if said is None else Constant(said)
+        case Not(inner=inner):
+            rest = settled(inner, facts)
+            return Constant(not rest.value) if isinstance(rest, Constant) else Not(rest)
+        case Both(left=left, right=right) | Either(left=left, right=right):
+            decisive = isinstance(question, Either)  # the answer of one side that decides for both
+            sides = [settled(side, facts) for side in (left, right)]
+            if any(isinstance(side, Constant) and side.value is decisive for side in sides):
+                return Constant(decisive)
+            open_ = [side for side in sides if not isinstance(side, Constant)]
+            return type(question)(*open_) if len(open_) == 2 else open_[0] if open_ else Constant(not decisive)
+    return question
 
 
 Test = Callable[[Any, Any], bool | None]
@@ -280,6 +299,8 @@ TESTS: Mapping[str, Test] = {
 """How a property is held against a value; None where the two cannot be compared."""
 _TEXT = frozenset({"matches", "regex", "starts-with", "contains"})
 _ORDER = frozenset({"gt", "gte", "lt", "lte"})
+_CLASSES = frozenset({"error-type", "error-bases"})
+"""Properties that are qualified names of classes."""
 
 
 def _known(name: object) -> str:
@@ -321,13 +342,23 @@ def _check_text(name: str, how: str, value: object) -> None:
             "write regex, in files propRegex"
         )
 
+    if (
+        how == "matches"
+        and not re.search(r"[*?[]", value)
+        and (name == "error-message" or (name in _CLASSES and "." not in value))
+    ):
+        raise InvalidValue(
+            f"matches of {name!r} takes a glob, and {value!r} has no * or ?, so only just this text would match; "
+            f"write '*{value}*' for a part, or == for equality, in files propEq"
+        )
+
 
 def _regular(name: str, pattern: str) -> bool:
     """Whether a pattern is a regular expression by its look: as a glob it would match nothing, in silence.
 
     Names of classes have a dot before what differs, so ``httpx.*`` is a glob of them.
     """
-    dotted = name in ("error-type", "error-bases") and not pattern.startswith(".")
+    dotted = name in _CLASSES and not pattern.startswith(".")
     return bool(re.search(r"^\^|\$$|\\|\||\(\?|\.\+" + ("" if dotted else r"|\.\*"), pattern))
 
 

@@ -62,6 +62,7 @@ class Execution(Generic[T]):
     __slots__ = (
         "_bus_lock",
         "_call",
+        "_called_at",
         "_caller",
         "_environment",
         "_fast_path",
@@ -112,6 +113,7 @@ class Execution(Generic[T]):
         self._pass = PASS
         self._permit: Permit | None = None
         self._slow = False
+        self._called_at = math.inf  # when the call under way began; infinity once it has shown that the device works
         self._fast_path = shared is NO_SHARED_GUARDS
         self._reported: tuple[str, ...] = ()
         slow = None if guards.breaker is None else guards.breaker.slow
@@ -135,6 +137,10 @@ class Execution(Generic[T]):
     def retries(self) -> int:
         """Retries since the last success."""
         return 0 if self._streak is None else self._streak.waits
+
+    def told(self) -> int:
+        """The retries that the handler is told of: those since the last success, or since it last gave up."""
+        return 0 if self._streak is None else self._streak.attempts
 
     def to_json(self) -> dict[str, object]:
         """The state as JSON-compatible values, for `restore` after a restart; empty if there is nothing to keep."""
@@ -170,7 +176,9 @@ class Execution(Generic[T]):
         self._fast_path = False
         if self._streak is not None:
             state = self._streak.policy.start()
-            self._streak = self._streak._replace(state=state, waits=0, resumed=False, others=())
+            self._streak = self._streak._replace(
+                state=state, waits=0, resumed=False, others=(), asked=False, given_up=0
+            )
         self.circuit.close()
 
     def disable(self) -> None:
@@ -197,6 +205,7 @@ class Execution(Generic[T]):
             CancelledError: passed through, also when the handler's clean-up turned it into another error.
         """
         self.horizon = horizon
+        self._called_at = self._environment.clock.monotonic()
         try:
             result = await self._call()
         except Exception as error:
@@ -217,14 +226,14 @@ class Execution(Generic[T]):
 
     async def _recover(self, error: Exception) -> T:
         self.attempts = 1
-        clock, policy = self._environment.clock, self._guards.policy
+        clock = self._environment.clock
         if self._streak is not None:
             self._streak = self._streak._replace(cycle=self._streak.cycle + 1)
         try:
             while True:
                 self._fast_path = False
                 if self._streak is None:  # the first failure, or a source has given readings since the last one
-                    self._streak = FailureStreak(policy, policy.start(), 0, 0, clock.monotonic(), clock.wall())
+                    self._streak = self._begun()
                 policies, error = scope.taken(error), sifted(error)
                 verdict = self._judge(error, self._streak, policies)
                 if isinstance(verdict, GiveUp):
@@ -236,6 +245,7 @@ class Execution(Generic[T]):
                     self.gave_up = "isolated"
                     raise error
                 self.attempts += 1
+                self._called_at = clock.monotonic()
                 try:
                     result = await self._call()
                 except Exception as again:
@@ -244,8 +254,17 @@ class Execution(Generic[T]):
                     self.succeed()
                     return result
         except BaseException as final:
+            if isinstance(final, Exception) and not isinstance(final, RetryRequested) and self._streak is not None:
+                self._streak = self._streak.ended()
             self._settle(self.circuit.outcome_of(final))
             raise
+
+    def _begun(self) -> FailureStreak:
+        """The state of an outage that begins with the call that has just failed."""
+        clock, policy = self._environment.clock, self._guards.policy
+        now = clock.monotonic()
+        since = min(self._called_at, now)
+        return FailureStreak(policy, policy.start(), 0, 0, now, since, clock.wall() - (now - since))
 
     def _judge(self, error: Exception, streak: FailureStreak, policies: tuple[Policy, ...]) -> Verdict:
         """Decide about a failed call, and report it with the decision."""
@@ -260,8 +279,14 @@ class Execution(Generic[T]):
             self.circuit.deferred_until = now + deferred
         delay, reason = (None, verdict.reason) if isinstance(verdict, GiveUp) else (verdict.delay, "retry")
         self.gave_up, request = reason, isinstance(error, RetryRequested)
-        outage, circuit = (streak.cycle, streak.began, streak.wall), self.circuit.name
-        event = AttemptFailed(self.name, error, self.attempts, delay, reason, *outage, circuit, request)
+        if request:
+            self._streak = self._streak._replace(asked=True)
+        outage, circuit, first = (
+            (streak.cycle, streak.began, streak.wall),
+            self.circuit.name,
+            streak.began - streak.since,
+        )
+        event = AttemptFailed(self.name, error, self.attempts, delay, reason, *outage, circuit, request, first=first)
         self._environment.events.emit(event)
         return verdict
 
@@ -293,6 +318,7 @@ class Execution(Generic[T]):
 
     def succeed(self) -> None:
         """Reset the counters: the current call has shown that the device works."""
+        self._called_at = math.inf
         if not self._fast_path:
             self._streak = None
             self.circuit.deferred_until = -math.inf

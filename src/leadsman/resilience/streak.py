@@ -25,13 +25,28 @@ class FailureStreak(NamedTuple):
     cycle: int
     """Failed polls before the current one."""
     began: float
-    """The first failure, monotonic seconds."""
+    """The first failure, monotonic seconds. Policies count from it."""
+    since: float
+    """When the call began that failed first, monotonic seconds: the outage begins with it."""
     wall: float
     """The same in epoch seconds. It identifies the outage."""
     resumed: bool = False
     """Whether it began before the app was restarted."""
     others: States = ()
     """The states of policies that temporarily override the handler's own. They are lost at a restart."""
+    asked: bool = False
+    """Whether the handler asked for a retry since the last poll that failed for good."""
+    given_up: int = 0
+    """How many of the `waits` lie before the last poll that failed for good after the handler had asked for retries."""
+
+    @property
+    def attempts(self) -> int:
+        """Retries that a handler is told of. One that asks for five retries, and fails then, may ask for five again."""
+        return self.waits - self.given_up
+
+    def ended(self) -> "FailureStreak":
+        """The state after a poll that failed for good, not by a request."""
+        return self._replace(asked=False, given_up=self.waits) if self.asked else self
 
     def to_json(self, now: float) -> dict[str, object]:
         """The streak as JSON-compatible values, with its age in place of a time on a clock that ends with the app."""
@@ -41,7 +56,10 @@ class FailureStreak(NamedTuple):
             "waits": self.waits,
             "cycle": self.cycle,
             "elapsed": now - self.began,
+            "called": self.began - self.since,
             "wall": self.wall,
+            "asked": self.asked,
+            "given_up": self.given_up,
         }
 
 
@@ -58,7 +76,12 @@ def streak_from_json(document: Document, policy: Policy, now: float, away: float
         policy.step(state, Failure(OSError()), lambda: 0.0)  # an invalid state raises here
     began = now - float(document["elapsed"]) - away
     waits, cycle, wall = int(document["waits"]), int(document["cycle"]), float(document["wall"])
-    return FailureStreak(policy, state, waits, cycle, began, wall, resumed=True)
+    # Earlier versions wrote neither this nor what handlers asked for.
+    since = began - float(document.get("called", 0.0))
+    asked, given_up = document.get("asked") is True, int(document.get("given_up", 0))
+    return FailureStreak(
+        policy, state, waits, cycle, began, since, wall, resumed=True, asked=asked, given_up=min(given_up, waits)
+    )
 
 
 def _text_of(policy: Policy) -> str:

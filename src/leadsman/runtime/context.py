@@ -67,7 +67,8 @@ class Context(ContextBase):
 
     @property
     def attempts(self) -> int:
-        """Retries since the last success: 0 in the first call, 1 in the first retry."""
+        """Retries since the last success: 0 in the first call, 1 in the first retry. A poll that fails for good after
+        the handler asked for retries ends the count, too."""
         return self._attempts()
 
     @property

@@ -97,7 +97,7 @@ class ResilienceStore:
         self._pace = Pace()
         self._alarm: tuple[int, float] | None = None  # its slot, and when it is due
         self._first: dict[str, tuple[float, float]] = {}
-        """The first call since the last success that gave no reading: epoch and monotonic seconds."""
+        """When the first call since the last success began that gave no reading: epoch and monotonic seconds."""
         self._successes_at = environment.clock.monotonic()
         self._traced = 0
         self._ledgers: dict[tuple[str, int], str] = {}
@@ -287,9 +287,9 @@ class ResilienceStore:
         elif isinstance(event, _CHANGES) and event.entity in self._readers:
             self._failing.add(event.entity)
             if isinstance(event, AttemptFailed):
-                self._first.setdefault(event.entity, (event.outage, event.since))
+                self._first.setdefault(event.entity, (event.outage, event.began))
             if isinstance(event, PollFailed):
-                since, began = self._first.get(event.entity, (event.wall, event.at))
+                since, began = self._first.get(event.entity, (event.outage, event.began))
                 before = self._outages.get(event.entity, SavedOutage(since, 0, "", "", began))
                 self._outages[event.entity] = before._replace(
                     failures=before.failures + 1, kind=type(event.error).__name__, message=describe(event.error)

@@ -8,6 +8,9 @@ from leadsman.resilience.retry_loop import Execution
 from leadsman.runtime.runner import Answer
 from leadsman.timing.durations import human
 
+UNBLOCKED = frozenset({"closed", "disabled"})
+"""The states of a circuit in which a poll besides the schedule may begin."""
+
 
 class PollRequests:
     """Who waits for the poll under way, and when one was requested last."""
@@ -38,7 +41,7 @@ def check_circuit(execution: Execution[Reading | None], now: float) -> None:
         raise PollRefused("the device is held; release it first")
     if (until := circuit.deferred_until) > now:
         raise PollRefused(f"the device asked for a pause, which lasts another {human(round(until - now, 1))}")
-    if execution.snapshot().circuit not in ("closed", "disabled") or not execution.admit():
+    if execution.snapshot().circuit not in UNBLOCKED or not execution.admit():
         raise PollRefused(
             "the circuit is open: the device failed several polls in a row, and is only probed on schedule"
         )

@@ -3,6 +3,9 @@
 A handler never has two polls at the same time. If a poll is due while an earlier one still runs, or while the process
 sleeps, it counts as missed and is not made up for. Messages go to the outbox, so a poll never waits for the broker.
 
+A device that asks for a pause beyond its next poll is polled once when the pause ends, besides its schedule, as if that
+had been requested: this poll has no slot. If no budget is left, the poll has failed, and the next one is on schedule.
+
 Nothing that a handler raises ends another handler, the loop or the process.
 """
 
@@ -11,7 +14,6 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
-from leadsman.adapters.managed import adapter_names
 from leadsman.errors import Abandoned, DeviceUnavailable, PollRefused, ResultError
 from leadsman.events import (
     DeviceHeld,
@@ -36,7 +38,7 @@ from leadsman.monitoring.ledger import (
 )
 from leadsman.reading import JsonObject, Reading, reading_of
 from leadsman.registration.injection import bound
-from leadsman.registration.telemetry import Telemetry
+from leadsman.registration.telemetry import Telemetry, facts_of
 from leadsman.resilience import scope
 from leadsman.resilience.environment import Snapshot
 from leadsman.resilience.failure import Property, RetryRequested
@@ -45,8 +47,9 @@ from leadsman.runtime.calls import PlainCall
 from leadsman.runtime.fallback import fall_back
 from leadsman.runtime.goodbye import Goodbye, say_goodbye
 from leadsman.runtime.missed_polls import REPORT_EACH, MissedPolls
+from leadsman.runtime.pause import PauseEnd
 from leadsman.runtime.poll_context import PollContext
-from leadsman.runtime.poll_requests import PollRequests, check_circuit
+from leadsman.runtime.poll_requests import UNBLOCKED, PollRequests, check_circuit
 from leadsman.runtime.poll_schedule import schedule_of
 from leadsman.runtime.publisher import publisher_of
 from leadsman.runtime.runner import Answer
@@ -67,6 +70,7 @@ class PollRunner:
         "_context",
         "_goodbye",
         "_missed",
+        "_pause_end",
         "_polling_since",
         "_requests",
         "_slot",
@@ -92,6 +96,7 @@ class PollRunner:
         self._context = context
         self._goodbye: Goodbye | None = None
         self._requests: PollRequests | None = None
+        self._pause_end: PauseEnd | None = None  # None while no pause is in effect
         self._missed: MissedPolls | None = None  # None where no poll was missed of late
         self._call: Callable[[], Awaitable[object]]
         thread = None
@@ -132,6 +137,7 @@ class PollRunner:
         offset = max(telemetry.offset, min(pending, telemetry.interval or 0.0))
         self._polling_since = environment.clock.monotonic()
         environment.timers.add(self.schedule.start(offset, shift, environment), self)
+        self._await_pause_end()
 
     def ring(self, now: float) -> None:
         """Set the next poll. Start this one, unless it is not due, an earlier one still runs, or the circuit is
@@ -217,8 +223,12 @@ class PollRunner:
         snapshot = self.execution.snapshot()
         if snapshot.circuit == "isolated" or self.execution.circuit.held:
             return snapshot, None
-        earliest = max(snapshot.deferred_until or -math.inf, snapshot.open_until or -math.inf)
-        due = self.schedule.next_due(earliest, snapshot.refusals, self._context.environment.clock)
+        clock, pause = self._context.environment.clock, snapshot.deferred_until
+        earliest = max(pause or -math.inf, snapshot.open_until or -math.inf)
+        due = self.schedule.next_due(earliest, snapshot.refusals, clock)
+        if pause is not None and self._pause_end is not None and snapshot.circuit in UNBLOCKED:
+            resumed = pause + clock.wall() - clock.monotonic()
+            due = resumed if due - resumed > self.telemetry.throttle else due
         return snapshot, due if math.isfinite(due) else None
 
     def _horizon(self, now: float) -> float:
@@ -258,9 +268,35 @@ class PollRunner:
         check_circuit(self.execution, now)
 
     def _begin(self, now: float) -> None:
-        """Start a poll that a person asks for; the circuit has admitted it."""
+        """Start a poll besides the schedule; the circuit has admitted it."""
         poll = self.cycle(self._horizon(now))
         self.task = asyncio.get_running_loop().create_task(poll, context=scope.handler_context())
+
+    # After a pause
+
+    def _await_pause_end(self) -> None:
+        """If the device asked for a pause, poll when it ends."""
+        until, environment = self.execution.circuit.deferred_until, self._context.environment
+        if until > environment.clock.monotonic():
+            self._pause_end = PauseEnd(until, self._resume)
+            environment.timers.add(until, self._pause_end)
+
+    def _resume(self, pause_end: PauseEnd) -> None:
+        """A pause is over: poll now, unless the schedule does so within `throttle`. A person may have ended the pause
+        before; an open circuit is probed on schedule only."""
+        execution = self.execution
+        if pause_end is not self._pause_end or execution.circuit.deferred_until != pause_end.at:
+            return
+        self._pause_end, execution.circuit.deferred_until = None, -math.inf
+        clock = self._context.environment.clock
+        now = clock.monotonic()
+        soon = self.schedule.horizon(now, clock) - now <= self.telemetry.throttle
+        if soon or self.busy or execution.circuit.held or execution.circuit.name not in UNBLOCKED:
+            return
+        if execution.admit():
+            self._requests = self._requests or PollRequests()
+            self._requests.polled_at = now
+            self._begin(now)
 
     def _answer(self, result: Reading | BaseException | None) -> None:
         if self._requests is not None:
@@ -296,7 +332,7 @@ class PollRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.retries()
+        return self.execution.told()
 
     def counters(self) -> JsonObject:
         """See `Runner`: whether a poll runs. The others are in the health record."""
@@ -307,7 +343,7 @@ class PollRunner:
     async def cycle(self, horizon: float) -> None:
         """One poll, from its first call to its end. Raises nothing but the cancellation that ends the app."""
         environment = self._context.environment
-        self._began = environment.clock.monotonic()
+        self._began, self._pause_end = environment.clock.monotonic(), None
         try:
             reading = await self.execution.run(horizon)
             if reading is not None and self.telemetry.job:
@@ -374,14 +410,16 @@ class PollRunner:
         self._without_reading(DEFERRED, str(request.reason or "the device asked for a pause"))
         seconds = max(0.0, self.execution.circuit.deferred_until - environment.clock.monotonic())
         environment.events.emit(PollDeferred(self.name, seconds, request.reason))
+        self._await_pause_end()
 
     def abandoned(self, error: BaseException) -> None:
         """Report a poll that failed for good, or a call that does not end."""
         failed = TIMED_OUT if isinstance(error, TimeoutError) else FAILED
         self._without_reading(failed, f"{type(error).__name__}: {describe(error)}")
         self._answer(error)
-        emit = self._context.environment.events.emit
-        emit(PollFailed(self.name, error, self.execution.attempts))
+        environment = self._context.environment
+        emit, took = environment.events.emit, environment.clock.monotonic() - self._began
+        emit(PollFailed(self.name, error, self.execution.attempts, duration=took))
         if self.telemetry.on_failure == "hold":
             self.hold()
             emit(DeviceHeld(self.name))
@@ -392,10 +430,7 @@ class PollRunner:
 
     def facts(self) -> Mapping[str, Property]:
         """What a policy may ask about the handler."""
-        telemetry = self.telemetry
-        facts: dict[str, Property] = {"handler": telemetry.name, "adapter": adapter_names(telemetry.needs)}
-        facts["verb"] = "poll"
-        return facts if telemetry.interval is None else facts | {"interval": telemetry.interval}
+        return facts_of(self.telemetry)
 
     def isolated(self) -> None:
         """Nothing to do: nothing runs between two polls, and retries check the circuit themselves."""

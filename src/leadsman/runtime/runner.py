@@ -43,7 +43,7 @@ class Runner(Protocol):
         ...
 
     def retries(self) -> int:
-        """Retries since the last success."""
+        """What `leadsman.runtime.context.Context.attempts` is."""
         ...
 
 

@@ -96,7 +96,7 @@ class SourceRunner:
 
     def retries(self) -> int:
         """See `Runner`."""
-        return self.execution.retries()
+        return self.execution.told()
 
     def hold(self) -> bool:
         """See `Reader`. A source cannot be held."""

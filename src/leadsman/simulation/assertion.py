@@ -9,7 +9,7 @@
     operand     = the name of a figure | number | number "%" | duration
 
 A figure is compared with a value of its own kind: a count, a percentage, or a duration such as ``1h30m``. A zero fits
-all of them.
+all of them. A percentage may stand without its sign if it is above 1; what is not could be meant as a fraction.
 """
 
 import operator
@@ -188,7 +188,7 @@ class _Reader:
             raise self.wrong(f"a comparison, {' '.join(_COMPARISONS)}")
         self._advance()
         right = self._operand()
-        if left.kind != right.kind and _ANY not in (left.kind, right.kind):
+        if not _comparable(left, right):
             raise InvalidValue(
                 f"the assertion {clean(self._text)!r}: {left.text} is {left.kind}, and {right.text} is {right.kind}; "
                 "compare two of one kind"
@@ -215,6 +215,13 @@ class _Reader:
             raise self.wrong("a figure or a value")
         self._advance()
         return found
+
+
+def _comparable(left: Operand, right: Operand) -> bool:
+    """Whether both are of one kind. A number above 1 is one with a percentage."""
+    kinds = {left.kind, right.kind}
+    numbers = [each.value for each in (left, right) if each.kind == _COUNT and each.value is not None]
+    return len(kinds) == 1 or _ANY in kinds or (_PERCENT in kinds and any(number > 1 for number in numbers))
 
 
 def _kind_of(name: str) -> str:
