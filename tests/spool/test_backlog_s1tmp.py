@@ -1,0 +1,1152 @@
+"""The readings of an outbox on disk, with a disk that is a dict."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leadsman.mqtt.message import Message
+from leadsman.mqtt.outbox import Outbox
+from leadsman.mqtt.retained import Retained
+from leadsman.mqtt.topic_queue import Dropped
+from leadsman.spool.backlog import DAMAGED, MOST_DEAD, REPLACED, Backlog
+from leadsman.spool.page_size import FEW
+from leadsman.spool.row import FULL, SUPERSEDED, Evicted, Row
+from leadsman.spool.tail import Times
+from leadsman.spool.unstored import MOST_ROWS
+
+NOW = Times(1_800_000_000.0, 100.0)
+WINDOW = 20
+
+
+class Receipts:
+    def __init__(self):
+        self.published, self.replayed, self.superseded, self.lost = 0, 0, 0, []
+
+    @property
+    def arrived(self):
+        return self.published + self.replayed
+
+    def dropped(self, at, messages=1):
+        self.lost += [at] * messages
+
+    def replaced(self):
+        self.superseded += 1
+
+
+class Disk:
+    """Rows by their numbers. `most` is a quota of rows."""
+
+    def __init__(self, most=10**6):
+        self.rows: dict[int, Row] = {}
+        self.most = most
+        self.written = 0
+
+    def write(self, add, delete):
+        self.rows.update((row.id, row) for row in add)
+        self.written += len(add)
+        for number in delete:
+            self.rows.pop(number, None)
+        replaced = {}
+        latest = {row.topic: number for number, row in sorted(self.rows.items()) if row.latest}
+        for number, row in sorted(self.rows.items()):
+            if row.latest and number != latest[row.topic]:
+                replaced.setdefault(row.topic, []).append(number)
+                del self.rows[number]
+        gone = {}
+        newest = {row.topic: number for number, row in sorted(self.rows.items())}
+        for number, row in sorted(self.rows.items()) if len(self.rows) > self.most else ():
+            if len(self.rows) > self.most and number != newest[row.topic]:
+                gone.setdefault(row.topic, []).append(number)
+                del self.rows[number]
+        return [
+            Evicted(topic, len(ids), reason, ids)
+            for reason, evicted in ((SUPERSEDED, replaced), (FULL, gone))
+            for topic, ids in evicted.items()
+        ]
+
+    def topics(self):
+        counts = {}
+        for row in self.rows.values():
+            counts[row.topic] = counts.get(row.topic, 0) + 1
+        return counts
+
+    def read(self, after, most):
+        return [row for number, row in sorted(self.rows.items()) if number > after][:most]
+
+
+class Life:
+    """One life of an app: an outbox, what it has on disk, and a broker that takes what it is sent."""
+
+    def __init__(self, disk, most_messages=40, *, durable=True, run=1):
+        self.disk = disk
+        self.outbox = Outbox(most_messages)
+        self.backlog = None
+        self.sent = []
+        self.woken = 0
+        self.dropped = []
+        if durable:
+            self.backlog = Backlog(self.outbox, run, self._wake)
+            self.outbox.keep(self.backlog)
+
+    def _wake(self):
+        self.woken += 1
+
+    def open(self):
+        self.dropped += self.backlog.begin(self.disk.topics(), max(self.disk.rows, default=0) + 1)
+
+    def put(self, topic, payload, **fields):
+        message = Message(topic, payload, taken_at=NOW.wall, **fields)
+        item = self.outbox.hand_over(message) if fields.pop("fast", False) else None
+        if item is None:
+            self.dropped += self.outbox.put(message)
+        return item
+
+    def commit(self, works=True):
+        batch, rows, delete = self.begin_write(self.outbox.number)
+        self.end_write(batch, rows, delete, works)
+        return len(batch)
+
+    def begin_write(self, number):
+        """Hand readings up to this number, and rows of no use, to the thread that writes."""
+        batch = self.backlog.batch(number)
+        return batch, [self.backlog.row(item, NOW) for item in batch], self.backlog.to_delete()
+
+    def end_write(self, batch, rows, delete, works):
+        if works:
+            self.dropped += self.backlog.written(batch, self.disk.write(rows, delete))
+        else:
+            self.backlog.failed(batch, delete)
+
+    def page(self):
+        wanted = self.backlog.wanted(WINDOW)
+        if wanted:
+            self.dropped += self.backlog.page(self.disk.read(self.backlog.read, wanted), NOW)
+        return wanted
+
+    def send(self, most=10**6):
+        items = []
+        while len(items) < most:
+            item, _ = self.outbox.take(NOW.monotonic)
+            if item is None:
+                break
+            items.append(item)
+            self.sent.append(item.message)
+        return items
+
+    def deliver(self, most=10**6):
+        for item in self.send(most):
+            self.outbox.accept(item)
+
+    def drain(self):
+        """Deliver all there is."""
+        for _ in range(1000):
+            self.deliver()
+            self.commit()
+            if not self.page() and not self.outbox.messages:
+                return
+        raise AssertionError("it does not end")
+
+    def payloads(self, topic="t"):
+        return [message.payload for message in self.sent if message.topic == topic]
+
+
+@pytest.fixture
+def disk():
+    return Disk()
+
+
+@pytest.fixture
+def life(disk):
+    life = Life(disk)
+    life.open()
+    return life
+
+
+def numbered(first, last):
+    return [b"%d" % number for number in range(first, last)]
+
+
+def test_what_is_acknowledged_is_never_written(life, disk):
+    for payload in numbered(0, 10):
+        life.put("t", payload)
+        life.deliver()
+
+    assert life.commit() == 0
+    assert disk.written == 0
+
+
+def test_what_waits_is_written_once_and_deleted_when_it_arrived(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    life.commit()
+    assert (disk.written, [row.payload for row in disk.rows.values()]) == (1, [b"1"])
+
+    life.deliver()
+    life.commit()
+
+    assert disk.rows == {}
+    assert life.woken == 1
+
+
+def test_only_readings_are_written(life, disk):
+    life.outbox.put(Message("status", b"{}", latest=True))
+
+    assert life.commit() == 0
+    assert not life.outbox.unstored(life.outbox.number)
+
+
+def test_a_message_in_flight_is_written_when_it_waited(life, disk):
+    item = life.outbox.hand_over(Message("t", b"1", taken_at=1.0))
+
+    assert life.outbox.unstored(item.number)
+    life.commit()
+    assert not life.outbox.unstored(life.outbox.number)
+    life.outbox.lost()
+    assert life.commit() == 0
+    life.drain()
+    assert disk.rows == {}
+
+
+def test_readings_up_to_a_number_are_written_the_younger_ones_wait(life):
+    life.put("t", b"1")
+    ripe = life.outbox.number
+    life.put("u", b"2")
+
+    assert [item.message.payload for item in life.backlog.batch(ripe)] == [b"1"]
+    assert life.outbox.unstored(life.outbox.number)
+    assert not life.outbox.unstored(ripe)
+
+
+def test_no_more_than_a_thousand_rows_are_written_at_once(disk):
+    life = Life(disk, 10_000)
+    life.open()
+    for payload in numbered(0, MOST_ROWS + 5):
+        life.put("t", payload)
+
+    assert [life.commit(), life.commit(), life.commit()] == [MOST_ROWS, 5, 0]
+
+
+def test_the_next_life_sends_what_was_written_before_its_own(life, disk):
+    for payload in numbered(0, 5):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.put("t", b"5")
+    assert after.send() == []  # it is not known yet what is on disk
+    after.open()
+    after.put("t", b"6")
+    after.drain()
+
+    assert after.payloads() == numbered(0, 7)
+    assert disk.rows == {}
+
+
+def test_topics_that_are_not_listed_send_before_the_rows_are_counted(life, disk):
+    for payload in numbered(0, 3):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.put("t", b"3")
+    after.put("live", b"before the list")
+    assert after.send() == []
+    after.backlog.list_topics({"t", "of an earlier life"})
+    after.put("of an earlier life", b"waits")
+    after.put("live", b"after it")
+    flying = after.send()
+    assert after.payloads("live") == [b"before the list", b"after it"]
+    assert (after.payloads(), after.payloads("of an earlier life")) == ([], [])
+    assert after.outbox.hand_over(Message("live", b"at once", taken_at=1.0)) is not None
+
+    after.open()
+    after.commit()
+    assert [row.payload for number, row in disk.rows.items() if number > 3][:2] == [b"3", b"before the list"]
+    for item in flying:
+        after.outbox.accept(item)
+    after.outbox.lost()  # what was handed over at once is not acknowledged
+    after.drain()
+    assert (after.payloads(), after.payloads("of an earlier life")) == (numbered(0, 4), [b"waits"])
+    assert after.payloads("live")[-1] == b"at once"
+    assert disk.rows == {}
+
+
+def test_a_row_of_a_topic_that_was_not_listed_is_not_retained(life, disk):
+    life.put("t", b"old", retain=True)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.backlog.list_topics(set())  # the file turns out to be damaged later
+    after.put("t", b"new", retain=True)
+    after.deliver()
+    after.open()
+    after.drain()
+
+    assert [(message.payload, message.retain) for message in after.sent] == [(b"new", True), (b"old", False)]
+
+
+def test_a_list_of_topics_that_comes_too_late_changes_nothing(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    after = Life(disk, run=2)
+    after.backlog.give_up()
+    after.backlog.list_topics({"t"})
+
+    after.put("t", b"2")
+
+    assert [item.message.payload for item in after.send()] == [b"2"]
+
+
+def test_a_topic_without_rows_sends_at_once_while_another_is_replayed(life, disk):
+    for payload in numbered(0, 30):
+        life.put("t", payload)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.open()
+    item = after.outbox.hand_over(Message("live", b"now", taken_at=1.0))
+
+    assert item is not None
+    assert after.outbox.hand_over(Message("t", b"30", taken_at=1.0)) is None
+
+
+def test_only_the_newest_row_of_a_topic_is_sent_with_the_retain_flag(life, disk):
+    for payload in numbered(0, 3):
+        life.put("t", payload, retain=True)
+    life.put("u", b"u", retain=True)
+    life.commit()
+
+    after = Life(disk, run=2)
+    after.open()
+    after.put("u", b"newer", retain=True)
+    after.drain()
+
+    assert [message.retain for message in after.sent if message.topic == "t"] == [False, False, True]
+    assert [message.retain for message in after.sent if message.topic == "u"] == [False, True]
+
+
+def test_a_row_that_is_written_before_the_clock_is_set_does_not_expire_when_it_is(life):
+    life.put("t", b"1", expires=NOW.monotonic + 60)
+    (item,) = life.backlog.batch(life.outbox.number)
+
+    assert life.backlog.row(item, Times(1000.0, 100.0)).expires_at is None
+
+
+def test_readings_that_arrived_are_not_remembered_though_nothing_is_written(life):
+    for number in range(5000):
+        life.put("t", b"%d" % number)
+        life.deliver()
+
+    assert life.outbox.unkept == 0
+    assert len(life.backlog._unstored) < 100
+
+
+class TestOverload:
+    """The newest readings go first, since the broker takes fewer than come; and the memory is full."""
+
+    @pytest.fixture
+    def busy(self, life):
+        life.outbox.prefer_newest(True)
+        return life
+
+    def fill(self, life, first=0, last=200, **fields):
+        for payload in numbered(first, last):
+            life.put("t", payload, **fields)
+            life.commit()
+
+    def test_no_reading_is_dropped_and_the_oldest_wait_on_disk_only(self, busy, disk):
+        self.fill(busy)
+
+        assert busy.dropped == []
+        assert busy.outbox.messages <= 40
+        assert len(disk.rows) == busy.backlog.kept == 200
+        assert busy.backlog.rows == busy.backlog.readings("t") >= 160
+
+    def test_the_newest_goes_first_and_those_on_disk_follow_in_order(self, busy):
+        self.fill(busy)
+        in_memory = busy.outbox.messages
+
+        busy.drain()
+
+        first, *others = busy.payloads()
+        assert first == b"199"
+        assert others[: in_memory - 1] == numbered(200 - in_memory, 199)
+        assert [payload for payload in others if int(payload) < 200 - in_memory] == numbered(0, 200 - in_memory)
+        assert (busy.outbox.delivered, busy.dropped) == (201, [])  # the newest is sent again after those it overtook
+
+    def test_a_reading_that_comes_while_old_ones_follow_goes_before_them(self, busy):
+        self.fill(busy)
+        busy.deliver(busy.outbox.messages - 4)
+        assert busy.page()
+
+        busy.outbox.prefer_newest(True)
+        busy.put("t", b"new")
+
+        assert busy.send(1)[0].message.payload == b"new"
+
+    def test_a_reading_of_the_topic_is_not_held_while_old_ones_are_on_disk(self, busy):
+        self.fill(busy)
+        while busy.outbox.messages:
+            busy.deliver(1)
+        busy.outbox.prefer_newest(False)
+
+        assert busy.backlog.rows > 0
+        assert busy.outbox.hand_over(Message("t", b"new", taken_at=NOW.wall)) is not None
+
+    def test_readings_that_were_set_aside_are_not_retained(self, busy):
+        self.fill(busy, retain=True)
+        busy.drain()
+
+        retained = [message.payload for message in busy.sent if message.retain]
+        assert set(retained) == {b"199"}
+
+    def test_a_reading_that_is_not_on_disk_yet_is_not_dropped_and_waits_in_memory(self, busy):
+        for payload in numbered(0, 70):
+            busy.put("t", payload)
+        assert busy.outbox.messages == 70
+        busy.commit()
+
+        busy.put("t", b"70")
+
+        assert busy.outbox.messages <= 40
+        assert busy.dropped == []
+
+    def test_readings_are_dropped_and_counted_if_nothing_can_be_written(self, busy):
+        busy.backlog.give_up()
+        for payload in numbered(0, 200):
+            busy.put("t", payload)
+
+        assert busy.outbox.messages <= 40
+        assert sum(each.messages for each in busy.dropped) == busy.outbox.drops["full"] == 200 - busy.outbox.messages
+
+    def test_beyond_the_quota_of_the_disk_the_oldest_are_dropped_and_counted(self, busy, disk):
+        disk.most = 100
+        self.fill(busy)
+
+        assert len(disk.rows) == busy.backlog.kept == 100
+        assert sum(each.messages for each in busy.dropped) == 100 == busy.outbox.drops["full"]
+        busy.drain()
+        assert sorted(busy.payloads(), key=int)[0] == b"100"
+
+    def test_receipts_learn_of_each_reading(self, busy, disk):
+        receipts = Receipts()
+        disk.most = 150
+        put_with_receipts(busy, receipts, 0, 200)
+        busy.drain()
+
+        assert (receipts.arrived, len(receipts.lost)) == (150, 50)
+
+    def test_status_does_not_block_the_way_to_the_disk(self, busy):
+        for payload in numbered(0, 5):
+            busy.outbox.put(Message("error", payload))
+        self.fill(busy)
+
+        assert busy.dropped == []
+        assert busy.outbox.messages <= 40
+
+    def test_a_page_that_was_read_before_loses_nothing(self, busy, disk):
+        """It was asked for when nothing before it was on disk only, and comes when something is."""
+        self.fill(busy)
+        busy.backlog.read = 10_000
+
+        busy.put("t", b"200")
+        busy.commit()
+        assert busy.backlog.page([], NOW) == []
+        busy.drain()
+
+        assert sorted(set(busy.payloads()), key=int) == numbered(0, 201)
+
+    def test_rows_that_were_damaged_are_counted(self, busy, disk):
+        self.fill(busy)
+        for number in sorted(disk.rows)[50:60]:
+            del disk.rows[number]
+        busy.drain()
+
+        assert busy.dropped == [Dropped("t", 10, DAMAGED)]
+        assert busy.outbox.drops["damaged"] == 10
+
+    def test_the_next_life_sends_all_of_it_in_order(self, busy, disk):
+        self.fill(busy)
+        busy.deliver(1)
+        busy.commit()
+
+        after = Life(disk, run=2)
+        after.open()
+        after.drain()
+
+        assert after.payloads() == numbered(0, 199)
+
+
+def test_a_row_has_the_time_that_is_left_to_it(life, disk):
+    life.put("t", b"1", expires=NOW.monotonic + 60)
+    life.commit()
+    assert [row.expires_at for row in disk.rows.values()] == [NOW.wall + 60]
+
+    after = Life(disk, run=2)
+    after.open()
+    after.backlog.page(disk.read(0, 10), Times(NOW.wall + 50, 7.0))
+
+    item, _ = after.outbox.take(7.0)
+    assert item.message.expires == 17.0
+
+
+def test_what_does_not_fit_in_memory_is_on_disk_only_and_nothing_is_dropped(life, disk):
+    for payload in numbered(0, 200):
+        life.put("t", payload)
+        life.commit()
+
+    assert life.outbox.messages <= 40
+    assert life.backlog.kept == 200
+    life.drain()
+    assert life.payloads() == numbered(0, 200)
+    assert life.dropped == []
+    assert life.outbox.delivered == 200
+
+
+def test_status_messages_find_room_in_a_memory_full_of_readings(life):
+    for payload in numbered(0, 200):
+        life.put("t", payload)
+        life.commit()
+
+    for device in range(3):
+        life.outbox.put(Message(f"{device}/availability", b"online", latest=True))
+
+    assert life.dropped == []
+    assert life.outbox.messages <= 40
+
+
+def test_a_few_pages_at_a_time_are_in_memory(disk):
+    first = Life(disk, 10_000)
+    first.open()
+    for payload in numbered(0, 2000):
+        first.put("t", payload)
+    first.commit()
+    first.commit()
+
+    after = Life(disk, 10_000, run=2)
+    after.open()
+    while after.page():
+        pass
+
+    assert FEW // 2 <= after.outbox.messages <= 2 * FEW
+    after.drain()
+    assert after.payloads() == numbered(0, 2000)
+
+
+def test_readings_of_a_broken_connection_are_set_aside_before_those_that_were_set_aside_meanwhile(disk):
+    life = Life(disk, 12)
+    life.open()
+    for number in range(1, 6):
+        life.put("t", b"%d" % number)
+    life.commit()
+    life.send(3)
+    life.commit()
+    life.outbox.prefer_newest(True)
+    for number in range(6, 14):
+        life.put("t", b"%d" % number)
+        life.commit()
+    life.outbox.lost()
+    life.sent.clear()
+    for number in range(14, 20):
+        life.put("t", b"%d" % number)
+        life.commit()
+
+    life.drain()
+
+    assert life.dropped == []
+    assert {int(payload) for payload in life.payloads()} == set(range(1, 20))
+    assert disk.rows == {}
+
+
+def test_a_connection_that_waits_for_pages_gets_longer_ones(disk):
+    before = Life(disk, 10_000)
+    before.open()
+    for payload in numbered(0, 2000):
+        before.put("t", payload)
+    before.commit()
+    before.commit()
+
+    after = Life(disk, 10_000)
+    after.open()
+    sizes = []
+    while wanted := after.page():
+        sizes.append(wanted)
+        after.deliver()
+
+    assert sizes[:4] == [FEW, 2 * FEW, 4 * FEW, 8 * FEW]
+    assert after.payloads() == numbered(0, 2000)
+
+
+def test_receipts_learn_of_readings_that_were_on_disk_only(disk):
+    life = Life(disk, 10)
+    life.open()
+    receipts = Receipts()
+    for payload in numbered(0, 50):
+        life.put("t", payload, receipt=receipts, clock_offset=5.0)
+        life.commit()
+    life.drain()
+
+    assert (receipts.arrived, receipts.lost) == (50, [])
+
+
+def test_receipts_learn_of_readings_that_the_quota_deleted(disk):
+    disk.most = 20
+    life = Life(disk, 10)
+    life.open()
+    receipts = Receipts()
+    for payload in numbered(0, 50):
+        life.put("t", payload, receipt=receipts, clock_offset=5.0)
+        life.commit()
+    life.drain()
+
+    lost = sum(each.messages for each in life.dropped)
+    assert lost == len(receipts.lost) == 50 - receipts.arrived == life.outbox.dropped
+    assert 0 < lost <= 30
+    assert life.payloads()[-20:] == numbered(30, 50)
+
+
+def test_rows_that_the_quota_deletes_are_sent_while_they_are_in_memory(disk):
+    disk.most = 5
+    life = Life(disk, 1000)
+    life.open()
+    for payload in numbered(0, 50):
+        life.put("t", payload)
+        life.commit()
+
+    assert life.commit() == 0
+    assert life.dropped == []
+    life.drain()
+    assert life.payloads() == numbered(0, 50)
+
+
+def test_a_full_disk_keeps_readings_in_memory_until_it_has_room(life, disk):
+    life.put("t", b"0")
+    assert life.commit(works=False) == 1
+    life.put("t", b"1")
+    assert life.commit() == 2
+
+    life.drain()
+    assert life.payloads() == numbered(0, 2)
+    assert disk.rows == {}
+
+
+def test_a_full_memory_and_a_full_disk_drop_the_oldest_and_say_so(life, disk):
+    for payload in numbered(0, 100):
+        life.put("t", payload)
+        life.commit(works=False)
+
+    lost = sum(each.messages for each in life.dropped)
+    assert life.outbox.messages <= 42
+    assert lost + life.outbox.messages == 100
+    life.drain()
+    assert life.payloads() == numbered(lost, 100)
+
+
+def test_readings_behind_rows_on_a_full_disk_are_bounded_too(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    for payload in numbered(60, 160):
+        life.put("t", payload)
+        life.commit(works=False)
+
+    lost = sum(each.messages for each in life.dropped)
+    assert lost > 0
+    assert life.outbox.messages <= 42
+    life.drain()
+    assert life.payloads() == sorted(life.payloads(), key=int)
+    assert len(life.payloads()) == 160 - lost
+
+
+def test_without_its_file_the_outbox_waits_in_memory_and_rows_come_back_later(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload, retain=True)
+        life.commit()
+    life.backlog.give_up()
+    life.put("t", b"live", retain=True)
+    life.deliver()
+    assert life.payloads()[-1] == b"live"
+
+    life.backlog.begin(disk.topics(), None)
+    life.drain()
+
+    assert sorted(life.payloads()) == sorted([*numbered(0, 60), b"live"])
+    assert not any(message.retain for message in life.sent[life.payloads().index(b"live") + 1 :])
+    assert disk.rows == {}
+
+
+def test_what_waits_in_memory_is_written_again_when_the_file_was_replaced(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    only = life.backlog.rows
+    disk.rows.clear()
+
+    life.open()
+    life.commit()
+
+    assert life.dropped == [Dropped("t", only, REPLACED)]
+    assert life.outbox.drops["damaged"] == only
+    assert len(disk.rows) == 60 - only == life.outbox.messages
+    life.drain()
+    assert life.payloads() == numbered(0, 60 - only)
+
+
+def test_rows_that_cannot_be_read_do_not_block_their_topic(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+    for number in sorted(disk.rows)[50:]:
+        del disk.rows[number]  # damaged
+
+    life.put("t", b"live")
+    life.drain()
+
+    assert life.payloads() == [*numbered(0, 50), b"live"]
+    assert life.dropped == [Dropped("t", 10, DAMAGED)]
+    assert life.outbox.drops["damaged"] == 10
+
+
+def put_with_receipts(life, receipts, first, last):
+    for number in range(first, last):
+        message = Message("t", b"%d" % number, taken_at=float(number), clock_offset=0.0, receipt=receipts)
+        life.outbox.put(message)
+        life.commit()
+
+
+def test_receipts_learn_of_the_newest_reading_whose_row_cannot_be_read(life, disk):
+    receipts = Receipts()
+    put_with_receipts(life, receipts, 0, 60)
+    newest = max(disk.rows)
+    del disk.rows[newest]  # damaged
+
+    life.drain()
+
+    assert receipts.lost == [59.0]
+
+
+def test_receipts_learn_of_each_reading_whose_row_cannot_be_read(life, disk):
+    first, second, third = Receipts(), Receipts(), Receipts()
+    put_with_receipts(life, first, 0, 100)
+    put_with_receipts(life, second, 100, 110)
+    put_with_receipts(life, third, 110, 120)
+    rows = sorted(disk.rows)
+    for number in (*rows[70:80], *rows[98:103], *rows[115:119]):
+        del disk.rows[number]  # damaged
+
+    life.drain()
+
+    assert (len(first.lost), len(second.lost), len(third.lost)) == (12, 3, 4)
+    assert first.lost[-1] == 99.0
+    assert 119.0 not in third.lost
+    assert (first.arrived, second.arrived, third.arrived) == (88, 7, 6)
+    assert life.dropped == [Dropped("t", 19, DAMAGED)]
+
+
+def test_receipts_learn_of_each_reading_of_a_file_that_was_replaced(life, disk):
+    receipts = Receipts()
+    put_with_receipts(life, receipts, 0, 60)
+    only = life.backlog.rows
+    disk.rows.clear()
+
+    life.dropped += life.backlog.begin({}, 1)
+    life.drain()
+
+    assert 0 < only == len(receipts.lost) == 60 - receipts.arrived
+    assert life.dropped == [Dropped("t", only, REPLACED)]
+
+
+def test_the_newest_do_not_go_first_while_rows_are_read_back(life, disk):
+    for payload in numbered(0, 60):
+        life.put("t", payload)
+        life.commit()
+
+    life.outbox.prefer_newest(True)
+    life.drain()
+
+    assert life.payloads() == numbered(0, 60)
+
+
+def test_a_reading_that_the_broker_does_not_take_becomes_a_dead_letter(life, disk):
+    life.put("t", b"1")
+    life.commit()
+    (item,) = life.send()
+    number = item.number
+    life.outbox.drop(item, "refused")
+
+    ((dead, why),) = life.backlog.dead_letters()
+    assert (life.backlog.row(dead, NOW).id, dead.message.payload, why) == (number, b"1", "refused")
+    assert life.backlog.on_disk.dead == 1
+    assert life.backlog.dead_letters() == []
+
+
+def test_dead_letters_that_cannot_be_written_wait_within_bounds(life):
+    for number in range(MOST_DEAD + 5):
+        life.put("t", b"%d" % number)
+        (item,) = life.send()
+        life.outbox.drop(item, "refused")
+    dead = life.backlog.dead_letters()
+    life.backlog.failed([], [], dead)
+
+    assert [item.message.payload for item, _ in life.backlog.dead_letters()] == numbered(5, MOST_DEAD + 5)
+
+
+class TestNewest:
+    """A topic of which only the newest reading counts."""
+
+    def put(self, life, *payloads, **fields):
+        for payload in payloads:
+            life.put("t", payload, latest=True, retain=True, **fields)
+
+    def test_a_newer_reading_takes_the_place_of_one_that_waits(self, life):
+        receipts = Receipts()
+        self.put(life, b"1", b"2", b"3", receipt=receipts, clock_offset=0.0)
+        life.drain()
+
+        assert life.payloads() == [b"3"]
+        assert (receipts.arrived, receipts.superseded, receipts.lost) == (1, 2, [])
+
+    def test_its_row_replaces_the_older_one_when_it_is_written(self, life, disk):
+        for payload in numbered(0, 5):
+            self.put(life, payload)
+            life.commit()
+
+        assert [row.payload for row in disk.rows.values()] == [b"4"]
+        life.drain()
+        assert (life.payloads(), disk.rows) == ([b"4"], {})
+
+    def test_the_older_row_stays_on_disk_until_the_newer_one_is_written_or_arrived(self, life, disk):
+        self.put(life, b"1")
+        life.commit()
+        self.put(life, b"2")
+        assert life.backlog.to_delete() == []
+        life.commit(works=False)
+
+        assert [row.payload for row in disk.rows.values()] == [b"1"]
+        life.deliver()
+        life.commit()
+        assert (life.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_a_reading_that_arrives_while_it_is_written_leaves_no_older_row_behind(self, life, disk):
+        self.put(life, b"1")
+        life.commit()
+        self.put(life, b"2")
+        batch = life.backlog.batch(life.outbox.number)
+        life.deliver()
+        life.backlog.failed(batch, [])
+        life.commit()
+
+        assert (life.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_one_message_arrives_after_a_restart_though_a_reading_was_taken_before_the_file_was_open(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1", b"2")
+        first.commit()
+        second = Life(disk, run=2)
+        self.put(second, b"3", b"4")
+        second.open()
+        second.drain()
+
+        assert (second.payloads(), disk.rows) == ([b"4"], {})
+
+    def test_a_row_of_an_earlier_life_arrives_retained_if_nothing_newer_comes(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1", b"2")
+        first.commit()
+        second = Life(disk, run=2)
+        second.open()
+        second.drain()
+
+        assert [(each.payload, each.retain) for each in second.sent] == [(b"2", True)]
+
+    def test_a_row_that_is_read_back_after_a_newer_reading_arrived_is_not_sent(self, disk):
+        first = Life(disk)
+        first.open()
+        self.put(first, b"1")
+        first.commit()
+        second = Life(disk, run=2)
+        second.backlog.give_up()  # the disk did not answer
+        self.put(second, b"2")
+        second.deliver()
+        second.open()
+        second.drain()
+
+        assert (second.payloads(), disk.rows) == ([b"2"], {})
+
+    def test_readings_that_were_kept_in_order_before_arrive_before_the_newest(self, disk):
+        first = Life(disk)
+        first.open()
+        for payload in numbered(0, 3):
+            first.put("t", payload)
+        first.commit()
+        second = Life(disk, run=2)
+        second.open()
+        self.put(second, b"3", b"4")
+        second.drain()
+
+        assert second.payloads() == [*numbered(0, 3), b"4"]
+
+    def test_rows_that_newer_ones_replaced_are_counted_so(self, life):
+        receipts = Receipts()
+        life.backlog.known = False
+        for payload in numbered(0, 3):
+            self.put(life, payload, receipt=receipts, clock_offset=0.0)
+            life.commit()
+
+        assert (receipts.superseded, receipts.lost, life.dropped) == (2, [], [])
+
+
+class Lives(RuleBasedStateMachine):
+    """Readings are put, sent, lost on the way, written and read back, and the app is killed: each reading that was
+    accepted arrives, in order, unless its loss is reported. Of the topics n and o only the newest counts: one that was
+    accepted arrives, or one that is newer, and never an older one after it. After a break the broker may be another
+    one, with nothing retained. It retains the newest of each topic in the end, if one arrived in this life."""
+
+    durable = True
+    overloaded = False
+    killed = False
+
+    def __init__(self):
+        super().__init__()
+        self.disk = Disk()
+        self.arrived = []
+        self.safe = set()
+        self.count = 0
+        self.replaceable = 0
+        self.newest = {}
+        self.last_put = {}
+        self.dropped = 0
+        self.flying = []
+        self.works = True
+        self.at_broker = {}
+
+    @initialize(most=st.sampled_from([8, 30, 1000]), quota=st.sampled_from([15, 10**6]))
+    def begin(self, most, quota):
+        self.most, self.disk.most = most, quota
+        self.start()
+
+    def start(self, *, opens=True):
+        self.flying, self.write = [], None
+        self.life = Life(self.disk, self.most, durable=self.durable, run=self.count)
+        self.retained, self.known = Retained(self.life.outbox), set()
+        self.opened = not self.durable
+        if opens:
+            self.open()
+
+    def open(self):
+        if not self.opened:
+            self.life.open()
+        self.opened = True
+
+    @precondition(lambda self: not self.opened)
+    @rule(more=st.sets(st.sampled_from("abcno")))
+    def list_topics(self, more):
+        """It is known which topics may have rows, but not how many."""
+        self.life.backlog.list_topics(self.disk.topics().keys() | more)
+
+    @precondition(lambda self: not self.opened)
+    @rule()
+    def file_is_open(self):
+        self.open()
+
+    @rule(topic=st.sampled_from("abcno"), count=st.integers(1, 12), fast=st.booleans())
+    def put(self, topic, count, fast):
+        for _ in range(count):
+            self.count += 1
+            latest = topic in "no"
+            self.replaceable += latest
+            self.last_put[topic] = self.count
+            message = Message(topic, b"%d" % self.count, retain=True, taken_at=1.0, latest=latest)
+            item = self.life.outbox.hand_over(message) if fast and not self.flying else None
+            if item is None:
+                self.life.dropped += self.life.outbox.put(message)
+            else:
+                self.life.sent.append(message)
+                self.arrive(item)
+
+    def arrive(self, item):
+        topic, number = item.message.topic, int(item.message.payload)
+        self.arrived.append((topic, number))
+        self.known.add(topic)
+        if item.message.retain and not item.unretained:
+            self.at_broker[topic] = number
+        self.retained.arrived(item, self.life.outbox.accept(item))
+
+    @rule(count=st.integers(1, 20))
+    def send(self, count):
+        self.flying += self.life.send(count)
+
+    @rule(topic=st.sampled_from("cno"))
+    def put_and_send(self, topic):
+        self.put(topic, 1, fast=False)
+        self.send(20)
+
+    @precondition(lambda self: any(item.message.latest for item in self.flying))
+    @rule()
+    def refuse(self):
+        item = next(item for item in self.flying if item.message.latest)
+        self.flying.remove(item)
+        self.life.outbox.refuse(item)
+        self.life.outbox.trust(item.message.topic)
+
+    @rule()
+    def acknowledge(self):
+        for item in self.flying:
+            self.arrive(item)
+        self.flying = []
+
+    @rule()
+    def connection_breaks(self):
+        self.life.outbox.lost()
+        self.flying = []
+
+    @rule(other=st.booleans())
+    def connect_again(self, other):
+        """To the broker of before, or to another one."""
+        self.connection_breaks()
+        if other:
+            self.at_broker = {}
+        self.retained.repeat(lambda topic: False)
+
+    @rule(topic=st.sampled_from("abcno"))
+    def pause(self, topic):
+        self.life.outbox.pause(topic, NOW.monotonic)
+
+    @rule()
+    def resume(self):
+        self.life.outbox.resume(NOW.monotonic)
+
+    @precondition(lambda self: self.durable and self.opened)
+    @rule(works=st.booleans())
+    def commit(self, works):
+        self.end_write()
+        self.life.commit(works)
+
+    @precondition(lambda self: self.durable and self.opened and self.write is None)
+    @rule(later=st.integers(0, 3))
+    def begin_write(self, later):
+        """The last readings have not waited long enough."""
+        self.write = self.life.begin_write(self.life.outbox.number - later)
+
+    @precondition(lambda self: self.write is not None)
+    @rule(works=st.booleans())
+    def end_write(self, works=True):
+        write, self.write = self.write, None
+        if write is not None:
+            self.life.end_write(*write, works)
+
+    @precondition(lambda self: self.durable and self.opened and self.write is None)
+    @rule()
+    def page(self):
+        self.life.page()
+
+    @precondition(lambda self: self.durable)
+    @rule(opens=st.booleans())
+    def kill(self, opens):
+        """After what waits was written. What the quota deleted is in memory alone, and is lost. The next life may have
+        readings before its file is open."""
+        life, self.killed = self.life, True
+        self.open()
+        self.end_write()
+        life.commit()
+        self.dropped += sum(each.messages for each in life.dropped)
+        self.dropped += life.outbox.unkept
+        self.start(opens=opens)
+
+    @invariant()
+    def counts_are_right(self):
+        outbox = self.life.outbox
+        assert outbox.messages >= 0
+        assert outbox.bytes >= 0
+        assert self.life.backlog is None or self.life.backlog.rows >= 0
+
+    @invariant()
+    def what_is_in_the_way_when_the_outbox_is_full_is_found(self):
+        """But for the newest of each topic, which stays."""
+        outbox = self.life.outbox
+        found = {*outbox._order, *outbox._readings}
+        for queue in outbox._queues.values():
+            for item in [*queue.waiting][:-1]:
+                assert item in found or item in queue.behind
+
+    @invariant()
+    def topics_that_do_not_pause_are_counted(self):
+        outbox = self.life.outbox
+        assert outbox.only_paused == all(topic in outbox.paused for topic in outbox.topics)
+
+    @invariant()
+    def the_newest_that_was_accepted_is_on_disk_or_arrived(self):
+        for topic in "no":
+            kept = [int(row.payload) for row in self.disk.rows.values() if row.topic == topic]
+            kept += [number for each, number in self.arrived if each == topic]
+            newest = max(kept, default=0)
+            assert newest >= self.newest.get(topic, 0)
+            self.newest[topic] = newest
+
+    @invariant()
+    def one_of_a_topic_of_which_the_newest_counts_waits(self):
+        for topic, queue in self.life.outbox._queues.items():
+            assert len(queue.waiting) <= 1 or topic in "abc"
+
+    def teardown(self):
+        if not hasattr(self, "life"):
+            return
+        life = self.life
+        self.open()
+        self.end_write()
+        self.connection_breaks()
+        life.outbox.resume(NOW.monotonic)
+        for _ in range(500):
+            while items := life.send():
+                for item in items:
+                    self.arrive(item)
+            if not self.durable:
+                break
+            life.commit()
+            if not life.page() and not life.outbox.messages and not life.backlog.rows:
+                break
+        assert life.outbox.messages == 0
+        assert not self.durable or self.disk.rows == {}
+        self.dropped += sum(each.messages for each in life.dropped)
+        numbers = [number for _, number in self.arrived]
+        never_replaced = {number for topic, number in self.arrived if topic in "abc"}
+        assert len(set(numbers)) <= self.count
+        assert self.count - self.replaceable - len(never_replaced) <= self.dropped
+        if not self.overloaded:
+            self.check_order()
+        for topic in "no":
+            numbers = [number for each, number in self.arrived if each == topic]
+            assert numbers == sorted(numbers)
+            assert max(numbers, default=0) == self.last_put.get(topic, 0)
+        for topic in self.known & set("no" if self.overloaded and self.killed else "abcno"):
+            assert self.at_broker[topic] == self.last_put[topic]
+
+    def check_order(self):
+        for topic in "abc":
+            first = list(dict.fromkeys(number for each, number in self.arrived if each == topic))
+            assert first == sorted(first)
+
+
+class MemoryLives(Lives):
+    durable = False
+
+
+class OverloadedLives(Lives):
+    """The newest readings go first at times. A life that is killed may leave rows that newer readings went ahead of."""
+
+    overloaded = True
+
+    @rule(preferred=st.booleans())
+    def prefer_newest(self, preferred):
+        self.life.outbox.prefer_newest(preferred)
+
+
+TestLives = Lives.TestCase
+TestLives.settings = settings(max_examples=3000, stateful_step_count=40, deadline=None)
+TestOverloadedLives = OverloadedLives.TestCase
+TestOverloadedLives.settings = settings(max_examples=3000, stateful_step_count=40, deadline=None)
+TestMemoryLives = MemoryLives.TestCase
+TestMemoryLives.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
