@@ -496,6 +496,52 @@ def test_an_empty_message_without_a_value_of_another_kind_is_named_too(harness):
     assert "get" not in result["error"]
 
 
+def test_commands_that_come_faster_than_answers_can_go_are_executed_or_refused_and_counted_and_readings_go_on(harness):
+    executed, sent = [], 20_000
+
+    async def take(number: int):
+        executed.append(number)
+
+    app = app_with(take)
+    app.add_telemetry("meter", lambda: {"n": running.now}, interval=1)
+    running = harness(app)
+    running.run(5)
+    running.broker.freeze()
+    for number in range(sent):
+        running.broker.send("app/boiler/set", str(number).encode())
+    running.run(8)
+    running.broker.thaw()
+    running.run(60)
+
+    assert executed == sorted(executed)
+    assert 0 < len(executed) < sent
+    running.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    running.run(1)
+    commands = answer(running)[-1]["data"]["devices"]["boiler"]["runtime"]["commands"]
+    assert (commands["done"], commands["refused"]) == (len(executed), sent - len(executed))
+    told = [each["error"] for each in results(running) if each["error"]]
+    assert all("ask again in a few seconds" in error for error in told)
+    polled = [state["n"] for state in running.states("meter")]
+    assert len(set(polled)) >= 73
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(harness):
+    async def slow(number: int):
+        await asyncio.sleep(5)
+        return {"number": number}
+
+    running = harness(app_with(slow))
+    running.run(1)
+    send(running, b"1")
+    running.broker.stop()
+    running.run(20)
+    running.broker.start()
+    running.run(60)
+
+    assert results(running) == []
+    assert running.states("boiler") == [{"number": 1}]
+
+
 def test_a_flood_of_bad_commands_is_a_line_a_minute(harness, caplog):
     async def take(number: int): ...
 
