@@ -4,7 +4,7 @@ import sys
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman.errors import Busy, PayloadError
@@ -127,19 +127,20 @@ def test_what_finds_no_place_is_refused_as_it_arrives():
 def test_the_payloads_that_wait_are_bounded_too():
     door = Door()
     door.full = True
-    for number in range(5):
-        door.add(number, b"x" * (MOST_BYTES // 4 - 200))
-    assert [topic for topic, _ in door.refused] == [4]
+    for number in range(65):
+        door.add(number, b"x" * (MOST_BYTES // 64 - 200))
+    assert [topic for topic, _ in door.refused] == [64]
 
     door.full = False
     door.end()
-    door.add(5, b"x" * (MOST_BYTES - 200))
-    assert door.handled == [0, 1, 2, 3, 5]
+    door.add(65, b"x" * (MOST_BYTES // 64))
+    assert door.handled == [*range(64), 65]
 
 
 TEXT = st.text(alphabet="a/\u00e4\u20ac\U0001f321", max_size=300)
 
 
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=500), TEXT, st.binary(max_size=1500)), min_size=1, max_size=5))
 def test_whatever_a_request_carries_it_counts_while_it_waits(requests):
     door = Door()
@@ -156,6 +157,7 @@ def test_whatever_a_request_carries_it_counts_while_it_waits(requests):
     ("properties", "reason"),
     [
         ({"correlation": b"x" * 1025}, "the correlation data has 1025 bytes; send at most 1024"),
+        ({"payload": b"x" * 65_537}, "the payload has 65537 bytes; 65536 are allowed"),
         ({"response_topic": "a/" + "x" * 399}, "the response topic has 401 bytes; send at most 400"),
         ({"response_topic": "a/" + "\u20ac" * 133}, "the response topic has 401 bytes; send at most 400"),
     ],

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from leadsman.errors import Busy, PayloadError
 from leadsman.mqtt.answers import LARGEST_CORRELATION
+from leadsman.mqtt.answers import MOST_BYTES as LARGEST_PAYLOAD
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.outbox import Outbox
 from leadsman.mqtt.topics import LONGEST_TOPIC
@@ -103,6 +104,9 @@ def _size(received: Received) -> int:
 
 def _absurd(received: Received) -> str | None:
     """Why a request is not even kept; None if it is."""
+    size = len(received.payload)
+    if size > LARGEST_PAYLOAD:
+        return f"the payload has {size} bytes; {LARGEST_PAYLOAD} are allowed"
     correlation = len(received.correlation or b"")
     if correlation > LARGEST_CORRELATION:
         return f"the correlation data has {correlation} bytes; send at most {LARGEST_CORRELATION}"

@@ -144,7 +144,7 @@ class Queues:
         """Count a message that is put."""
         self.messages += 1
         self.bytes += size
-        if message.is_answer:
+        if message.expires is not None and message.is_answer:
             self._answers += 1
             self._answer_bytes += size
 
@@ -278,18 +278,20 @@ class Queues:
                 receipt.published += 1
         if item.row > 0 and self._keeper is not None:
             self._keeper.settled(item.row)
-        if item.message.is_answer:
+        if item.message.expires is not None and item.message.is_answer:
             self._answers -= 1
             self._answer_bytes -= item.size
         self.messages -= 1
         self.bytes -= item.size
         item.message = SETTLED
-        for order in (self._order, self._readings):
-            while order and order[0].message is SETTLED:
-                order.popleft()
-        if len(self._order) + len(self._readings) > 2 * self.messages + 64:  # as many were settled since the last time
-            self._order = deque(each for each in self._order if each.message is not SETTLED)
-            self._readings = deque(each for each in self._readings if each.message is not SETTLED)
+        order, readings = self._order, self._readings
+        while order and order[0].message is SETTLED:
+            order.popleft()
+        while readings and readings[0].message is SETTLED:
+            readings.popleft()
+        if len(order) + len(readings) > 2 * self.messages + 64:  # as many were settled since the last time
+            self._order = deque(each for each in order if each.message is not SETTLED)
+            self._readings = deque(each for each in readings if each.message is not SETTLED)
 
     def take_place(self, older: Item, newer: Item) -> None:
         """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
