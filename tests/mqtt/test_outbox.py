@@ -144,7 +144,7 @@ def test_answers_have_an_eighth_of_the_outbox_and_one_more_is_dropped():
 
 def test_answers_have_an_eighth_of_the_bytes_too():
     outbox = filled(most_bytes=80_000)
-    for number in range(20):
+    for _ in range(20):
         outbox.put(Message("answers", b"x" * 933, expires=9.0))
 
     assert (outbox.messages, outbox.bytes) == (10, 10_000)

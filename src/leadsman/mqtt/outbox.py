@@ -10,9 +10,8 @@ A `Keeper` stores readings that wait, and those for which the memory has no room
 While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
 see `prefer_newest`.
 
-What is done with one message looks at so few others that their number hardly matters: amortised O(log n), however many
-wait, and of whichever kind they are. Pure: `now` is passed in, and dropped
-messages are returned to the caller.
+What is done with one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
+`now` is passed in, and dropped messages are returned to the caller.
 """
 
 from collections import OrderedDict
