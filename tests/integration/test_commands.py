@@ -93,8 +93,9 @@ def test_payloads_arrive_as_people_send_them(harness, annotation, payload, got):
         (b'{"degrees": "warm"}', "degrees: Input should be a valid number"),
         (b'{"degrees": 300}', "degrees: Input should be less than or equal to 30"),
         (b'{"degree": 21}', "degrees: Field required"),
-        (b"21", "Input should be a valid dictionary"),
-        (b"", "Input should be a valid dictionary"),
+        (b"21", "send a JSON object"),
+        (b"on", "send a JSON object"),
+        (b"", "the message is empty: send a JSON object"),
         (b"\xff\xfe", "not UTF-8"),
         (b'{"degrees": ' + b"[" * 30 + b"]" * 30 + b"}", "nested deeper"),
         (b"[" * 60_000, "nested deeper"),
@@ -466,6 +467,79 @@ def test_a_refused_subscription_is_told_with_what_to_do_and_costs_nothing_else(h
     assert "access list" in caplog.text
     assert len(running.states("meter")) >= 3
     assert running.status()["mqtt"]["last_error"].startswith("the broker refused the subscription to 'app/+/set'")
+
+
+def test_who_sends_an_empty_message_to_a_device_that_is_polled_is_told_where_it_belongs(harness):
+    async def target(target: Target): ...
+
+    app = app_with(target)
+    app.add_telemetry("boiler", lambda: READING, interval=60)
+    running = harness(app)
+    running.run(1)
+    send(running, b"")
+
+    (result,) = results(running)
+    assert result["error"] == (
+        "the message is empty: send a JSON object, or an empty message to app/boiler/get to poll the device"
+    )
+
+
+def test_an_empty_message_without_a_value_of_another_kind_is_named_too(harness):
+    async def take(number: int): ...
+
+    running = harness(app_with(take))
+    running.run(1)
+    send(running, b"")
+
+    (result,) = results(running)
+    assert result["error"].startswith("the message is empty: ")
+    assert "get" not in result["error"]
+
+
+def test_commands_that_come_faster_than_answers_can_go_are_executed_or_refused_and_counted_and_readings_go_on(harness):
+    executed, sent = [], 20_000
+
+    async def take(number: int):
+        executed.append(number)
+
+    app = app_with(take)
+    app.add_telemetry("meter", lambda: {"n": running.now}, interval=1)
+    running = harness(app)
+    running.run(5)
+    running.broker.freeze()
+    for number in range(sent):
+        running.broker.send("app/boiler/set", str(number).encode())
+    running.run(8)
+    running.broker.thaw()
+    running.run(60)
+
+    assert executed == sorted(executed)
+    assert 0 < len(executed) < sent
+    running.broker.send("app/introspect", {"sections": ["devices"]}, response_topic="app/answers")
+    running.run(1)
+    commands = answer(running)[-1]["data"]["devices"]["boiler"]["runtime"]["commands"]
+    assert (commands["done"], commands["refused"]) == (len(executed), sent - len(executed))
+    told = [each["error"] for each in results(running) if each["error"]]
+    assert all("ask again in a few seconds" in error for error in told)
+    polled = [state["n"] for state in running.states("meter")]
+    assert len(set(polled)) >= 73
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_not_sent(harness):
+    async def slow(number: int):
+        await asyncio.sleep(5)
+        return {"number": number}
+
+    running = harness(app_with(slow))
+    running.run(1)
+    send(running, b"1")
+    running.broker.stop()
+    running.run(20)
+    running.broker.start()
+    running.run(60)
+
+    assert results(running) == []
+    assert running.states("boiler") == [{"number": 1}]
 
 
 def test_a_flood_of_bad_commands_is_a_line_a_minute(harness, caplog):

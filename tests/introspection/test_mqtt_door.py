@@ -11,6 +11,7 @@ from leadsman.errors import PollRefused
 from leadsman.introspection.mqtt_door import EXPIRY, MqttDoor
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.registry_publication import MOST_WAITING, PAUSE
+from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.sections import About, Parts, Sections
 from leadsman.introspection.service import MOST_AT_ONCE, MOST_UNDER_WAY, Polled, Service
 from leadsman.mqtt.answers import MOST_WARNED
@@ -45,7 +46,7 @@ class Asked:
         app = App("house")
         app.add_telemetry([f"d{number}" for number in range(devices)], read, interval=60)
         self.now, self.sent, self.slices = 0.0, [], Kept()
-        self.outbox = SimpleNamespace(bytes=0)
+        self.outbox = SimpleNamespace(bytes=0, expects_answers=True)
         self.link = SimpleNamespace(maximum_packet_size=None, connects=1, outbox=self.outbox, put=self.sent.append)
         clock = Clock(lambda: self.now, lambda: self.now)
         service = Service(
@@ -65,7 +66,8 @@ class Asked:
             ),
             SimpleNamespace(clock=clock, timers=SimpleNamespace(origin=0.0)),
         )
-        self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices)
+        queue = RequestQueue(self.slices, clock, self.outbox)
+        self.door = MqttDoor(service, TOPICS, self.link, clock, self.slices, queue)
 
     def send(self, **request):
         payload = json.dumps({"sections": ["devices"], **request}).encode()
@@ -155,7 +157,6 @@ def test_ten_thousand_requests_at_once_are_all_answered_and_few_answers_wait():
             waiting.append(work)
 
     asked.slices.begin = begin
-    asked.door._queue._room = lambda: iter(())  # as if there had been room before each of them
     asked.outbox.bytes = MOST_WAITING + 1  # the broker takes nothing for the moment
     for number in range(10_000):
         asked.send(transaction=number)
@@ -182,7 +183,7 @@ def test_requests_of_all_kinds_wait_for_room_and_those_that_waited_too_long_are_
     for topic, take in requests.items():
         take(Received(topic, b'{"transaction": "x"}', False))
     take(Received(topic, b"{", False))
-    asked.outbox.bytes = MOST_WAITING + 1
+    asked.outbox.expects_answers = False
     (work,) = works
     assert [next(work) for _ in range(3)] == [PAUSE] * 3
     assert asked.sent == []
@@ -251,8 +252,9 @@ class Scripted:
 def ask(service, topic, payload=b"", **properties):
     """What is sent when a request arrives: the topics and the answers."""
     sent = []
-    link = SimpleNamespace(put=sent.append, outbox=SimpleNamespace(bytes=0))
-    door = MqttDoor(service, TOPICS, link, Clock(lambda: 0.0, lambda: 0.0), Kept())
+    link = SimpleNamespace(put=sent.append, outbox=SimpleNamespace(expects_answers=True))
+    clock, slices = Clock(lambda: 0.0, lambda: 0.0), Kept()
+    door = MqttDoor(service, TOPICS, link, clock, slices, RequestQueue(slices, clock, link.outbox))
     received = Received(topic, payload, properties.pop("retain", False), **properties)
     (door.on_get if topic.endswith("/get") else door.on_set)(received)
     return [(message.topic, json.loads(message.payload)) for message in sent]
@@ -276,7 +278,7 @@ class TestPolls:
 
     def test_retained_requests_are_ignored_and_logged_once_for_each_device(self, caplog):
         service, door = Scripted(), None
-        door = MqttDoor(service, TOPICS, None, None, Kept())
+        door = MqttDoor(service, TOPICS, None, None, Kept(), None)
         for number in range(MOST_WARNED + 5):
             for _ in range(2):
                 door.on_get(Received(f"house/d{number}/get", b"", True))

@@ -1,12 +1,13 @@
 """Requests over MQTT wait for their turn: each one is handled or refused, and few of them in one turn of the loop."""
 
+import sys
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadsman.errors import Busy
+from leadsman.errors import Busy, PayloadError
 from leadsman.introspection import request_queue
 from leadsman.introspection.request_queue import MOST, MOST_BYTES, PATIENCE, TURN, RequestQueue
 from leadsman.mqtt.connection import Received
@@ -40,23 +41,24 @@ class Door:
         self.handled, self.refused, self.faults = [], [], []
         self.loop = Loop()
         clock = Clock(lambda: self.now, lambda: self.now)
-        self.queue = RequestQueue(Slices(self.loop, self.faults.append), clock, self.room, self.refuse)
+        self.queue = RequestQueue(Slices(self.loop, self.faults.append), clock, self)
 
-    def room(self):
-        while self.full:
-            yield 0.02
+    @property
+    def expects_answers(self):
+        """As of the outbox."""
+        return not self.full
 
     def refuse(self, received, error):
-        assert isinstance(error, Busy)
-        self.refused.append((received.topic, str(error)))
+        assert isinstance(error, Busy | PayloadError)
+        self.refused.append((int(received.topic), str(error)))
 
     def handle(self, received):
         if received.payload == b"fault":
             raise ZeroDivisionError
-        self.handled.append(received.topic)
+        self.handled.append(int(received.topic))
 
-    def add(self, number, payload=b""):
-        self.queue.add(Received(number, payload, False), self.handle)
+    def add(self, number, payload=b"", **properties):
+        self.queue.add(Received(str(number), payload, False, **properties), self.handle, self.refuse)
 
     def end(self):
         """Go on until nothing is left to do; the greatest number of requests in one turn."""
@@ -125,14 +127,47 @@ def test_what_finds_no_place_is_refused_as_it_arrives():
 def test_the_payloads_that_wait_are_bounded_too():
     door = Door()
     door.full = True
-    for number in range(5):
-        door.add(number, b"x" * (MOST_BYTES // 4))
-    assert [topic for topic, _ in door.refused] == [4]
+    for number in range(65):
+        door.add(number, b"x" * (MOST_BYTES // 64 - 200))
+    assert [topic for topic, _ in door.refused] == [64]
 
     door.full = False
     door.end()
-    door.add(5, b"x" * MOST_BYTES)
-    assert door.handled == [0, 1, 2, 3, 5]
+    door.add(65, b"x" * (MOST_BYTES // 64))
+    assert door.handled == [*range(64), 65]
+
+
+TEXT = st.text(alphabet="a/\u00e4\u20ac\U0001f321", max_size=300)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=500), TEXT, st.binary(max_size=1500)), min_size=1, max_size=5))
+def test_whatever_a_request_carries_it_counts_while_it_waits(requests):
+    door = Door()
+    door.full = True
+    for number in range(MOST):
+        payload, response_topic, correlation = requests[number % len(requests)]
+        door.add(number, payload, response_topic=response_topic, correlation=correlation, taken_at="x" * 60_000)
+
+    kept = [waiting.received for waiting in door.queue._waiting]
+    assert sum(sys.getsizeof(part) for each in kept for part in each if part is not False) <= MOST_BYTES + 16 * MOST
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"correlation": b"x" * 1025}, "the correlation data has 1025 bytes; send at most 1024"),
+        ({"payload": b"x" * 65_537}, "the payload has 65537 bytes; 65536 are allowed"),
+        ({"response_topic": "a/" + "x" * 399}, "the response topic has 401 bytes; send at most 400"),
+        ({"response_topic": "a/" + "\u20ac" * 133}, "the response topic has 401 bytes; send at most 400"),
+    ],
+)
+def test_a_request_that_carries_too_much_for_its_answer_is_refused_as_it_arrives(properties, reason):
+    door = Door()
+    door.add(1, **properties)
+    door.add(2, correlation=b"x" * 1024, response_topic="a/" + "x" * 398)
+
+    assert (door.refused, door.handled) == ([(1, reason)], [2])
 
 
 def test_a_request_that_waited_too_long_is_refused_and_not_carried_out():

@@ -336,7 +336,7 @@ SITUATIONS = {
     "it is a side job": (job(), "job", "ok", "interval is 1m"),
     "it is a side job that fails": (job(**FAILING), "call", "broken", TIMEOUT),
     "it only takes commands": (
-        of(registered=COMMAND, commands={"done": 3, "failed": 1, "waiting": 0}),
+        of(registered=COMMAND, commands={"done": 3, "failed": 1, "refused": 2, "waiting": 0}),
         "command",
         "ok",
         "3 done, 1 failed",

@@ -126,6 +126,30 @@ def test_what_was_in_flight_when_the_connection_broke_is_given_up_first_again():
     assert drained(outbox) == {"t": list(range(4, 13))}
 
 
+def test_answers_have_an_eighth_of_the_outbox_and_one_more_is_dropped():
+    outbox = filled(*(message(f"answers/{n}", n, expires=9.0) for n in range(99)), most_messages=800)
+    assert not outbox.expects_answers
+
+    assert outbox.put(message("answers/x", 99, expires=9.0)) == []
+    assert outbox.put(message("answers/y", 100, expires=9.0)) == [Dropped("answers/y", 1, "too many answers wait")]
+    assert outbox.put(message("t", 101, taken_at=1.0, expires=9.0)) == []
+    assert (outbox.messages, outbox.drops["full"]) == (101, 1)
+
+    for _ in range(51):
+        outbox.accept(take(outbox))
+    assert outbox.expects_answers
+    outbox.take(10.0)
+    assert (outbox._answers, outbox._answer_bytes) == (0, 0)
+
+
+def test_answers_have_an_eighth_of_the_bytes_too():
+    outbox = filled(most_bytes=80_000)
+    for _ in range(20):
+        outbox.put(Message("answers", b"x" * 933, expires=9.0))
+
+    assert (outbox.messages, outbox.bytes) == (10, 10_000)
+
+
 def test_the_newest_of_a_topic_is_given_up_when_a_newer_one_has_come():
     outbox = filled(message("rare", 0), *(message("often", n) for n in range(1, 10)), most_messages=10)
     outbox.put(message("often", 10))
@@ -595,6 +619,7 @@ breaks = st.lists(
 
 @given(breaks, st.integers(3, 20))
 @example([("put", "a", 0)] * 2 + [("take", "a", 0)] * 2 + [("accept", "a", 1), ("lost", "a", 0)], 20)
+@example([("put", "a", 0)] * 2 + [("take", "a", 0)] * 2 + [("accept", "a", 1), ("accept", "a", 0)], 20)
 def test_whatever_is_acknowledged_before_a_break_the_broker_keeps_the_newest_reading(history, bound):
     test_whatever_happens_the_broker_keeps_the_newest_reading_of_each_topic.hypothesis.inner_test(history, bound)
 

@@ -183,6 +183,17 @@ def test_a_message_that_the_broker_may_take_later_pauses_its_topic_for_longer_ea
     assert here.window.fault == "the broker refused a message of 'a' (0x87)"
 
 
+@pytest.mark.parametrize("code", [NOT_AUTHORIZED, TOPIC_INVALID])
+def test_an_answer_that_the_broker_refuses_is_dropped_as_others_choose_its_topic(here, code):
+    here.connect()
+    here.window.put(Message("answers/me", b"1", expires=10.0))
+    here.turn()
+    here.acknowledge(code)
+
+    assert here.events == [MessageDropped("answers/me", f"the broker refused an answer (0x{code:02x})", 1)]
+    assert (here.outbox.messages, here.outbox.paused, here.window.fault) == (0, {}, None)
+
+
 def test_a_topic_goes_on_after_its_pause_though_a_later_message_of_it_was_taken_meanwhile(here):
     here.connect()
     here.put("a", "a")

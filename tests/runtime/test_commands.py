@@ -4,6 +4,7 @@ import json
 import pytest
 
 from leadsman import OnChange, RetryRequested
+from leadsman.errors import Busy
 from leadsman.events import CommandDone
 from leadsman.mqtt.answers import MOST_WARNED
 from leadsman.mqtt.connection import Received
@@ -71,7 +72,7 @@ def test_commands_of_one_device_are_executed_one_after_another(bench, commands):
     queue = commands.add(slow)
     for seconds in (b"5", b"1"):
         commands.send(seconds)
-    assert queue.counters() == {"commands": {"done": 0, "failed": 0, "waiting": 1}}
+    assert queue.counters() == {"commands": {"done": 0, "failed": 0, "refused": 0, "waiting": 1}}
     bench.pass_time(10)
 
     assert commands.results() == [("ok", {"value": 5}), ("ok", {"value": 1})]
@@ -160,6 +161,21 @@ def test_a_response_goes_where_the_sender_wants_it_with_its_correlation(bench, c
     answer = next(message for message in bench.messages if message.topic == "app/answers")
     assert answer.correlation == b"x"
     assert json.loads(answer.payload)["transaction"] == 7
+
+
+def test_a_command_whose_turn_does_not_come_is_answered_with_its_transaction_and_counted(bench, commands):
+    queue = commands.add(double)
+    for payload in (b'{"value": 1, "transaction": 7}', b"{"):
+        received = Received("app/d/set", payload, False, "app/answers", b"x")
+        bench.call(commands.dispatcher.refuse, "d", received, Busy("too many wait"))
+
+    assert [(each["error"], each.get("transaction")) for each in bench.sent("app/answers")] == [
+        ("too many wait", 7),
+        ("too many wait", None),
+    ]
+    assert commands.results() == [("error", "too many wait")] * 2
+    assert (queue.refused, queue.done) == (2, 0)
+    assert all(message.is_answer for message in bench.messages)
 
 
 def test_retained_messages_are_ignored_and_logged_once_for_each_device(bench, commands, caplog):

@@ -1064,6 +1064,20 @@ class Lives(RuleBasedStateMachine):
         assert self.life.backlog is None or self.life.backlog.rows >= 0
 
     @invariant()
+    def what_is_in_the_way_when_the_outbox_is_full_is_found(self):
+        """But for the newest of each topic, which stays."""
+        outbox = self.life.outbox
+        found = {*outbox._order, *outbox._readings}
+        for queue in outbox._queues.values():
+            for item in [*queue.waiting][:-1]:
+                assert item in found or item in queue.behind
+
+    @invariant()
+    def topics_that_do_not_pause_are_counted(self):
+        outbox = self.life.outbox
+        assert outbox.only_paused == all(topic in outbox.paused for topic in outbox.topics)
+
+    @invariant()
     def the_newest_that_was_accepted_is_on_disk_or_arrived(self):
         for topic in "no":
             kept = [int(row.payload) for row in self.disk.rows.values() if row.topic == topic]

@@ -172,6 +172,7 @@ def test_a_flood_of_garbage_leaves_the_app_alive_and_small(service):
     client.disconnect()
     client.loop_stop()
 
+    time.sleep(2)  # until then it may be refused, as one command too many
     assert service.rr("5", "house/heating/set", '{"degrees": 23}')["data"] == {"target": 23.0}
     assert process.memory_info().rss - before < 30 * 2**20
     assert service.log.read_text().count("commands failed so far") <= 2

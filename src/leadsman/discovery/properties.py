@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from leadsman.discovery.description import PropertyTopics, Retained
-from leadsman.errors import PayloadError
+from leadsman.errors import Busy, PayloadError
 from leadsman.events import Event, LinkDown, LinkUp
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
@@ -21,6 +21,9 @@ from leadsman.text import clean, log_fields
 
 Execute = Callable[[str, Received], bool]
 """Executes a command of a device. Returns whether it was accepted."""
+
+Add = Callable[[Received, Callable[[Received], None], Callable[[Received, PayloadError | Busy], None]], None]
+"""Has a message handled, or refused, in its turn."""
 
 logger = logging.getLogger("leadsman")
 
@@ -92,13 +95,16 @@ class Properties:
                 self._sent[topic] = payload
                 self._link.put(Message(topic, payload, qos=1, retain=True, latest=True))
 
-    def listen(self, execute: Execute, refuse: Callable[[str, Received, PayloadError], None]) -> None:
-        """Subscribe to the commands. `refuse` answers one that does not match the description."""
+    def listen(self, execute: Execute, refuse: Callable[[str, Received, PayloadError | Busy], None], add: Add) -> None:
+        """Subscribe to the commands. `refuse` answers one that is not executed, as it does not match the description,
+        or finds no room. `add` has it handled or refused in its turn."""
 
         def on_set(received: Received) -> None:
             name = self._topics.device_of(received.topic)
-            if name is None:
-                return  # it is for a device of another program
+            if name is not None:  # else it is for a device of another program
+                add(received, lambda given: handle(name, given), lambda given, error: refuse(name, given, error))
+
+        def handle(name: str, received: Received) -> None:
             try:
                 command = self._topics.command(received.topic, received.payload)
             except PayloadError as error:

@@ -35,6 +35,8 @@ class Commands(TypedDict):
 
     done: int
     failed: int
+    refused: int
+    """Not executed: wrong, too late, or one too many."""
     waiting: int
 
 

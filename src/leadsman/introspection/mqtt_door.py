@@ -25,7 +25,7 @@ from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Request, action_of, sender_of
 from leadsman.introspection.service import Polled, Service
 from leadsman.mqtt import answers
-from leadsman.mqtt.answers import Json, RetainedRequests
+from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
@@ -34,8 +34,6 @@ from leadsman.slices import Slices, Work
 from leadsman.text import clean, explained, log_fields
 from leadsman.timing.clock import Clock
 
-EXPIRY = 10.0
-"""Seconds after which a page of an answer is dropped, since its receiver no longer waits."""
 FAULT = "a fault of the app; its log says more"
 """The error of an answer that the app failed to make, as over HTTP."""
 
@@ -51,16 +49,19 @@ class MqttDoor:
         link: the connection to the broker.
         clock: the clock of the app.
         slices: does what is too long for one turn of the loop.
+        queue: where requests wait for their turn.
     """
 
-    def __init__(self, service: Service, topics: Topics, link: Link, clock: Clock, slices: Slices) -> None:
+    def __init__(
+        self, service: Service, topics: Topics, link: Link, clock: Clock, slices: Slices, queue: RequestQueue
+    ) -> None:
         self._service = service
         self._topics = topics
         self._link = link
         self._clock = clock
         self._slices = slices
         self._retained = RetainedRequests()
-        self._queue = RequestQueue(slices, clock, lambda: room(link, clock, EXPIRY), self._refuse)
+        self._queue = queue
 
     # Documents
 
@@ -69,7 +70,7 @@ class MqttDoor:
         if received.retain:
             self._retained.warn("introspect")
         else:
-            self._queue.add(received, self._introspect)
+            self._queue.add(received, self._introspect, self._refuse)
 
     def _introspect(self, received: Received) -> None:
         request, transaction, error = None, None, None
@@ -81,7 +82,7 @@ class MqttDoor:
         envelope = answers.document(None, error, self._clock.wall(), transaction)
         message = answers.answer_anyway(received, self._topics, envelope)
         if request is None:
-            self._link.put(message._replace(expires=self._clock.monotonic() + EXPIRY))
+            self._send(message)
             return
         del envelope["data"]  # comes in pages
         self._slices.begin("introspection", self._answer(request, message, envelope))
@@ -94,7 +95,7 @@ class MqttDoor:
                 yield from self._service.describe(request, pages)
             except Exception:  # the log says more
                 fault = encode({**envelope, "status": "error", "data": None, "error": FAULT})
-                self._link.put(message._replace(payload=fault, expires=self._clock.monotonic() + EXPIRY))
+                self._send(message._replace(payload=fault))
                 raise
             documents = pages.end()
             for number, document in enumerate(documents, 1):
@@ -102,7 +103,7 @@ class MqttDoor:
                     return
                 numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
                 payload = around(envelope | numbers, b'{"data":' + document + b"}")
-                self._link.put(message._replace(payload=payload, expires=self._clock.monotonic() + EXPIRY))
+                self._send(message._replace(payload=payload))
                 if number < len(documents):
                     yield 0.0
 
@@ -116,7 +117,7 @@ class MqttDoor:
         if received.retain:
             self._retained.warn(device)
         else:
-            self._queue.add(received, self._set)
+            self._queue.add(received, self._set, self._refuse)
 
     def _set(self, received: Received) -> None:
         device, kind = self._topics.device_of(received.topic), received.topic.split("/")[-2]
@@ -127,14 +128,14 @@ class MqttDoor:
                 return self._service.circuit(device, action_of(request), by)
             return (self._service.hold if kind == "hold" else self._service.release)(device, by)
 
-        self._link.put(answers.answered(received, self._topics, self._clock.wall(), handle))
+        self._send(answers.answered(received, self._topics, self._clock.wall(), handle))
 
     def on_get(self, received: Received) -> None:
         """Handle a request for a reading."""
         if received.retain:
             self._retained.warn(self._topics.device_of(received.topic))
         else:
-            self._queue.add(received, self._get)
+            self._queue.add(received, self._get, self._refuse)
 
     def _get(self, received: Received) -> None:
         device, transaction = self._topics.device_of(received.topic), None
@@ -153,14 +154,16 @@ class MqttDoor:
             about = log_fields("request refused", topic=received.topic)
             logger.info("%s: %s", clean(received.topic), result.error, extra=about)
         answer = answers.document(result.fields, result.error, self._clock.wall(), transaction)
-        self._link.put(answers.answer_anyway(received, self._topics, answer))
+        self._send(answers.answer_anyway(received, self._topics, answer))
 
-    def _refuse(self, received: Received, refused: Busy) -> None:
+    def _refuse(self, received: Received, refused: Busy | PayloadError) -> None:
         """Answer a request whose turn does not come."""
         try:
             _, transaction = answers.decode(received.payload)
         except PayloadError:
             transaction = None
         answer = answers.document(None, explained(refused), self._clock.wall(), transaction)
-        message = answers.answer_anyway(received, self._topics, answer)
-        self._link.put(message._replace(expires=self._clock.monotonic() + EXPIRY))
+        self._send(answers.answer_anyway(received, self._topics, answer))
+
+    def _send(self, answer: Message) -> None:
+        self._link.put(answer._replace(expires=self._clock.monotonic() + EXPIRY))

@@ -195,8 +195,8 @@ def _job(s: Situation) -> "Verdict | None":
 def _command(s: Situation) -> "Verdict | None":
     if s.reader is not None:
         return None
-    commands = s.state.get("commands") or {"done": 0, "failed": 0, "waiting": 0}
-    evidence = [f"commands: {commands['done']} done, {commands['failed']} failed, {commands['waiting']} waiting"]
+    commands = s.state.get("commands") or {"done": 0, "failed": 0, "refused": 0, "waiting": 0}
+    evidence = ["commands: " + ", ".join(f"{count} {word}" for word, count in commands.items())]
     summary = "it only takes commands, and publishes what they return"
     return s.verdict("command", summary, evidence, f"send one to {s.below}set", state="ok")
 

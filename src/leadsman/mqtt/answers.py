@@ -28,6 +28,8 @@ MOST_DEPTH = 20
 """The deepest nesting of lists and objects in a payload."""
 LARGEST_CORRELATION = 1024
 """Bytes of correlation data that are sent back."""
+EXPIRY = 10.0
+"""Seconds after which an answer is dropped, since its receiver no longer waits."""
 
 MOST_WARNED = 100
 """The number of devices whose retained requests are logged, once each: the broker sends them again at every

@@ -55,6 +55,11 @@ class Message(NamedTuple):
     ``fence``. None outside a cluster, and for what is about no device."""
 
     @property
+    def is_answer(self) -> bool:
+        """Whether it is worth something for a while only, and is no reading: so are answers to requests."""
+        return self.expires is not None and self.taken_at is None and not self.retain
+
+    @property
     def size(self) -> int:
         """Bytes held against the outbox: payload, topic, and 60 for the rest."""
         return len(self.payload) + len(self.topic) + 60

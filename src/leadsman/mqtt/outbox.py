@@ -10,8 +10,8 @@ A `Keeper` stores readings that wait, and those for which the memory has no room
 While the connection is slower than the readings come, the newest reading of each topic may go ahead of the older ones,
 see `prefer_newest`.
 
-Every operation takes amortised constant time, however many messages wait. Pure: `now` is passed in, and dropped
-messages are returned to the caller.
+What is done with one message takes amortised O(log n) steps, however many wait, and of whichever kind they are. Pure:
+`now` is passed in, and dropped messages are returned to the caller.
 """
 
 from collections import OrderedDict
@@ -33,10 +33,13 @@ class Outbox(Queues):
             self.drops["too_large"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
+        if message.is_answer and self._has_answers(size):
+            self.drops["full"] += 1
+            never_arrives(message)
+            return [Dropped(message.topic, 1, "too many answers wait")]
         self._number += 1
         item = Item(self._number, message, size)
-        self.messages += 1
-        self.bytes += size
+        self._count(message, size)
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
             full = not (message.latest or self._newest_first) and self.is_full(RESERVE)
@@ -69,15 +72,14 @@ class Outbox(Queues):
             or (self._keeper is not None and self._keeper.holds(topic))
         ):
             return None
-        if queue is None:
-            queue = self._queues[topic] = TopicQueue()
+        queue = self._queue(topic) if queue is None else queue
         queue.in_flight += 1
         self._number += 1
         item = Item(self._number, message, size)
+        queue.newest = item.number, message
         item.listed = False
         self._flying[item] = None
-        self.messages += 1
-        self.bytes += size
+        self._count(message, size)
         return item
 
     def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
@@ -89,7 +91,7 @@ class Outbox(Queues):
             else:
                 topic, _ = self._ready.popitem(last=False)
                 queue = self._queues[topic]
-                item = queue.waiting.popleft()
+                item = self._pop_oldest(queue)
             expires = item.message.expires
             if expires is not None and expires <= now:
                 expired += self._lose(item, "expired", "expired")
@@ -99,10 +101,10 @@ class Outbox(Queues):
             self._flying[item] = None
             queue.in_flight += 1
             item.unretained = self._is_followed(item, queue)
-            if queue.waiting or queue.ahead is not None:
-                again = queue.hand_out(item)
-                if again is not None:
-                    self.bring_back(again)
+            again = queue.hand_out(item)
+            if again is not None:
+                self.bring_back(again)
+            if queue.waiting:
                 self._offer(topic, queue)
             return item, expired
         return None, expired
@@ -207,6 +209,8 @@ class Outbox(Queues):
                 item.number += by
             if queue.ahead is not None:
                 queue.ahead = queue.ahead[0] + by, queue.ahead[1]
+            if queue.newest is not None:
+                queue.newest = queue.newest[0] + by, queue.newest[1]
 
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
@@ -221,7 +225,7 @@ class Outbox(Queues):
 
     def bring_back_older(self, topic: str, items: list[Item]) -> None:
         """Readings that were set aside wait in memory again, before newer ones of their topic."""
-        queue = self._queues.setdefault(topic, TopicQueue())
+        queue = self._queue(topic)
         queue.in_flight += len(items)  # as if they came back from a connection
         for item in items:
             item.listed = False
@@ -257,7 +261,7 @@ class Outbox(Queues):
     def discard(self, topic: str, why: str) -> list[Dropped]:
         """As `drop`, the first message of a topic of which nothing is in flight."""
         queue = self._queues[topic]
-        item = queue.waiting.popleft()
+        item = self._pop_oldest(queue)
         dropped = self._bury(item, why)
         self._forget(item)
         self._offer(topic, queue)
@@ -268,12 +272,6 @@ class Outbox(Queues):
             self._keeper.bury(item, why)
         return self._lose(item, "refused", why)
 
-    def _newer_in_flight(self, item: Item) -> Item:
-        """The newer message of the topic of an item that was handed out last; the item itself if none is in flight."""
-        topic, number = item.message.topic, item.number
-        newer = (each for each in reversed(self._flying) if each.number > number and each.message.topic == topic)
-        return next(newer, item)
-
     def _next_fresh(self) -> tuple[str, TopicQueue, Item]:
         """Take the newest reading of the topic whose turn it is, or the oldest of messages that keep their order. The
         topic is no longer offered then."""
@@ -282,7 +280,7 @@ class Outbox(Queues):
         queue = self._queues[topic]
         if queue.waiting[-1].message.taken_at is not None:
             return topic, queue, queue.waiting.pop()
-        item = queue.waiting.popleft()
+        item = self._pop_oldest(queue)
         if queue.waiting:
             self._fresh[topic] = None
         return topic, queue, item
@@ -327,11 +325,11 @@ class Outbox(Queues):
         elif queue.in_flight or queue.waiting:
             queue.note_arrival(item)
             if queue.waiting and queue.waiting[0].number < item.number:
-                queue.went_ahead(self._newer_in_flight(item) if queue.in_flight else item)
+                queue.went_ahead(item)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:
                 self._offer(message.topic, queue)
             else:
-                del self._queues[message.topic]
+                self._remove_queue(message.topic)
         return message

@@ -1,8 +1,11 @@
 """The messages of the outbox that wait: a queue for each topic, topics in turn, pauses, and the bounds. Pure.
 
-The oldest message of all is found without a search: each is listed in the order in which it came.
+The oldest message of all is found without a search: each is listed in the order in which it came, readings apart from
+what may not wait on disk only. No list is walked for one message: what is passed over once leaves its list, until that
+which stood in its way has gone.
 """
 
+import heapq
 from collections import OrderedDict, deque
 from itertools import chain
 
@@ -28,6 +31,8 @@ MOST_BYTES = 8 * 2**20
 """Half a week of one reading a minute from one device, or eleven hours of fifteen; whichever bound comes first."""
 RESERVE = 0.1
 """The part of the bounds that readings leave free where they can wait on disk: status and availability cannot."""
+ANSWERS = 8
+"""Answers take one part in so many of the bounds. One more is dropped, since others decide how many requests come."""
 BURST = 2
 """The bounds of the memory may be exceeded so many times by readings that are about to be written."""
 
@@ -45,6 +50,9 @@ class Queues:
         self._newest_first = False
         self._flying: dict[Item, None] = {}
         self._order: deque[Item] = deque()
+        """What may not be set aside, in the order in which it came."""
+        self._readings: deque[Item] = deque()
+        """What may be."""
         self._number = 0
         self._late = 0
         self._keeper: Keeper | None = None
@@ -53,10 +61,15 @@ class Queues:
         self._one_at_a_time: set[str] = set()
         self.paused: dict[str, float] = {}
         """Topics of which nothing is offered, and until when, monotonic seconds."""
+        self._ends: list[tuple[float, str]] = []
+        """A heap of the ends of pauses, and of some that are over or were made longer."""
+        self._unpaused = 0
+        """Topics of which something is left, and that do not pause."""
         self.bytes = 0
         """Bytes held, see `Message.size`."""
         self.messages = 0
         """Messages held, those in flight included."""
+        self._answers = self._answer_bytes = 0
         self.drops: dict[Cause, int] = dict.fromkeys(CAUSES, 0)
         """Messages dropped since the start, by cause."""
         self.delivered = 0
@@ -121,6 +134,25 @@ class Queues:
         queue = self._queues.get(topic)
         return queue is not None and bool(queue.waiting) and queue.waiting[0].row > UNSTORED
 
+    @property
+    def expects_answers(self) -> bool:
+        """Whether less than half of the room for answers is taken."""
+        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
+        return self._answers <= most_messages / 2 and self._answer_bytes <= most_bytes / 2
+
+    def _has_answers(self, size: int) -> bool:
+        """Whether there is no room for one more answer, of so many bytes."""
+        most_messages, most_bytes = self._most_messages / ANSWERS, self._most_bytes / ANSWERS
+        return self._answers >= max(1.0, most_messages) or self._answer_bytes + size > most_bytes
+
+    def _count(self, message: Message, size: int) -> None:
+        """Count a message that is put."""
+        self.messages += 1
+        self.bytes += size
+        if message.expires is not None and message.is_answer:
+            self._answers += 1
+            self._answer_bytes += size
+
     def standing(self, topic: str) -> Standing:
         """Where the messages of a topic are."""
         queue, until = self._queues.get(topic), self.paused.get(topic)
@@ -142,17 +174,15 @@ class Queues:
         if item.message.latest and item.number < self._arrived.get(topic, 0):
             self._supersede(item)
             return
-        queue = self._queues.get(topic)
-        if queue is None:
-            queue = self._queues[topic] = TopicQueue()
-        elif queue.waiting:
+        queue = self._queue(topic)
+        if queue.waiting:
             if item.message.latest and queue.waiting[-1].message.latest:
                 if self._merge(queue, item):
-                    self._order.append(item)
+                    self._listed_in(item).append(item)
                 return
             self._list(queue.waiting[-1])
         queue.waiting.append(item)
-        self._order.append(item)
+        self._listed_in(item).append(item)
         if topic not in self._ready:
             self._offer(topic, queue)
         if self._newest_first and topic in self._ready:
@@ -162,12 +192,18 @@ class Queues:
         """Offer nothing of `topic` before `until`, monotonic seconds."""
         self._ready.pop(topic, None)
         self._fresh.pop(topic, None)
+        if topic not in self.paused and topic in self._queues:
+            self._unpaused -= 1
         self.paused[topic] = until
+        heapq.heappush(self._ends, (until, topic))
+        if len(self._ends) > 2 * len(self.paused) + 64:  # as many were ended early since the last time
+            self._ends = [(end, each) for each, end in self.paused.items()]
+            heapq.heapify(self._ends)
 
     @property
     def only_paused(self) -> bool:
         """Whether all messages that are left belong to topics that pause."""
-        return len(self._queues) <= len(self.paused) and all(topic in self.paused for topic in self._queues)
+        return not self._unpaused
 
     def is_paused(self, topic: str) -> bool:
         """Whether nothing of `topic` is offered now."""
@@ -175,20 +211,29 @@ class Queues:
 
     def resume(self, now: float) -> float | None:
         """Let topics go on whose pause is over. Returns when the next pause ends, or None."""
-        for topic in [topic for topic, until in self.paused.items() if until <= now]:
-            self.end_pause(topic)
-        return min(self.paused.values(), default=None)
+        while (first := self._next_pause()) is not None and first[0] <= now:
+            self.end_pause(first[1])
+        return None if first is None else first[0]
 
     def resume_next(self) -> None:
         """Let the topic go on whose pause ends first."""
-        if self.paused:
-            self.end_pause(min(self.paused, key=self.paused.__getitem__))
+        first = self._next_pause()
+        if first is not None:
+            self.end_pause(first[1])
+
+    def _next_pause(self) -> tuple[float, str] | None:
+        """The end of the pause that ends first, and its topic."""
+        ends = self._ends
+        while ends and self.paused.get(ends[0][1]) != ends[0][0]:
+            heapq.heappop(ends)
+        return ends[0] if ends else None
 
     def end_pause(self, topic: str) -> None:
         """Let a topic go on that pauses."""
         del self.paused[topic]
         queue = self._queues.get(topic)
         if queue is not None:
+            self._unpaused += 1
             self._offer(topic, queue)
             if self._newest_first and topic in self._ready:
                 self._fresh[topic] = None
@@ -198,6 +243,19 @@ class Queues:
         if topic in self._ready:
             self._ready.move_to_end(topic)
 
+    def _queue(self, topic: str) -> TopicQueue:
+        """The queue of a topic, which is made if there is none."""
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = TopicQueue()
+            self._unpaused += topic not in self.paused
+        return queue
+
+    def _remove_queue(self, topic: str) -> None:
+        """Nothing of a topic is left."""
+        del self._queues[topic]
+        self._unpaused -= topic not in self.paused
+
     def _offer(self, topic: str, queue: TopicQueue) -> None:
         """Offer a topic if something of it may be sent now, and forget it if nothing of it is left."""
         if queue.waiting and topic not in self.paused and not (queue.in_flight and topic in self._one_at_a_time):
@@ -206,7 +264,7 @@ class Queues:
         self._ready.pop(topic, None)
         self._fresh.pop(topic, None)
         if not queue.waiting and not queue.in_flight:
-            del self._queues[topic]
+            self._remove_queue(topic)
 
     def _lose(self, item: Item, cause: Cause, why: str) -> list[Dropped]:
         """Count a message that is to be forgotten, and return it, unless it arrived before."""
@@ -225,14 +283,20 @@ class Queues:
                 receipt.published += 1
         if item.row > 0 and self._keeper is not None:
             self._keeper.settled(item.row)
+        if item.message.expires is not None and item.message.is_answer:
+            self._answers -= 1
+            self._answer_bytes -= item.size
         self.messages -= 1
         self.bytes -= item.size
         item.message = SETTLED
-        order = self._order
+        order, readings = self._order, self._readings
         while order and order[0].message is SETTLED:
             order.popleft()
-        if len(order) > 2 * self.messages + 64:  # as many were settled since the last time
-            self._order = deque(item for item in order if item.message is not SETTLED)
+        while readings and readings[0].message is SETTLED:
+            readings.popleft()
+        if len(order) + len(readings) > 2 * self.messages + 64:  # as many were settled since the last time
+            self._order = deque(each for each in order if each.message is not SETTLED)
+            self._readings = deque(each for each in readings if each.message is not SETTLED)
 
     def take_place(self, older: Item, newer: Item) -> None:
         """Put the message of `newer` in the place of that of `older`. It has the row of the older one until it is
@@ -266,11 +330,29 @@ class Queues:
         item.message = item.message._replace(receipt=None)
         self._forget(item)
 
+    def _listed_in(self, item: Item) -> deque[Item]:
+        """The list in which `_set_aside` or `_evict` finds an item."""
+        return self._order if item.message.taken_at is None else self._readings
+
     def _list(self, item: Item) -> None:
-        """Let `_evict` find an item that it passed over."""
+        """Let `_set_aside` and `_evict` find an item that was passed over."""
         if not item.listed:
             item.listed = True
-            self._order.appendleft(item)
+            self._listed_in(item).appendleft(item)
+
+    def _pop_oldest(self, queue: TopicQueue) -> Item:
+        """Take the oldest message that waits. What it stood in the way of is listed again, one at a time."""
+        oldest = queue.waiting.popleft()
+        if queue.behind:
+            self._list_next(queue)
+        return oldest
+
+    def _list_next(self, queue: TopicQueue) -> None:
+        while queue.behind:
+            item = queue.behind.pop()
+            if item.message is not SETTLED and item not in self._flying:
+                self._list(item)
+                return
 
     def _make_room(self) -> list[Dropped]:
         """Keep the bounds. While the newest readings go first, the oldest wait on disk only. Readings that are about to
@@ -285,47 +367,55 @@ class Queues:
     def _set_aside(self, keeper: Keeper) -> None:
         """Let the oldest readings wait on disk only, until the reserve is free again. The newest of a topic waits
         in memory. Those after the first one without a row have none either."""
-        passed: list[Item] = []
-        while self._order and self.is_full(1 - 0.99 * (1 - RESERVE)):
-            item = self._order.popleft()
+        while self._readings and self.is_full(1 - 0.99 * (1 - RESERVE)):
+            item = self._readings.popleft()
             item.listed = False
             if item.message is SETTLED or item in self._flying:
                 continue
-            waiting = self._queues[item.message.topic].waiting
-            if item is waiting[-1]:
+            queue = self._queues[item.message.topic]
+            if item is queue.waiting[-1]:
                 continue
-            oldest = waiting[0]
+            oldest = queue.waiting[0]
             if keeper.sets_aside(oldest):
-                waiting.popleft()
+                self._pop_oldest(queue)
                 if oldest is not item:
                     self._list(item)
-                continue
-            passed.append(item)
-            if oldest.row >= UNSTORED and oldest.message.taken_at is not None:
-                break
-        for item in reversed(passed):
-            self._list(item)
+            elif oldest.row >= UNSTORED and oldest.message.taken_at is not None and not oldest.message.latest:
+                self._list(item)
+                return
+            elif oldest is item:  # it never may wait on disk only
+                item.listed = True
+                self._order.appendleft(item)
+            else:
+                queue.behind.append(item)
 
     def _evict(self, times: int) -> list[Dropped]:
         """Make room for a hundredth of the bounds, or of so many times the bounds, oldest first. What is in flight, and
         the newest of a topic, are passed over, and listed again when they are neither."""
         counts: dict[str, int] = {}
-        while self._order and self.is_full(1 - 0.99 * times):
-            item = self._order.popleft()
+        while (self._order or self._readings) and self.is_full(1 - 0.99 * times):
+            item = self._next_listed()
             item.listed = False
             if item.message is SETTLED or item in self._flying:
                 continue
             topic = item.message.topic
-            waiting = self._queues[topic].waiting
-            if item is waiting[-1]:
+            queue = self._queues[topic]
+            if item is queue.waiting[-1]:
                 continue
-            oldest = waiting.popleft()
+            oldest = self._pop_oldest(queue)
             if oldest is not item:
                 self._list(item)
             for _, count, _ in self._lose(oldest, "full", "outbox full"):
                 counts[topic] = counts.get(topic, 0) + count
             self._forget(oldest)
         return [Dropped(topic, count, "outbox full") for topic, count in counts.items()]
+
+    def _next_listed(self) -> Item:
+        """Take the first of both lists that came first."""
+        order, readings = self._order, self._readings
+        if not readings or (order and order[0].number < readings[0].number):
+            return order.popleft()
+        return readings.popleft()
 
 
 def _is_replaced(message: Message) -> None:

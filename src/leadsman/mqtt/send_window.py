@@ -332,8 +332,11 @@ class SendWindow:
             self._pauses.forgive(topic)
 
     def _refused(self, item: Item, topic: str, code: int) -> None:
-        self._pauses.refused(topic, f"the broker refused a message of {topic!r} (0x{code:02x})")
         self._suspects.refused(topic, self._clock.monotonic())
+        if item.message.is_answer:  # others choose its topic
+            self._bury(item, f"{self._broker} refused an answer (0x{code:02x})")
+            return
+        self._pauses.refused(topic, f"the broker refused a message of {topic!r} (0x{code:02x})")
         if code not in PASSING:
             self._bury(item, f"{self._broker} refused it for good (0x{code:02x})")
         elif self.outbox.is_paused(topic):  # several were in flight, and the first of them said so

@@ -1,7 +1,9 @@
 """The messages of one topic in the outbox, in the order in which they were put. Pure."""
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
+from heapq import merge
 from typing import Literal, NamedTuple, Protocol, get_args
 
 from leadsman.mqtt.message import Message
@@ -11,6 +13,9 @@ SETTLED = Message("", b"")
 UNSTORED, NEVER, COPY = 0, -1, -2
 """In place of the row of an item: it has none yet; it shall have none; it is sent again, and arrived before."""
 
+SHARE = 16
+"""Messages that come back are put in their places one by one, each found by bisection, while they are fewer than one in
+so many of those that wait; else all are merged."""
 MOST_BEFORE = 100
 """Topics that are counted to find the place of one of them: introspection asks for the place of each device."""
 
@@ -169,17 +174,21 @@ class Keeper(Protocol):
 class TopicQueue:
     """The messages of a topic that wait, and what is known of those in flight."""
 
-    __slots__ = ("ahead", "arrived", "in_flight", "waiting")
+    __slots__ = ("ahead", "arrived", "behind", "in_flight", "newest", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Item] = deque()
         """In order, the oldest first."""
+        self.behind: list[Item] = []
+        """Those of them that could wait on disk only, if the oldest could."""
         self.in_flight = 0
         self.ahead: tuple[int, Message] | None = None
         """The number and the message of the newest one that went ahead of older ones that still wait."""
         self.arrived: tuple[int, Message] | None = None
         """The number and the message of the newest one that arrived while others were in flight or waited. Those in
         flight may come back, and may be older."""
+        self.newest: tuple[int, Message] | None = None
+        """The same of the newest one that was handed out; None if it came back or was dropped."""
 
     @property
     def oldest(self) -> Item | None:
@@ -208,9 +217,11 @@ class TopicQueue:
 
     def went_ahead(self, item: Item) -> None:
         """An item was handed out, or arrived, while older ones may still wait."""
+        if self.newest is None or self.newest[0] < item.number:
+            self.newest = item.number, item.message
         older = bool(self.waiting) and self.waiting[0].number < item.number
-        if older and (self.ahead is None or self.ahead[0] < item.number):
-            self.ahead = item.number, item.message
+        if older and (self.ahead is None or self.ahead[0] < self.newest[0]):
+            self.ahead = self.newest
 
     def note_arrival(self, item: Item) -> None:
         """An item arrived, and others of the topic did not."""
@@ -219,20 +230,29 @@ class TopicQueue:
 
     def fell_back(self, item: Item) -> None:
         """An item that may have gone ahead is not with the broker."""
+        if self.newest is not None and self.newest[0] == item.number:
+            self.newest = None
         if self.ahead is not None and self.ahead[0] == item.number:
             self.ahead = None
 
     def take_back(self, items: list[Item]) -> None:
-        """Put items that were in flight back in their places."""
-        front: list[Item] = []
+        """Put items that were in flight back in their places. They are in order."""
+        waiting = self.waiting
         for item in items:
-            while self.waiting and self.waiting[0].number < item.number:
-                front.append(self.waiting.popleft())
-            front.append(item)
             self.fell_back(item)
-        self.waiting.extendleft(reversed(front))
+        if not (waiting and items) or items[-1].number <= waiting[0].number:
+            waiting.extendleft(reversed(items))
+        elif len(items) * SHARE < len(waiting):
+            for item in items:
+                waiting.insert(bisect_left(waiting, item.number, key=_number), item)
+        else:
+            self.waiting = deque(merge(items, waiting, key=_number))
         self.in_flight -= len(items)
         arrived = self.arrived
         older = arrived is not None and self.waiting[0].number < arrived[0]
         if arrived is not None and older and (self.ahead is None or self.ahead[0] < arrived[0]):
             self.ahead = arrived
+
+
+def _number(item: Item) -> int:
+    return item.number

@@ -51,7 +51,8 @@ RESERVED = frozenset(
 )
 """Levels with a meaning of their own; no device may take one as its name."""
 LONGEST_NAME = 200
-"""Bytes of a name; MQTT allows 65,535 for a whole topic, which no person would read."""
+LONGEST_TOPIC = 2 * LONGEST_NAME
+"""Bytes of a name, and of a topic that others choose; MQTT allows 65,535, which no person would read."""
 SURE_CLIENT_ID = 23
 """Bytes of a client id that each broker of MQTT 3.1.1 takes; some take no more (MQTT 3.1.1 §3.1.3.1)."""
 
@@ -184,9 +185,9 @@ def check_filter(topic_filter: object) -> str:
                 f"the topic filter {topic_filter!a} has a wildcard that is no level of its own, or a '#' before its "
                 "end; write it as in 'zigbee2mqtt/+/battery' or 'zigbee2mqtt/#' (MQTT 5 §4.7.1)"
             )
-    if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > 2 * LONGEST_NAME:
+    if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > LONGEST_TOPIC:
         raise InvalidValue(
-            f"the topic filter is {topic_filter!a:.80}; write 1 to {2 * LONGEST_NAME} printable bytes, "
+            f"the topic filter is {topic_filter!a:.80}; write 1 to {LONGEST_TOPIC} printable bytes, "
             "such as 'zigbee2mqtt/+/battery'"
         )
     return topic_filter
@@ -197,7 +198,7 @@ def _speakable(topic: str) -> bool:
         length = len(topic.encode())
     except UnicodeEncodeError:
         return False
-    return length <= 2 * LONGEST_NAME and not any(c in "+#" or not c.isprintable() for c in topic)
+    return length <= LONGEST_TOPIC and not any(c in "+#" or not c.isprintable() for c in topic)
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))

@@ -20,6 +20,8 @@ TIMEOUT = 30.0
 QUEUE = 16
 """The default number of commands that may wait behind the running one."""
 
+NO_OBJECT = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
+"""What pydantic calls a value that is none, where it needs one."""
 
 Validate = Callable[[Json], object]
 """Converts decoded JSON to the type of a parameter. Raises `PayloadError`."""
@@ -128,7 +130,9 @@ def payload_validator(annotation: Any, parameter: str) -> Validate:
         try:
             valid = adapter.validate_python(value)
         except ValidationError as error:
-            raise PayloadError(reasons(error.errors(include_url=False))) from None
+            found = error.errors(include_url=False)
+            no_object = not found[0]["loc"] and found[0]["type"] in NO_OBJECT
+            raise PayloadError("send a JSON object" if no_object else reasons(found)) from None
         except Exception as error:  # a validator of the user's own
             raise PayloadError(f"{type(error).__name__}: {describe(error)}") from error
         if not is_finite(valid):  # pydantic reads the text "nan" as a number

@@ -7,12 +7,12 @@ response topic if the sender names one. What the handler returns is published as
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from leadsman.errors import Abandoned, DeviceUnavailable, PayloadError
+from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
-from leadsman.mqtt.answers import Json, answer_to, document
+from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import encode
@@ -44,13 +44,13 @@ class CommandAnswers:
 
     Args:
         context: the environment, the topics, and how to send.
-        devices: the names of the devices that take commands. No other gets a topic: otherwise anyone could fill the
+        queues: the commands of the devices that take some. No other gets a topic: otherwise anyone could fill the
             broker with topics by inventing devices.
     """
 
-    def __init__(self, context: PublisherContext, devices: Container[str]) -> None:
+    def __init__(self, context: PublisherContext, queues: "Mapping[str, CommandQueue]") -> None:
         self._context = context
-        self._devices = devices
+        self._queues = queues
 
     def answer(
         self, device: str, command: PendingCommand, reading: Reading | None, error: BaseException | None, took: float
@@ -60,12 +60,13 @@ class CommandAnswers:
         context.environment.events.emit(CommandDone(device, took, error))
         fields, text = None if reading is None else reading.fields, None if error is None else explained(error)
         answer = document(fields, text, context.environment.clock.wall(), command.transaction)
-        if device in self._devices:
-            context.send(Message(context.topics.set_result(device), encode(answer)))
+        expires = context.environment.clock.monotonic() + EXPIRY
+        if device in self._queues:
+            context.send(Message(context.topics.set_result(device), encode(answer), expires=expires))
         if command.received.response_topic is None:
             return
         try:
-            context.send(answer_to(command.received, context.topics, answer))
+            context.send(answer_to(command.received, context.topics, answer)._replace(expires=expires))
         except PayloadError as refused:
             logger.warning(
                 "The request at %s cannot be answered: %s",
@@ -74,8 +75,11 @@ class CommandAnswers:
                 extra=log_fields("answer failed", topic=command.received.topic),
             )
 
-    def refuse(self, device: str, command: PendingCommand, error: PayloadError) -> None:
+    def refuse(self, device: str, command: PendingCommand, error: PayloadError | Busy) -> None:
         """Answer a command that is not executed."""
+        queue = self._queues.get(device)
+        if queue is not None:
+            queue.refused += 1
         self.answer(device, command, None, error, 0.0)
 
 
@@ -94,6 +98,7 @@ class CommandQueue:
         "done",
         "failed",
         "publisher",
+        "refused",
         "task",
         "waiting",
     )
@@ -112,6 +117,8 @@ class CommandQueue:
         self.task: asyncio.Task[None] | None = None
         self.done = self.failed = 0
         """Commands executed since the start, and how many of them failed."""
+        self.refused = 0
+        """Commands since the start that were not executed."""
         self._answers = answers
         self._context = context
         self._current: PendingCommand | None = None
@@ -204,7 +211,8 @@ class CommandQueue:
 
     def counters(self) -> JsonObject:
         """See `Runner`."""
-        return {"commands": {"done": self.done, "failed": self.failed, "waiting": len(self.waiting)}}
+        waiting = len(self.waiting)
+        return {"commands": {"done": self.done, "failed": self.failed, "refused": self.refused, "waiting": waiting}}
 
     def retries(self) -> int:
         """See `Runner`. There are none, as a command is executed once."""

@@ -6,7 +6,7 @@ A retained message is ignored: it would arrive again at every reconnect.
 import asyncio
 from collections.abc import Iterable
 
-from leadsman.errors import PayloadError
+from leadsman.errors import Busy, PayloadError
 from leadsman.mqtt.answers import RetainedRequests, decode
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import STANDARD
@@ -81,14 +81,24 @@ class Dispatcher:
             command = command._replace(transaction=transaction)
             command = command._replace(arguments=validated(queue.command, value, received.payload))
         except PayloadError as error:
-            self._answers.refuse(device, command, error)
+            self._answers.refuse(device, command, error if received.payload else self._empty(device, error))
             return False
         queue.put(command)
         return True
 
-    def refuse(self, device: str, received: Received, error: PayloadError) -> None:
+    def _empty(self, device: str, error: PayloadError) -> PayloadError:
+        """The error of an empty message. Somebody who sends one may have wanted a reading."""
+        polls = device in self._runners.readers
+        hint = f", or an empty message to {self._context.topics.of(device, 'get')} to poll the device" if polls else ""
+        return PayloadError(f"the message is empty: {error}{hint}")
+
+    def refuse(self, device: str, received: Received, error: PayloadError | Busy) -> None:
         """Answer a command that is not executed."""
         if received.retain:
             self._retained.warn(device)
-        else:
-            self._answers.refuse(device, PendingCommand(received, None, {}), error)
+            return
+        try:
+            _, transaction = decode(received.payload)
+        except PayloadError:
+            transaction = None
+        self._answers.refuse(device, PendingCommand(received, transaction, {}), error)

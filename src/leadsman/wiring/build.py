@@ -143,7 +143,7 @@ def _describe_devices(events: EventBus, parts: Parts) -> Parts:
     presence = parts.optional.presence(parts.statuses, parts.heartbeat.announce)
     if presence is None:
         return parts
-    presence.listen(parts.optional)
+    presence.listen(parts.optional, parts.doors.add)
     events.subscribe(presence.observe, readings=False)
     events.subscribe(presence.observe_health)
     return parts._replace(presence=presence)

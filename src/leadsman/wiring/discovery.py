@@ -20,7 +20,7 @@ from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
     from leadsman.discovery.last_will import LastWill
-    from leadsman.discovery.properties import Properties
+    from leadsman.discovery.properties import Add, Properties
     from leadsman.mqtt.link import Link
     from leadsman.wiring.optional import OptionalParts
 
@@ -181,11 +181,11 @@ class Presence:
         optional.resources.callback(will.abandon)
         return will
 
-    def listen(self, optional: "OptionalParts") -> None:
-        """Subscribe to what others send."""
+    def listen(self, optional: "OptionalParts", add: "Add") -> None:
+        """Subscribe to what others send. `add` has a command executed in its turn."""
         self._announcer.listen()
         if self._properties is not None and "set" in self._core.plan.filters:
-            self._properties.listen(optional.dispatcher.execute, optional.dispatcher.refuse)
+            self._properties.listen(optional.dispatcher.execute, optional.dispatcher.refuse, add)
 
     def observe(self, event: Event) -> None:
         """Follow what happens, besides readings."""

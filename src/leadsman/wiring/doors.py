@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
     from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.registry_publication import RegistryPublication
+    from leadsman.introspection.request_queue import Handle, Refuse, RequestQueue
     from leadsman.introspection.service import Service
     from leadsman.wiring.cluster import Cluster
 
@@ -172,7 +173,30 @@ class Doors:
         if topics.root is not None and received.topic in [topics.of(topics.root, f"{word}/set") for word in OPERATIONS]:
             self._on_operator(received)
         else:
-            self._optional.dispatcher.on_set(received)
+            self._on_command(received)
+
+    def _on_command(self, received: Received) -> None:
+        dispatcher, topics = self._optional.dispatcher, self._core.plan.topics
+        if received.retain:  # it is ignored, and takes nobody's place
+            dispatcher.on_set(received)
+            return
+        self.add(
+            received,
+            dispatcher.on_set,
+            lambda refused, error: dispatcher.refuse(topics.device_of(refused.topic), refused, error),
+        )
+
+    def add(self, received: Received, handle: "Handle", refuse: "Refuse") -> None:
+        """Have a request or a command handled, or refused, in its turn."""
+        self._requests.add(received, handle, refuse)
+
+    @cached_property
+    def _requests(self) -> "RequestQueue":
+        """Where requests and commands wait for their turn."""
+        from leadsman.introspection.request_queue import RequestQueue
+
+        core = self._core
+        return RequestQueue(core.slices, core.environment.clock, core.link.outbox)
 
     def _on_introspect(self, received: Received) -> None:
         self._mqtt.on_introspect(received)
@@ -188,7 +212,7 @@ class Doors:
         from leadsman.introspection.mqtt_door import MqttDoor
 
         core = self._core
-        return MqttDoor(self._service, core.plan.topics, core.link, core.environment.clock, core.slices)
+        return MqttDoor(self._service, core.plan.topics, core.link, core.environment.clock, core.slices, self._requests)
 
     @cached_property
     def _service(self) -> "Service":

@@ -130,6 +130,7 @@ def all_rows() -> list[Row]:
         answers,
         broker,
         chaos,
+        clients,
         cluster,
         cluster_days,
         cluster_network,

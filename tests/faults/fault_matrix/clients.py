@@ -1,0 +1,86 @@
+"""What other clients of the broker do."""
+
+import json
+import socket
+import struct
+import time
+
+from benchmarks.ear import CONNECT
+
+from fault_matrix.row import P0, row
+from fault_matrix.stand import Stand
+from leadsman_rigs.proxy import Way
+
+COMMANDED = """
+@app.command("boiler")
+async def boiler(number: int): ...
+
+meters(2, 0.2)
+"""
+FAR = 0.025
+"""Seconds to the broker, one way."""
+RATE, FLOOD, AFTER = 2000, 8.0, 5.0
+"""Commands a second; seconds for which they come, and for which the devices are watched after that."""
+LEAST = 0.9
+"""The part of the readings that a device must have given and delivered in that time."""
+
+
+def flood(port: int, topic: str, rate: float, seconds: float) -> int:
+    """Publish numbers with QoS 0; returns how many."""
+    sent, began = 0, time.monotonic()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(_packet(0x10, CONNECT + _text("flood")))
+        client.recv(4)
+        while (passed := time.monotonic() - began) < seconds:
+            due = round(passed * rate)
+            client.sendall(b"".join(_packet(0x30, _text(topic) + b"%d" % number) for number in range(sent, due)))
+            sent = due
+            time.sleep(0.01)
+    return sent
+
+
+def _packet(kind: int, content: bytes) -> bytes:
+    """A packet of less than 128 bytes."""
+    return bytes((kind, len(content))) + content
+
+
+def _text(text: str) -> bytes:
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+@row(
+    "63",
+    P0,
+    "2,000 commands a second for one device, from a broker 25 ms away",
+    "answers or refuses and counts them; the other devices lose nothing, during the flood and after it",
+)
+def flood_of_commands(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port, Way(delay=FAR))
+    stand.listen(broker.port)
+    app = stand.app(proxy.url, COMMANDED)
+    stand.until(lambda: stand.tally.came >= 10, "10 readings")
+    proxy.stall()
+    time.sleep(1)
+    proxy.resume()  # readings had to wait, so from now on they do so on disk, too
+    stand.arrive(app)
+
+    def came() -> int:
+        return len(stand.tally.numbers["d0"])
+
+    began, before = time.monotonic(), came()
+    sent = flood(broker.port, "row/boiler/set", RATE, FLOOD)
+    during, took = came() - before, time.monotonic() - began
+    stand.figure("commands", sent, least=RATE * FLOOD / 2)
+    stand.figure("readings during the flood, of those due", during / (took / 0.2), least=LEAST)
+    began, before = time.monotonic(), came()
+    time.sleep(AFTER)
+    stand.figure("after it", (came() - before) / ((time.monotonic() - began) / 0.2), least=LEAST)
+    stand.figure("answers", sum(topic == "row/boiler/set/result" for topic, _ in list(stand.heard)), least=1)
+    stand.figure("connections", proxy.done.accepted, most=1)
+    stand.arrive(app)
+    stand.order(duplicates=0)
+    status = [json.loads(payload) for topic, payload in list(stand.heard) if topic == "row/status"][-1]
+    stand.figure("missed polls", status["devices"]["d0"].get("missed_polls", 0))
+    stand.figure("dropped", status["mqtt"]["dropped"])
+    stand.stop(app)
