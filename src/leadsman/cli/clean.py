@@ -1,5 +1,5 @@
-"""``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists is
-removed, and nothing while the app is online."""
+"""``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists, and is
+proven to be its own, is removed, and nothing while the app is online."""
 
 import asyncio
 import json
@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 from leadsman.cli.remote import connected, retained
 from leadsman.doctor.visit import Visit
-from leadsman.errors import BrokerError, LeadsmanError
+from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
+from leadsman.introspection.ownership import in_order
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer
-from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.message import Message
@@ -77,8 +78,8 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
         if isinstance(page.get("others"), list):
             changed["others"] = [topic for topic in page["others"] if topic not in gone]
-        if changed != page:
-            pages[_page(topics, number)] = encode(changed)
+        if changed != page and (payload := _encoded(changed)) is not None:
+            pages[_page(topics, number)] = payload
     return _removal(gone, topics, devices, pages)
 
 
@@ -87,7 +88,15 @@ def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages:
     elsewhere: list[str] = []
     for topic in gone:
         (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
-    return Removal(tuple(below), tuple(elsewhere), tuple(devices), pages)
+    return Removal(tuple(below), tuple(in_order(elsewhere)), tuple(devices), pages)
+
+
+def _encoded(page: Json) -> bytes | None:
+    """A page of a registry; None if it has what leadsman writes to no page. The next start of the app replaces it."""
+    try:
+        return encode(page)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _page(topics: Topics, number: int) -> str:
@@ -129,6 +138,7 @@ def _clean_at(
     listed = Listed(topics.prefix)
     for topic, message in kept.items():
         listed.add(topic, message.payload)
+    listed.prove(_documents(broker, listed, marker))
     if listed.app is None:
         print(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
         return 0
@@ -153,6 +163,19 @@ def _clean_at(
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
     print(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
     return len(gone)
+
+
+def _documents(broker: Broker, listed: Listed, marker: str) -> dict[str, bytes]:
+    """The descriptions of discovery that the broker keeps where the registry lists topics, by topic."""
+    found: dict[str, bytes] = {}
+    for topic_filter in listed.places:
+        try:
+            kept = retained(Brokers.of(broker), (topic_filter, marker))
+        except SubscriptionRefused as error:
+            print(f"not removed, since nothing shows whose it is: {cleaned(topic_filter)}: {cleaned(str(error))}")
+        else:
+            found |= {topic: message.payload for topic, message in kept.items()}
+    return found
 
 
 async def remove(broker: Broker, removal: Removal) -> None:

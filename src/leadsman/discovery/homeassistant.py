@@ -16,6 +16,7 @@ from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Condition, Device, Retained
 from leadsman.discovery.shares import FIRST, shared_out
 from leadsman.identifiers import identifier, shortened
+from leadsman.introspection.ownership import is_configuration_of, origin_of
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
@@ -52,7 +53,7 @@ class HomeAssistant:
         self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
         self._app_name = app.topics.prefix if node is None else f"{app.topics.prefix} {node}"
         self._ids = identifiers_of(devices, app.ids)
-        self._origin = {"name": f"leadsman {app.topics.prefix}", "sw": app.leadsman}
+        self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
 
     @property
     def topics(self) -> Mapping[str, str | None]:
@@ -154,10 +155,8 @@ class HomeAssistant:
         return Retained(self._topic(self._app_key), encode(document))
 
     def is_ours(self, payload: bytes) -> bool:
-        """See `Convention`. The origin names the app's prefix, which no other app at the broker has."""
-        document = _decoded(payload)
-        origin = document.get("o")
-        return isinstance(origin, dict) and origin.get("name") == self._origin["name"]
+        """See `Convention`."""
+        return is_configuration_of(self._app.topics.prefix, payload)
 
     def kept(self, topic: str) -> Sequence[str]:
         """See `Convention`."""

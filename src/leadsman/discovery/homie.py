@@ -24,6 +24,7 @@ from leadsman.discovery.description import (
 from leadsman.discovery.homie_values import attributes, payload_of, value_of
 from leadsman.errors import PayloadError
 from leadsman.identifiers import distinct_identifiers
+from leadsman.introspection.ownership import is_description_of, type_of
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 
@@ -87,7 +88,7 @@ class Homie:
         self._app = app
         self._base = f"{prefix}/5"
         self._root = homie_root(app.topics.prefix, app.topics.node)
-        self._type = f"leadsman/{app.topics.prefix}"
+        self._type = type_of(app.topics.prefix)
         self._number = number
         self._device = device
         self._ids = homie_identifiers(devices, app.ids, app.topics.prefix)
@@ -168,8 +169,8 @@ class Homie:
         return (state, description, *self._alerts(key), *values)
 
     def is_ours(self, payload: bytes) -> bool:
-        """See `Convention`. The type names the app's prefix, which no other app at the broker has."""
-        return self._type.encode() in payload and _decoded(payload).get("type") == self._type
+        """See `Convention`."""
+        return is_description_of(self._app.topics.prefix, payload)
 
     def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
         """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a

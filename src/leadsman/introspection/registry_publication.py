@@ -14,13 +14,15 @@ import logging
 from collections.abc import Collection, Generator, Mapping
 from typing import NamedTuple
 
+from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
 from leadsman.introspection.service import LIST_SLICE, Service
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.runtime.other_topics import OtherTopics
+from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.slices import Work
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import Clock
@@ -85,7 +87,8 @@ class RegistryPublication:
         self._others = others
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
-        self._pages = 1
+        self._surplus: set[int] = set()
+        """The numbers of the pages at the broker besides the first one."""
 
     def publish(self) -> Work:
         """Remove what is left behind, and publish the registry, in slices. That ends with the connection, for this is
@@ -111,9 +114,11 @@ class RegistryPublication:
             payload = around({**service.registry_head(), **numbers}, document)
             link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
             yield 0.0
-        for number in range(len(documents) + 1, self._pages + 1):
+        own = set(range(2, len(documents) + 1))
+        for number in sorted(self._surplus - own):
             link.put(Message(f"{topic}/{number}", b"", retain=True, latest=True))
-        self._pages = len(documents)
+            yield 0.0
+        self._surplus = own
         for number, name in enumerate(service.disabled, 1):
             link.put(Message(self._topics.availability(name), b"offline", 1, retain=True, latest=True))
             if number % LIST_SLICE == 0:
@@ -137,11 +142,41 @@ class RegistryPublication:
             if not listed.pages and answered is not None and now >= answered + SETTLED:
                 break
             yield PAUSE
+        if not (yield from self._prove(listed, connects)):
+            return
         self._kept = None
         self._link.subscriptions.listeners.pop(kept.topic_filter, None)
         kept.messages.clear()
-        self._pages = max(listed.pages, default=1)
+        self._surplus = {number for number in listed.pages if number > 1}
         yield from self._compare(listed)
+
+    def _prove(self, listed: Listed, connects: int) -> Generator[float, None, bool]:
+        """Find out which of the topics outside the prefix are this app's, as the descriptions there say. Those that
+        discovery looks after are left to it. Returns whether the connection is still the same one."""
+        claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}
+        wanted, found = {claim.document for claim in claims.values()}, dict[str, bytes]()
+        link, deadline = self._link, self._clock.monotonic() + READING
+        acknowledged, listeners = link.subscriptions.acknowledged, link.subscriptions.listeners
+        places = {claim.topic_filter for claim in claims.values()} - listeners.keys()
+
+        def keep(received: Received) -> None:
+            if received.retain and received.topic in wanted:
+                found[received.topic] = received.payload
+
+        for place in places:
+            link.listen(place, keep)
+        while places and found.keys() != wanted and link.connects == connects:
+            now = self._clock.monotonic()
+            if now >= deadline or all(now >= acknowledged.get(place, now) + SETTLED for place in places):
+                break
+            yield PAUSE
+        for place in places:
+            del listeners[place]
+        listed.prove(found)
+        answered = places & acknowledged.keys()
+        unknown = [topic for topic, claim in claims.items() if claim.topic_filter not in answered]
+        self._others.keep(APP, unknown[:MOST])  # the next start asks again
+        return link.connects == connects
 
     def _compare(self, listed: Listed) -> Work:
         """Find what the earlier run listed and this one does not have."""
@@ -161,7 +196,7 @@ class RegistryPublication:
                 gone.append(name)
             else:
                 self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
-            self._removals |= {topic: _Removal() for topic in removed}
+            self._removals |= {topic: _Removal() for topic in in_order(removed)}
             if number % LIST_SLICE == 0:
                 yield 0.0
         if self._removals:
@@ -169,12 +204,20 @@ class RegistryPublication:
 
     def _removed(self, name: str, before: Collection[str]) -> tuple[list[str], list[str] | None]:
         """The topics that a device no longer has, and those that it has; None if there is no such device."""
+        before = [topic for topic in before if not self._is_of_another(topic, name)]
         if name == APP:
             now: list[str] | None = self._service.others
             return no_longer(before, now, None), now
         entry = self._service.registry_entry(name)
         now = None if entry is None else retained_of(entry)
         return no_longer(before, now, self._topics.below(name)), now
+
+    def _is_of_another(self, topic: str, name: str) -> bool:
+        """Whether a topic is one of another device that there is."""
+        if not topic.startswith(f"{self._topics.prefix}/"):
+            return False
+        owner = self._topics.device_of(topic)
+        return owner != name and self._service.registry_entry(owner) is not None
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them."""

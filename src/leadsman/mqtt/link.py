@@ -3,7 +3,7 @@ brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
@@ -153,6 +153,13 @@ class Link:
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible; see `SendWindow.put`."""
         self._window.put(message)
+
+    def listen(self, topic_filter: str, listener: Callable[[Received], None]) -> None:
+        """Listen to one more topic filter: on this connection, if there is one, and on all others."""
+        self.subscriptions.listeners[topic_filter] = listener
+        connection, before = self._window.connection, self._subscribing
+        if connection is not None and before is not None:
+            self._subscribing = self._loop.create_task(self._subscribe(connection, (topic_filter,), before))
 
     def store(self, after: float, write: Callable[[int], None]) -> None:
         """Have readings written that were not acknowledged `after` seconds; see `SendWindow.store`."""
@@ -317,9 +324,16 @@ class Link:
         self._error = None
         self._events.emit(LinkSettled())
 
-    async def _subscribe(self, connection: Connection) -> None:
+    async def _subscribe(
+        self, connection: Connection, further: Sequence[str] = (), before: asyncio.Task[None] | None = None
+    ) -> None:
+        """Subscribe to all filters, or after those to `further` ones."""
         try:
-            await self.subscriptions.subscribe(connection)
+            if before is None:
+                await self.subscriptions.subscribe(connection)
+            else:
+                await before
+                await self.subscriptions.add(connection, further)
         except BrokerError as error:
             if self._window.connection is connection:  # else it is lost already, and the next one subscribes again
                 self.lost(str(error))

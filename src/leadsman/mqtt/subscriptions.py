@@ -5,7 +5,7 @@ connections subscribe before they send any message. When two of them break, the 
 for a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
@@ -47,7 +47,12 @@ class Subscriptions:
         """
         self.error = None
         self.acknowledged.clear()
-        for topic_filter in tuple(self.listeners):
+        await self.add(connection, tuple(self.listeners))
+        self.first = False
+
+    async def add(self, connection: Connection, filters: Sequence[str]) -> None:
+        """Subscribe to these filters, too; see `subscribe`."""
+        for topic_filter in filters:
             if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
                 self.error = subscription(topic_filter)
                 continue
@@ -62,7 +67,6 @@ class Subscriptions:
                 raise
             self._pending = None
             self._breaks.pop(topic_filter, None)
-        self.first = False
 
     def broke(self) -> bool:
         """The connection ended. Returns whether a subscription was unanswered then, so that it may be to blame."""
