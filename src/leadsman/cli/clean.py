@@ -138,7 +138,7 @@ def _clean_at(
     listed = Listed(topics.prefix)
     for topic, message in kept.items():
         listed.add(topic, message.payload)
-    listed.prove(_documents(broker, listed, marker))
+    _prove(listed, broker, marker)
     if listed.app is None:
         print(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
         return 0
@@ -165,17 +165,19 @@ def _clean_at(
     return len(gone)
 
 
-def _documents(broker: Broker, listed: Listed, marker: str) -> dict[str, bytes]:
-    """The descriptions of discovery that the broker keeps where the registry lists topics, by topic."""
+def _prove(listed: Listed, broker: Broker, marker: str) -> None:
+    """Read the descriptions of discovery where the registry lists topics."""
     found: dict[str, bytes] = {}
-    for topic_filter in listed.places:
+    unread = []
+    for place in listed.places:
         try:
-            kept = retained(Brokers.of(broker), (topic_filter, marker))
+            kept = retained(Brokers.of(broker), (place, marker))
         except SubscriptionRefused as error:
-            print(f"not removed, since nothing shows whose it is: {cleaned(topic_filter)}: {cleaned(str(error))}")
+            unread.append(place)
+            print(f"not removed, since nothing shows whose it is: {cleaned(place)}: {cleaned(str(error))}")
         else:
             found |= {topic: message.payload for topic, message in kept.items()}
-    return found
+    listed.prove(found, unread)
 
 
 async def remove(broker: Broker, removal: Removal) -> None:

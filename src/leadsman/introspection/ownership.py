@@ -10,15 +10,12 @@ from typing import NamedTuple
 
 from leadsman.identifiers import identifier
 from leadsman.mqtt.answers import object_in
-from leadsman.mqtt.topics import DOCTOR
+from leadsman.mqtt.topics import RESERVED
 from leadsman.settings.discovery import homie_filters, homie_root, own_filter
 
-_OF_THE_APP = frozenset({"status", "error", "introspect", "registry", "lease", DOCTOR})
-"""First levels below the prefix that belong to no device."""
-_REQUESTS = frozenset({"set", "get"})
-"""Last levels at which an app takes requests: an empty message there would be one."""
-
-
+_NOT_RETAINED = RESERVED - {"state", "history", "availability", "health", "ledger", "resilience"}
+"""Levels below the prefix, or below a device, that belong to the app itself, or at which it takes requests: an empty
+message there would be one."""
 _DESCRIPTION = "/$description"
 """Ends the topic of a description of Homie."""
 
@@ -36,8 +33,7 @@ def may_be_removed(topic: str, prefix: str) -> bool:
     """Whether a topic is below the prefix of an app, and is one that devices retain."""
     if not topic.startswith(f"{prefix}/"):
         return False
-    levels = topic[len(prefix) + 1 :].split("/")
-    return levels[0] not in _OF_THE_APP and levels[-1] not in _REQUESTS
+    return _NOT_RETAINED.isdisjoint(topic[len(prefix) + 1 :].split("/", 2)[:2])
 
 
 def claim_of(topic: str, prefix: str) -> Claim | None:
@@ -74,9 +70,11 @@ def is_description_of(prefix: str, payload: bytes) -> bool:
 
 
 def proves(claim: Claim, prefix: str, payload: bytes) -> bool:
-    """Whether the description of a claim says that the app published it."""
-    is_ours = is_description_of if claim.document.endswith(_DESCRIPTION) else is_configuration_of
-    return is_ours(prefix, payload)
+    """Whether the description of a claim says that the app published it. `payload` is empty if the broker keeps none:
+    what is left of a device of Homie without a description is nobody else's."""
+    if not claim.document.endswith(_DESCRIPTION):
+        return is_configuration_of(prefix, payload)
+    return not payload or is_description_of(prefix, payload)
 
 
 def in_order(topics: Iterable[str]) -> list[str]:

@@ -23,6 +23,8 @@ MOST_PLACES = 8
 """Prefixes of discovery at which descriptions are looked at. An app has one, and another one after a change."""
 MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
+FIRST_AHEAD = 9001
+"""The number of the first page of what an app is about to publish, and its registry does not list yet."""
 
 
 class Page(NamedTuple):
@@ -57,15 +59,13 @@ class Listed:
 
     @property
     def app(self) -> str | None:
-        """The name of the app that wrote it; None if there is no first page."""
-        app = self.pages[1].app if 1 in self.pages else None
-        return app if isinstance(app, str) else None
+        """The name of the app that wrote it; None if there is no page."""
+        return self._said("app")
 
     @property
     def client_id(self) -> str | None:
-        """The client id of the app that wrote it; None if there is no first page."""
-        client_id = self.pages[1].client_id if 1 in self.pages else None
-        return client_id if isinstance(client_id, str) else None
+        """The client id of the app that wrote it; None if there is no page."""
+        return self._said("client_id")
 
     @property
     def is_complete(self) -> bool:
@@ -84,11 +84,17 @@ class Listed:
             topics[APP] = self._own(_topics(page.get("others")))
             self.pages[number] = Page(page.get("app"), page.get("client_id"), page.get("pages"), topics, payload)
 
-    def prove(self, documents: Mapping[str, bytes]) -> None:
-        """List the topics outside the prefix whose descriptions say that the app published them: `documents` are the
-        payloads that the broker keeps, by topic. Until then none of these is listed."""
+    def prove(self, documents: Mapping[str, bytes], unread: Collection[str] = ()) -> None:
+        """List the topics outside the prefix whose descriptions say that the app published them. Until then none of
+        these is listed.
+
+        Args:
+            documents: the payloads that the broker keeps, by topic.
+            unread: those of `places` that could not be read.
+        """
         for topic, claim in self.claims.items():
-            if proves(claim, self._prefix, documents.get(claim.document, b"")):
+            read = claim.topic_filter not in unread
+            if read and proves(claim, self._prefix, documents.get(claim.document, b"")):
                 self._proven.add(topic)
 
     def topics(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -98,6 +104,12 @@ class Listed:
             if (page.app, page.client_id) == (self.app, self.client_id):
                 for name, topics in page.topics.items():
                     yield name, tuple(each for each in topics if each not in self.claims or each in self._proven)
+
+    def _said(self, field: str) -> str | None:
+        """What the first page says. A first start that was interrupted left only pages of what it was about to
+        publish."""
+        value = getattr(self.pages[min(self.pages)], field) if self.pages else None
+        return value if isinstance(value, str) else None
 
     def _own(self, topics: list[str]) -> tuple[str, ...]:
         """Those of the topics that may be the app's."""

@@ -83,7 +83,9 @@ class Link:
         """Which other app publishes below our prefix, and what to do; None if none does."""
         self.client: str | None = None
         """The library of the latest connection; None before the first one."""
-        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
+        self.held = False
+        """Whether nothing is sent before `release`."""
+        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.first)
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
@@ -153,6 +155,16 @@ class Link:
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible; see `SendWindow.put`."""
         self._window.put(message)
+
+    def release(self) -> None:
+        """Send from now on what was held back."""
+        self.held = False
+        self._window.pump()
+
+    def put_first(self, message: Message) -> None:
+        """As `put`, before all that waits."""
+        self._window.put(message)
+        self.outbox.prefer(message.topic)
 
     def listen(self, topic_filter: str, listener: Callable[[Received], None]) -> None:
         """Listen to one more topic filter: on this connection, if there is one, and on all others."""
