@@ -2,7 +2,6 @@
 proven to be its own, is removed, and nothing while the app is online."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -74,10 +73,10 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         gone |= dict.fromkeys(topic for topic in found if topic not in taken)
     pages = {}
     for number, kept in listed.pages.items():
-        page = json.loads(kept.payload)
+        page = object_in(kept.payload) or {}
         changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
         if isinstance(page.get("others"), list):
-            changed["others"] = [topic for topic in page["others"] if topic not in gone]
+            changed["others"] = [each for each in page["others"] if not isinstance(each, str) or each not in gone]
         if changed != page and (payload := _encoded(changed)) is not None:
             pages[_page(topics, number)] = payload
     return _removal(gone, topics, devices, pages)

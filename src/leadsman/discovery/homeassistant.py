@@ -7,7 +7,6 @@ ones at ``…/{device}--1/config`` have the other entities of the same device: H
 of the device.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +16,7 @@ from leadsman.discovery.description import AppDescription, Condition, Device, Re
 from leadsman.discovery.shares import FIRST, shared_out
 from leadsman.identifiers import identifier, shortened
 from leadsman.introspection.ownership import is_configuration_of, origin_of
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
@@ -189,7 +189,8 @@ class HomeAssistant:
         gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
         if not gone:
             return (wanted,)
-        return Retained(topic, encode({**after, "cmps": {**after.get("cmps", {}), **gone}})), wanted
+        leaving = _with_components(after, gone)
+        return (wanted,) if leaving is None else (Retained(topic, leaving), wanted)
 
     def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
         """See `Convention`. An entity has one configuration, so the one that it leaves is unloaded first. That keeps
@@ -206,8 +207,8 @@ class HomeAssistant:
             gone = {key: {"p": platform} for key, platform in before.items() if now.get(key, ("", ""))[1] != platform}
             if all(key in gone or now[key][0] == topic for key in before):
                 continue
-            if gone:
-                messages.append(Retained(topic, encode({**document, "cmps": {**document["cmps"], **gone}})))
+            if gone and (leaving := _with_components(document, gone)) is not None:
+                messages.append(Retained(topic, leaving))
             messages.append(Retained(topic, _UNLOAD))
         return messages
 
@@ -239,6 +240,14 @@ def _shortened(document: Document, state: str) -> Document:
     return {**document, "stat_t": state, "cmps": short}
 
 
+def _with_components(document: Document, more: Mapping[str, Component]) -> bytes | None:
+    """A configuration with more components; None if what the broker has of them cannot be written again."""
+    try:
+        return encode({**document, "cmps": {**document.get("cmps", {}), **more}})
+    except (ValueError, RecursionError):
+        return None
+
+
 def _platforms(document: Document) -> dict[str, str]:
     """The platform of each component."""
     found = document.get("cmps")
@@ -249,8 +258,4 @@ def _platforms(document: Document) -> dict[str, str]:
 
 def _decoded(payload: bytes) -> Document:
     """The document of a payload; an empty one if it is none."""
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_in(payload) or {}

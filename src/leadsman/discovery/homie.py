@@ -25,7 +25,7 @@ from leadsman.discovery.homie_values import attributes, payload_of, value_of
 from leadsman.errors import PayloadError
 from leadsman.identifiers import distinct_identifiers
 from leadsman.introspection.ownership import is_description_of, type_of
-from leadsman.mqtt.topics import encode
+from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 
 VALUES, COMMANDS = "values", "command"
@@ -36,6 +36,8 @@ ALONE = "run"
 """The property, and its only value, of a command without a payload."""
 WHOLE = "payload"
 """The property of a command whose payload cannot be set field by field."""
+MOST_VERSION = 2**63 - 1
+"""The largest version of a description ("Payload", integer)."""
 _DELIBERATE = ("held", "isolated")
 Document = dict[str, Any]
 
@@ -177,8 +179,8 @@ class Homie:
         higher version. What the device has no more is removed ("Device reconfiguration")."""
         before, after = _decoded(found), _decoded(wanted.payload)
         version = before.get("version")
-        known = version if isinstance(version, int) else -1
-        if before and {**before, "version": 0} == {**after, "version": 0}:
+        known = version if isinstance(version, int) and 0 <= version < MOST_VERSION else -1
+        if known >= 0 and {**before, "version": 0} == {**after, "version": 0}:
             return ()
         key = self._key(wanted.topic)
         document = encode({**after, "version": max(known + 1, after["version"])})
@@ -258,13 +260,14 @@ class Homie:
         return tuple(self._topic(key, "$alert", each) for each in ALERTS)
 
     def _retained_in(self, key: str, document: Document) -> list[str]:
-        """The topics of the retained properties that a description names."""
-        return [
+        """The topics of the retained properties that a description names. What can be no topic is left out."""
+        found = [
             self._topic(key, node, each)
             for node, inner in _objects(document.get("nodes"))
             for each, attributes in _objects(inner.get("properties"))
             if attributes.get("retained", True)
         ]
+        return [topic for topic in found if is_topic(topic)]
 
     def _key(self, topic: str) -> str:
         """The identifier of the device of a topic."""
