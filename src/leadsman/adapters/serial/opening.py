@@ -10,9 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlsplit
 
-from leadsman.adapters.extras import check_found, missing
 from leadsman.adapters.serial.rfc2217 import BlockingDevice
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.extras import check_found, missing
 from leadsman.text import log_fields
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")
