@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leadsman.events import Event, LinkUp
+from leadsman.events import AppFault, Event, LinkUp
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
@@ -148,9 +148,14 @@ class Doors:
 
     def end(self) -> None:
         """The app ends: what it still has to say may go."""
-        if self._core.link.held:
+        if not self._core.link.held:
+            return
+        try:
             for _ in self._publication.begin():
                 pass
+        except Exception as error:
+            self._core.environment.events.emit(AppFault("what may be published", error))
+        finally:
             self._core.link.release()
 
     def registry_changed(self) -> None:
