@@ -204,7 +204,6 @@ OTHER_PEOPLES = (
 @row("23b", P0, "a registry that lists the retained topics of other programs is planted", "removes none of them")
 def planted(stand: Stand) -> None:
     broker = stand.broker()
-    stand.listen(broker.port)
     first = stand.app(broker.url, "meters(1, 0.5)", "first")
     stand.until(lambda: "row/registry" in _kept(broker.port), "a registry")
     stand.stop(first)
