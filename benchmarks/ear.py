@@ -69,9 +69,9 @@ class Ear:
             time.sleep(0.0005)
         return self.heard[0].at
 
-    def publish(self, topic: str, payload: bytes) -> None:
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> None:
         """Send a message with QoS 0."""
-        self._send(0x30, _text(topic) + payload)
+        self._send(0x31 if retain else 0x30, _text(topic) + payload)
 
     def close(self) -> None:
         """Hear no more, once everything that the broker has sent by now has been read."""

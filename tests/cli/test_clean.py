@@ -27,6 +27,7 @@ def listed(*pages):
     found = Listed("house")
     for number, page in enumerate(pages, 1):
         found.add("house/registry" if number == 1 else f"house/registry/{number}", json.dumps(page).encode())
+    found.prove(dict.fromkeys(found.claims, b'{"o":{"name":"leadsman house"}}'))
     return found
 
 
@@ -48,7 +49,7 @@ def of(name):
 
 def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_shortened():
     found = left_behind(
-        registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/house/config"]),
+        registry({name: entry(name) for name in "abc"}, ["house/old/state", "ha/device/house/app/config"]),
         TOPICS,
         {"a": of("a"), "c": of("c")},
     )
@@ -57,26 +58,28 @@ def test_the_topics_of_devices_that_are_gone_are_removed_and_the_registry_is_sho
     assert found.devices == ("b",)
     assert list(found.pages) == ["house/registry"]
     page = json.loads(found.pages["house/registry"])
-    assert (list(page["devices"]), page["others"], page["page"]) == (["a"], ["ha/house/config"], 1)
+    assert (list(page["devices"]), page["others"], page["page"]) == (["a"], ["ha/device/house/app/config"], 1)
 
 
 def test_what_a_device_took_over_from_one_that_is_gone_stays():
-    former = registry({"old": entry("old", ["ha/old/config"])})
-    found = left_behind(former, TOPICS, {"new": [*of("new"), "ha/old/config"]})
+    former = registry({"old": entry("old", ["ha/device/house/old/config"])})
+    found = left_behind(former, TOPICS, {"new": [*of("new"), "ha/device/house/old/config"]})
 
     assert set(found.topics) == set(of("old"))
 
 
 def test_everything_goes_with_the_registry_last():
-    found = everything(registry({name: entry(name) for name in "abc"}, ["ha/house/config"]), TOPICS)
+    found = everything(registry({name: entry(name) for name in "abc"}, ["ha/device/house/app/config"]), TOPICS)
 
     assert set(found.topics) == {*of("a"), *of("b"), *of("c"), "house/status"}
-    assert found.elsewhere == ("ha/house/config",)
+    assert found.elsewhere == ("ha/device/house/app/config",)
     assert list(found.pages.items()) == [("house/registry/2", b""), ("house/registry", b"")]
 
 
 NAMES = st.lists(st.sampled_from("abcdefgh"), unique=True)
-OTHERS = st.lists(st.sampled_from(["house/{}/map", "ha/x/config", "ha/y/config"]), unique=True)
+OTHERS = st.lists(
+    st.sampled_from(["house/{}/map", "ha/device/house/x/config", "ha/device/house/y/config"]), unique=True
+)
 
 
 @given(NAMES, NAMES, OTHERS, OTHERS)

@@ -87,6 +87,7 @@ def test_a_device_that_is_forgotten_and_found_again_is_described_with_its_values
     assert SAID[convention] in retained
     listed = Listed("house")
     listed.add("house/registry", retained["house/registry"].payload)
+    listed.prove({topic: each.payload for topic, each in retained.items()})
     assert ATTIC[convention] in dict(listed.topics())["attic"]
     assert running.faults() == []
     if convention == "homie":

@@ -423,6 +423,7 @@ def test_every_retained_topic_is_in_the_registry(harness):
     listed = Listed("house")
     for topic, each in running.broker.retained.items():
         listed.add(topic, each.payload)
+    listed.prove({topic: each.payload for topic, each in running.broker.retained.items()})
 
     known = {topic for _, topics in listed.topics() for topic in topics}
     assert tree(running.broker).keys() <= known

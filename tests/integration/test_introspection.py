@@ -14,6 +14,7 @@ from leadsman.introspection.document import DeviceError, Fault, Introspection, S
 from leadsman.introspection.exchange import Answer, CommandResult
 from leadsman.introspection.pages import ENVELOPE, LARGEST, merged
 from leadsman.introspection.registry_document import Registry
+from leadsman.introspection.retained import FIRST_AHEAD
 from leadsman.introspection.schema import schemas
 from leadsman.introspection.service import MOST_AT_ONCE
 from leadsman.mqtt.connection import ConnAck
@@ -407,7 +408,8 @@ def test_every_topic_has_a_schema(harness):
     found = schemas(app.topics, app.telemetries | app.sources, app.commands)["topics"]
 
     topics = {message.topic for message in running.broker.log}
-    assert {topic for topic in topics if not topic.startswith("homeassistant/")} <= set(found)
+    ahead = f"house/registry/{FIRST_AHEAD}"
+    assert {topic for topic in topics if not topic.startswith("homeassistant/")} <= {*found, ahead}
     assert "house/air/health" in topics
     assert found["house/boiler/set"]["direction"] == "in"
     assert "isolate" in found["house/air/circuit/set"]["properties"]["action"]["enum"]

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -230,3 +231,25 @@ def test_two_apps_at_one_prefix_both_say_so(start_app, mosquitto):
     two.wait_for("another app publishes below 'house/': its client id is 'house'")
     assert two.end()[0] == 0
     one.wait_for("no other app publishes below house/ any more")
+
+
+@pytest.mark.parametrize("after", [0.0, 1.5])
+def test_nothing_is_left_of_a_life_that_ended_before_its_registry(house, start_app, mosquitto, listen, after):
+    first = started(start_app, mosquitto.url, "a b")
+    listen(mosquitto.port).wait_for("house/registry")
+    assert first.end()[0] == 0
+
+    second = started(start_app, mosquitto.url, "c", **{"discovery.convention": "homeassistant"})
+    listen(mosquitto.port).wait_for("house/c/state")
+    time.sleep(after)
+    assert second.end()[0] == 0
+    done = house(mosquitto.url, "clean", "--prefix", "house", "--all", "--mqtt", mosquitto.url)
+
+    assert done.returncode == 0, done.stderr
+    assert {"house/c/state", "house/c/map", "house/a/state"} <= set(done.stdout.splitlines())
+    late = listen(mosquitto.port)
+    late.client.publish("marker", b"x", 1, retain=True).wait_for_publish(60)
+    late.wait_for("marker")  # it is subscribed
+    late.client.publish("end", b"x", 1).wait_for_publish(60)
+    late.wait_for("end")
+    assert {message.topic for _, message in late.messages if message.retain} <= {"marker"}

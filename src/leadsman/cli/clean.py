@@ -1,17 +1,17 @@
-"""``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists is
-removed, and nothing while the app is online."""
+"""``leadsman clean``: removes the retained topics that an app left at the broker. Only what its registry lists, and is
+proven to be its own, is removed, and nothing while the app is online."""
 
 import asyncio
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leadsman.cli.remote import connected, retained
 from leadsman.doctor.visit import Visit
-from leadsman.errors import BrokerError, LeadsmanError
+from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
+from leadsman.introspection.ownership import in_order
 from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer
-from leadsman.mqtt.answers import object_in
+from leadsman.mqtt.answers import Json, object_in
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.message import Message
@@ -73,12 +73,12 @@ def left_behind(listed: Listed, topics: Topics, now: Mapping[str, list[str]]) ->
         gone |= dict.fromkeys(topic for topic in found if topic not in taken)
     pages = {}
     for number, kept in listed.pages.items():
-        page = json.loads(kept.payload)
+        page = object_in(kept.payload) or {}
         changed = {**page, "devices": {name: each for name, each in page["devices"].items() if name not in devices}}
         if isinstance(page.get("others"), list):
-            changed["others"] = [topic for topic in page["others"] if topic not in gone]
-        if changed != page:
-            pages[_page(topics, number)] = encode(changed)
+            changed["others"] = [each for each in page["others"] if not isinstance(each, str) or each not in gone]
+        if changed != page and (payload := _encoded(changed)) is not None:
+            pages[_page(topics, number)] = payload
     return _removal(gone, topics, devices, pages)
 
 
@@ -87,7 +87,15 @@ def _removal(gone: Iterable[str], topics: Topics, devices: Iterable[str], pages:
     elsewhere: list[str] = []
     for topic in gone:
         (below if topic.startswith(f"{topics.prefix}/") else elsewhere).append(topic)
-    return Removal(tuple(below), tuple(elsewhere), tuple(devices), pages)
+    return Removal(tuple(below), tuple(in_order(elsewhere)), tuple(devices), pages)
+
+
+def _encoded(page: Json) -> bytes | None:
+    """A page of a registry; None if it has what leadsman writes to no page. The next start of the app replaces it."""
+    try:
+        return encode(page)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _page(topics: Topics, number: int) -> str:
@@ -129,6 +137,7 @@ def _clean_at(
     listed = Listed(topics.prefix)
     for topic, message in kept.items():
         listed.add(topic, message.payload)
+    _prove(listed, broker, marker)
     if listed.app is None:
         print(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
         return 0
@@ -153,6 +162,21 @@ def _clean_at(
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
     print(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
     return len(gone)
+
+
+def _prove(listed: Listed, broker: Broker, marker: str) -> None:
+    """Read the descriptions of discovery where the registry lists topics."""
+    found: dict[str, bytes] = {}
+    unread = []
+    for place in listed.places:
+        try:
+            kept = retained(Brokers.of(broker), (place, marker))
+        except SubscriptionRefused as error:
+            unread.append(place)
+            print(f"not removed, since nothing shows whose it is: {cleaned(place)}: {cleaned(str(error))}")
+        else:
+            found |= {topic: message.payload for topic, message in kept.items()}
+    listed.prove(found, unread)
 
 
 async def remove(broker: Broker, removal: Removal) -> None:

@@ -4,7 +4,7 @@ import argparse
 
 from leadsman.cli.arguments import Command, argument, ends_after
 from leadsman.cli.target import UsageError
-from leadsman.errors import LeadsmanError
+from leadsman.extras import missing
 from leadsman.settings.discovery import CONVENTIONS
 
 
@@ -15,8 +15,9 @@ def _demo(options: argparse.Namespace) -> int:
     try:
         from leadsman.demo.cluster import run_cluster_demo
         from leadsman.demo.demo import run_demo
-    except ModuleNotFoundError as error:
-        raise LeadsmanError(f'the demo needs {error.name}; type: pip install "leadsman[demo]"') from None
+    except ImportError as error:
+        found = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+        raise missing("demos", str(found.name), "demo") from None
     if options.cluster:
         run_cluster_demo()
     else:

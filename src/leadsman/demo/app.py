@@ -2,16 +2,21 @@
 
 from typing import Annotated, Any
 
-import psutil
 from pydantic import BaseModel, Field, create_model
 
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
 from leadsman.errors import GarbledData
+from leadsman.extras import missing
 from leadsman.publish import Every, OnChange
 from leadsman.resilience.backoff import ExponentialBackoff
 from leadsman.resilience.breaker import CircuitBreaker
 from leadsman.sensor import Sensor
+
+try:
+    import psutil
+except ImportError as error:
+    raise missing("demos", "psutil", "demo", error) from error
 
 PREFIX = "leadsman-demo"
 Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", state_class="measurement", precision=1)]

@@ -7,13 +7,17 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
+from leadsman.extras import missing
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.connection import Received
 from leadsman.text import counted
 from leadsman.timing.durations import human
+
+try:
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+except ImportError as error:
+    raise missing("demos", "rich", "demo", error) from error
 
 _COLOURS = {"ok": "green", "starting": "cyan", "error": "yellow", "stale": "magenta", "circuit_open": "red"}
 _COLOURS |= {"held": "red", "isolated": "cyan", "deferred": "cyan"}

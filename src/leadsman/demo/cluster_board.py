@@ -3,10 +3,14 @@
 from collections import deque
 from collections.abc import Mapping
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from leadsman.demo.takeovers import Takeovers
+from leadsman.extras import missing
+
+try:
+    from rich.console import Group, RenderableType
+    from rich.text import Text
+except ImportError as error:
+    raise missing("demos", "rich", "demo", error) from error
 
 LATE = 1.6
 """A device without a reading for so many seconds is shown as one that nobody reads."""

@@ -8,8 +8,14 @@ import time
 from pathlib import Path
 from typing import Protocol
 
-from rich.console import Console, RenderableType
-from rich.live import Live
+from leadsman.extras import missing
+
+try:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+except ImportError as error:
+    raise missing("demos", "rich", "demo", error) from error
+
 
 REDRAW = 0.25
 """Seconds between two drawings."""

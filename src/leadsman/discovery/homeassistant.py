@@ -7,7 +7,6 @@ ones at ``…/{device}--1/config`` have the other entities of the same device: H
 of the device.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +15,8 @@ from leadsman.discovery.components import Component, Places
 from leadsman.discovery.description import AppDescription, Condition, Device, Retained
 from leadsman.discovery.shares import FIRST, shared_out
 from leadsman.identifiers import identifier, shortened
+from leadsman.introspection.ownership import is_configuration_of, origin_of
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import encode
 from leadsman.settings.discovery import APP, birth_topic, identifiers_of, own_filter
 
@@ -52,7 +53,7 @@ class HomeAssistant:
         self._app_key = APP if node is None else f"{APP}--{identifier(node)}"  # no name of a device gives two dashes
         self._app_name = app.topics.prefix if node is None else f"{app.topics.prefix} {node}"
         self._ids = identifiers_of(devices, app.ids)
-        self._origin = {"name": f"leadsman {app.topics.prefix}", "sw": app.leadsman}
+        self._origin = {"name": origin_of(app.topics.prefix), "sw": app.leadsman}
 
     @property
     def topics(self) -> Mapping[str, str | None]:
@@ -154,10 +155,8 @@ class HomeAssistant:
         return Retained(self._topic(self._app_key), encode(document))
 
     def is_ours(self, payload: bytes) -> bool:
-        """See `Convention`. The origin names the app's prefix, which no other app at the broker has."""
-        document = _decoded(payload)
-        origin = document.get("o")
-        return isinstance(origin, dict) and origin.get("name") == self._origin["name"]
+        """See `Convention`."""
+        return is_configuration_of(self._app.topics.prefix, payload)
 
     def kept(self, topic: str) -> Sequence[str]:
         """See `Convention`."""
@@ -190,7 +189,8 @@ class HomeAssistant:
         gone = {key: {"p": platform} for key, platform in before.items() if now.get(key) != platform}
         if not gone:
             return (wanted,)
-        return Retained(topic, encode({**after, "cmps": {**after.get("cmps", {}), **gone}})), wanted
+        leaving = _with_components(after, gone)
+        return (wanted,) if leaving is None else (Retained(topic, leaving), wanted)
 
     def moves(self, found: Mapping[str, bytes], wanted: Sequence[Retained]) -> Sequence[Retained]:
         """See `Convention`. An entity has one configuration, so the one that it leaves is unloaded first. That keeps
@@ -207,8 +207,8 @@ class HomeAssistant:
             gone = {key: {"p": platform} for key, platform in before.items() if now.get(key, ("", ""))[1] != platform}
             if all(key in gone or now[key][0] == topic for key in before):
                 continue
-            if gone:
-                messages.append(Retained(topic, encode({**document, "cmps": {**document["cmps"], **gone}})))
+            if gone and (leaving := _with_components(document, gone)) is not None:
+                messages.append(Retained(topic, leaving))
             messages.append(Retained(topic, _UNLOAD))
         return messages
 
@@ -240,6 +240,14 @@ def _shortened(document: Document, state: str) -> Document:
     return {**document, "stat_t": state, "cmps": short}
 
 
+def _with_components(document: Document, more: Mapping[str, Component]) -> bytes | None:
+    """A configuration with more components; None if what the broker has of them cannot be written again."""
+    try:
+        return encode({**document, "cmps": {**document.get("cmps", {}), **more}})
+    except (ValueError, RecursionError):
+        return None
+
+
 def _platforms(document: Document) -> dict[str, str]:
     """The platform of each component."""
     found = document.get("cmps")
@@ -250,8 +258,4 @@ def _platforms(document: Document) -> dict[str, str]:
 
 def _decoded(payload: bytes) -> Document:
     """The document of a payload; an empty one if it is none."""
-    try:
-        found = json.loads(payload)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_in(payload) or {}

@@ -24,7 +24,8 @@ from leadsman.discovery.description import (
 from leadsman.discovery.homie_values import attributes, payload_of, value_of
 from leadsman.errors import PayloadError
 from leadsman.identifiers import distinct_identifiers
-from leadsman.mqtt.topics import encode
+from leadsman.introspection.ownership import is_description_of, type_of
+from leadsman.mqtt.topics import encode, is_topic
 from leadsman.settings.discovery import homie_filters, homie_identifiers, homie_root
 
 VALUES, COMMANDS = "values", "command"
@@ -35,6 +36,8 @@ ALONE = "run"
 """The property, and its only value, of a command without a payload."""
 WHOLE = "payload"
 """The property of a command whose payload cannot be set field by field."""
+MOST_VERSION = 2**63 - 1
+"""The largest version of a description ("Payload", integer)."""
 _DELIBERATE = ("held", "isolated")
 Document = dict[str, Any]
 
@@ -87,7 +90,7 @@ class Homie:
         self._app = app
         self._base = f"{prefix}/5"
         self._root = homie_root(app.topics.prefix, app.topics.node)
-        self._type = f"leadsman/{app.topics.prefix}"
+        self._type = type_of(app.topics.prefix)
         self._number = number
         self._device = device
         self._ids = homie_identifiers(devices, app.ids, app.topics.prefix)
@@ -168,16 +171,16 @@ class Homie:
         return (state, description, *self._alerts(key), *values)
 
     def is_ours(self, payload: bytes) -> bool:
-        """See `Convention`. The type names the app's prefix, which no other app at the broker has."""
-        return self._type.encode() in payload and _decoded(payload).get("type") == self._type
+        """See `Convention`."""
+        return is_description_of(self._app.topics.prefix, payload)
 
     def steps(self, found: bytes, wanted: Retained) -> Sequence[Retained]:
         """See `Convention`. A description changes only while the state is ``init`` ("Device Attributes"), and gets a
         higher version. What the device has no more is removed ("Device reconfiguration")."""
         before, after = _decoded(found), _decoded(wanted.payload)
         version = before.get("version")
-        known = version if isinstance(version, int) else -1
-        if before and {**before, "version": 0} == {**after, "version": 0}:
+        known = version if isinstance(version, int) and 0 <= version < MOST_VERSION else -1
+        if known >= 0 and {**before, "version": 0} == {**after, "version": 0}:
             return ()
         key = self._key(wanted.topic)
         document = encode({**after, "version": max(known + 1, after["version"])})
@@ -257,13 +260,14 @@ class Homie:
         return tuple(self._topic(key, "$alert", each) for each in ALERTS)
 
     def _retained_in(self, key: str, document: Document) -> list[str]:
-        """The topics of the retained properties that a description names."""
-        return [
+        """The topics of the retained properties that a description names. What can be no topic is left out."""
+        found = [
             self._topic(key, node, each)
             for node, inner in _objects(document.get("nodes"))
             for each, attributes in _objects(inner.get("properties"))
             if attributes.get("retained", True)
         ]
+        return [topic for topic in found if is_topic(topic)]
 
     def _key(self, topic: str) -> str:
         """The identifier of the device of a topic."""

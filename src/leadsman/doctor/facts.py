@@ -40,6 +40,8 @@ class Probe(NamedTuple):
     heard: bool
     early: bool | None = None
     """Whether the broker passes on a message of quality 2 before it is released; None if that was not seen."""
+    answer: int | None = None
+    """The reason code of a message where the app answers; None if the probe was taken, so that there was none."""
 
 
 class Retained(NamedTuple):

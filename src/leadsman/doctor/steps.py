@@ -41,7 +41,8 @@ Found = dict[str, Any]
 
 
 async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:
-    """Publish below the prefix and listen to it; see whether a message that is not released is passed on early."""
+    """Publish below the prefix and listen to it; see whether a message that is not released is passed on early. If the
+    probe is refused, try a topic that the app needs: where it answers, nobody minds a message that is no answer."""
     topic = subject.topics.of(DOCTOR, "probe")
     async with visit_of(visitor, "probe") as visit:
         with contextlib.suppress(SubscriptionRefused):
@@ -49,14 +50,17 @@ async def probe(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found
         with contextlib.suppress(SubscriptionRefused):
             await visit.subscribe(topic)
         code, heard = await visit.echo(topic)
-        early = None
+        early = answer = None
         if heard and visit.can_offer:
             offered = new_marker()
             await visit.publish(Message(topic, offered, OFFER))
             await visit.echo(topic)
             early = any(each.payload == offered for each in visit.messages)
         words = [each.payload.decode(errors="replace") for each in visit.messages if each.topic == SOFTWARE]
-    return {"probe": Probe(code, heard, early), "software": words[0] if words else None}
+    if code is not None and code >= 0x80:
+        async with visit_of(visitor, "answer") as visit:  # mosquitto 2.0 ends a connection at the second refusal
+            answer = await visit.publish(Message(f"{subject.topics.introspect}/response", new_marker()))
+    return {"probe": Probe(code, heard, early, answer), "software": words[0] if words else None}
 
 
 async def offers(visitor: Visitor, subject: Subject, facts: BrokerFacts) -> Found:

@@ -30,7 +30,7 @@ def publishing(facts: Facts) -> Iterator[Result]:
     if broker.connack is None:
         return
     if not broker.offered:
-        yield _not_offered(facts)
+        yield _nothing(facts) or _not_offered(facts)
         return
     refused = [topic for topic, code in broker.offers.items() if code is not None and code >= 0x80]
     closed = [topic for topic, code in broker.offers.items() if code is None]
@@ -47,6 +47,16 @@ def publishing(facts: Facts) -> Iterator[Result]:
         yield unknown(f"{tried} of {counted(len(wanted), 'topic')} could be tried in the time")
     elif not refused and not closed:
         yield ok(f"all {counted(tried, 'topic')} of the app")
+
+
+def _nothing(facts: Facts) -> Result | None:
+    """The result if the broker takes neither the probe nor a topic that the app needs; None if it takes one."""
+    probe, topics = facts.broker.probe, facts.subject.topics
+    if probe is None or probe.answer is None or probe.answer < 0x80:
+        return None
+    tried = f"{topics.of('doctor', 'probe')} and {topics.introspect}/response are refused"
+    advice = "leadsman acl prints the access list that the app needs; or give the app the prefix that the list allows"
+    return fail(f"this user may write nothing below {topics.prefix}/: {tried}", advice)
 
 
 def _not_offered(facts: Facts) -> Result:

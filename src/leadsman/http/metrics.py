@@ -6,13 +6,17 @@ event loop. There is no registry besides ours: the library's global one is share
 
 from collections.abc import Iterator
 
-from prometheus_client import generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from leadsman.extras import missing
 from leadsman.introspection.measures import OF_DEVICES, OF_THE_APP, Family, Measures, Sample
 from leadsman.introspection.pages import PIECE
 from leadsman.slices import Work
+
+try:
+    from prometheus_client import generate_latest
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+except ImportError as error:
+    raise missing("measures for Prometheus", "prometheus-client", "metrics", error) from error
 
 SLICE = 20
 """Devices of one family that are written in one turn of the loop."""

@@ -129,9 +129,6 @@ class Application:
         try:
             if _head_size(scope) > LARGEST_HEAD:
                 raise HttpError(431, f"path and headers may have {LARGEST_HEAD} bytes")
-            if header_of(scope, "transfer-encoding") is not None and header_of(scope, "content-length") is not None:
-                # RFC 9112, section 6.1: a proxy may have read another request here, so nothing more is read.
-                raise HttpError(400, "send Content-Length or Transfer-Encoding, not both", {"connection": "close"})
             if refused is not None:
                 raise HttpError(refused.status, refused.detail)
             handler, device = self._routes.find(scope["method"], scope["path"])

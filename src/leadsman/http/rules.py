@@ -81,12 +81,12 @@ class Rules:
         return None
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a host name is one of this endpoint. An address is: nobody else can make it point elsewhere. Only
-        the unspecified one, 0.0.0.0 or ::, is no address of anybody, though some browsers take it for this machine."""
+        """Whether a host name is one of this endpoint. An address is: nobody else can make it point elsewhere. The
+        unspecified one, 0.0.0.0 or ::, is that of nobody, and some browsers take it for this machine."""
         if name in self._names:
             return True
         try:
-            return not ipaddress.ip_address(name).is_unspecified
+            return not _unspecified(ipaddress.ip_address(name))
         except ValueError:
             return False
 
@@ -95,6 +95,11 @@ class Rules:
         assert self._token is not None  # asked only then
         same = hmac.compare_digest(given.strip().encode(errors="replace"), self._token)
         return same and scheme.lower() == "bearer"
+
+
+def _unspecified(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_unspecified
 
 
 def host_name(host: str) -> str:

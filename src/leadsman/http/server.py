@@ -11,9 +11,15 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 
-from uvicorn import Config
-from uvicorn import Server as UvicornServer
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from leadsman.extras import missing
+
+try:
+    import h11
+    from uvicorn import Config
+    from uvicorn import Server as UvicornServer
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise missing("HTTP endpoints", "uvicorn", "http") from error
 
 MOST_CONNECTIONS = 64
 """Connections at the same time. One more ends the one that has waited longest for its request."""
@@ -81,6 +87,20 @@ class Server(UvicornServer):
             request.cancel()
 
 
+class _Requests(h11.Connection):
+    """Reads requests, each with one length at most: with two, a proxy in between may see another end of the request
+    than we do (RFC 9112 §6.1)."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """See `h11.Connection`. Raises `h11.RemoteProtocolError`."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (b"content-length" in names or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("two lengths")
+        return event
+
+
 class Connection(H11Protocol):
     """One connection, with deadlines."""
 
@@ -88,6 +108,7 @@ class Connection(H11Protocol):
         """See `asyncio.Protocol`."""
         super().connection_made(transport)
         self.logger, self.access_log = _SILENT, False
+        self.conn = _Requests(h11.SERVER, LARGEST_HEAD)
         self._writing: asyncio.TimerHandle | None = None
         self.reading = self.loop.call_later(HEAD_TIMEOUT, self._too_slow)
         """Ends the connection unless a request arrives in time."""

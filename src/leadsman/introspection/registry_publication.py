@@ -7,20 +7,38 @@ At the first connection, the registry that the broker keeps is read before it is
 devices that are no longer registered are removed, and only then is the new registry published; so a start that is
 interrupted is made up for by the next one. Only what the same app with the same client id listed is removed. Topics
 whose removal the broker has not acknowledged in time stay in the registry, and are removed at the next start.
+
+What may be published is listed before it is published. So nothing is sent at the first connection before it is known
+what the earlier registry lists. Topics that it does not list are listed on pages of their own, from page
+`FIRST_AHEAD` on, which go first; a start with the same devices has none. What comes while the app runs is listed there,
+too, before it is published. The pages go when the registry has been published.
+
 Discovery alone removes its descriptions while it is on, so they are passed over here.
 """
 
 import logging
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import NamedTuple
 
+from leadsman.introspection.ownership import in_order
 from leadsman.introspection.pages import Pages, around, page_size
-from leadsman.introspection.retained import APP, FORGETTING, Listed, no_longer, retained_of
+from leadsman.introspection.retained import (
+    APP,
+    FIRST_AHEAD,
+    FORGETTING,
+    MOST_PAGES,
+    RETAINED,
+    Listed,
+    Page,
+    no_longer,
+    retained_of,
+)
 from leadsman.introspection.service import LIST_SLICE, Service
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics
-from leadsman.runtime.other_topics import OtherTopics
+from leadsman.runtime.other_topics import MOST, OtherTopics
 from leadsman.slices import Work
 from leadsman.text import clean, counted, log_fields
 from leadsman.timing.clock import Clock
@@ -35,6 +53,8 @@ SETTLED = 0.5
 """Seconds from the broker's acknowledgement of a subscription until a retained message has come, if there is one."""
 READING, REMOVING = 10.0, 10.0
 """Seconds at most for: the earlier registry to come; the broker to acknowledge the removals."""
+MOST_AHEAD = 50
+"""Topics on a page of those that are listed ahead while the app runs. It is sent again for each further one."""
 SHOWN = 5
 """Devices that one log line names."""
 
@@ -61,6 +81,8 @@ class Kept(NamedTuple):
     topic_filter: str
     messages: dict[str, bytes]
     """The payloads, by topic."""
+    taken: set[str]
+    """The topics that were read."""
 
 
 class RegistryPublication:
@@ -85,7 +107,58 @@ class RegistryPublication:
         self._others = others
         self._kept = kept
         self._removals: dict[str, _Removal] = {}
-        self._pages = 1
+        self._listed = Listed(topics.prefix)
+        self._known: set[str] = set()
+        """The further topics that the registry at the broker lists."""
+        self._surplus: set[int] = set()
+        """The numbers of the pages at the broker besides the first one."""
+        self._ahead: dict[str, list[str]] = {}
+        """What the last page of topics that are listed ahead has, by device."""
+        self._number = FIRST_AHEAD
+        """Its number."""
+
+    def begin(self) -> Work:
+        """List what this run may publish and the earlier registry does not list, before anything is sent. Where nothing
+        is known of an earlier one, that is everything."""
+        if self._kept is not None:
+            self._take(self._kept)
+        known = {topic for page in self._own_pages() for topics in page.topics.values() for topic in topics}
+        yield 0.0
+        pages = Pages(page_size(self._link.maximum_packet_size))
+        new = yield from self._service.registry_of(pages, lambda topics: not known.issuperset(topics))
+        for document in pages.end() if new else ():
+            self._put_ahead(document)
+            self._number += 1
+        others = self._others.topics.values()
+        self._known = {topic for topic in known if topic.rsplit("/", 1)[-1] not in RETAINED}.union(*others)
+        self._others.on_new = self._on_new
+
+    def list_ahead(self, device: str, topics: Iterable[str]) -> None:
+        """List topics that are about to be published."""
+        if sum(map(len, self._ahead.values())) >= MOST_AHEAD:
+            self._next_ahead()
+        self._ahead.setdefault(device, []).extend(topics)
+        pages = Pages(page_size(self._link.maximum_packet_size))
+        pages.begin("devices", b"{}")
+        for name, each in self._ahead.items():
+            pages.member(name, {"kinds": [], "topics": {}, "retained": [], "others": each})
+        for document in pages.end()[:1]:
+            self._put_ahead(document)
+
+    def _on_new(self, device: str, topic: str) -> None:
+        if topic not in self._known:
+            self._known.add(topic)
+            self.list_ahead(device, (topic,))
+
+    def _put_ahead(self, document: bytes) -> None:
+        payload = around({**self._service.registry_head()}, document)
+        topic = f"{self._topics.registry}/{self._number}"
+        self._surplus.add(self._number)
+        self._link.put_first(Message(topic, payload, 1, retain=True, latest=True))
+
+    def _next_ahead(self) -> None:
+        self._ahead = {}
+        self._number = FIRST_AHEAD if self._number >= MOST_PAGES else self._number + 1
 
     def publish(self) -> Work:
         """Remove what is left behind, and publish the registry, in slices. That ends with the connection, for this is
@@ -100,20 +173,25 @@ class RegistryPublication:
 
     def _publish(self, connects: int) -> Work:
         topic, link, service = self._topics.registry, self._link, self._service
+        surplus, self._surplus = self._surplus, set()  # what is listed ahead from now on stays until the next time
+        self._next_ahead()
         pages = Pages(page_size(link.maximum_packet_size))
         yield from service.registry(pages)
         documents = pages.end()
         for number, document in enumerate(documents, 1):
             yield from room(link, self._clock, PATIENCE)
             if link.connects != connects:
+                self._surplus |= surplus
                 return
             numbers = {"page": number, "pages": len(documents)} if len(documents) > 1 else {}
             payload = around({**service.registry_head(), **numbers}, document)
             link.put(Message(topic if number == 1 else f"{topic}/{number}", payload, retain=True, latest=True))
             yield 0.0
-        for number in range(len(documents) + 1, self._pages + 1):
+        own = set(range(2, len(documents) + 1))
+        for number in sorted(surplus - own - self._surplus):
             link.put(Message(f"{topic}/{number}", b"", retain=True, latest=True))
-        self._pages = len(documents)
+            yield 0.0
+        self._surplus |= own
         for number, name in enumerate(service.disabled, 1):
             link.put(Message(self._topics.availability(name), b"offline", 1, retain=True, latest=True))
             if number % LIST_SLICE == 0:
@@ -121,27 +199,66 @@ class RegistryPublication:
 
     def _read(self, kept: Kept, connects: int) -> Work:
         """Read the registry of an earlier run, and find out what is to be removed."""
-        listed, deadline = Listed(self._topics.prefix), self._clock.monotonic() + READING
-        taken: set[str] = set()
+        listed, deadline = self._listed, self._clock.monotonic() + READING
         while True:
-            for topic in [topic for topic in kept.messages if topic not in taken]:
-                taken.add(topic)
-                listed.add(topic, kept.messages[topic])
-                yield 0.0
+            self._take(kept)
             now = self._clock.monotonic()
             if self._link.connects != connects:
                 return
             answered = self._link.subscriptions.acknowledged.get(kept.topic_filter)
             if listed.is_complete or now >= deadline:
                 break
-            if not listed.pages and answered is not None and now >= answered + SETTLED:
+            if 1 not in listed.pages and answered is not None and now >= answered + SETTLED:
                 break
             yield PAUSE
+        if not (yield from self._prove(listed, connects)):
+            return
         self._kept = None
         self._link.subscriptions.listeners.pop(kept.topic_filter, None)
         kept.messages.clear()
-        self._pages = max(listed.pages, default=1)
+        self._surplus |= {number for number in listed.pages if number > 1}
         yield from self._compare(listed)
+        self._listed = Listed(self._topics.prefix)  # its pages are not needed any more
+
+    def _take(self, kept: Kept) -> None:
+        """Read the pages that have come."""
+        for topic in [topic for topic in kept.messages if topic not in kept.taken]:
+            kept.taken.add(topic)
+            self._listed.add(topic, kept.messages[topic])
+
+    def _own_pages(self) -> list[Page]:
+        """The pages that this app wrote with this client id."""
+        head = self._service.registry_head()
+        own = head["app"], head["client_id"]
+        return [page for page in self._listed.pages.values() if (page.app, page.client_id) == own]
+
+    def _prove(self, listed: Listed, connects: int) -> Generator[float, None, bool]:
+        """Find out which of the topics outside the prefix are this app's, as the descriptions there say. Those that
+        discovery looks after are left to it. Returns whether the connection is still the same one."""
+        claims = {topic: each for topic, each in listed.claims.items() if not self._others.is_described(topic)}
+        wanted, found = {claim.document for claim in claims.values()}, dict[str, bytes]()
+        link, deadline = self._link, self._clock.monotonic() + READING
+        acknowledged, listeners = link.subscriptions.acknowledged, link.subscriptions.listeners
+        places = {claim.topic_filter for claim in claims.values()} - listeners.keys()
+
+        def keep(received: Received) -> None:
+            if received.retain and received.topic in wanted:
+                found[received.topic] = received.payload
+
+        for place in places:
+            link.listen(place, keep)
+        while places and found.keys() != wanted and link.connects == connects:
+            now = self._clock.monotonic()
+            if now >= deadline or all(now >= acknowledged.get(place, now) + SETTLED for place in places):
+                break
+            yield PAUSE
+        for place in places:
+            del listeners[place]
+        answered = places & acknowledged.keys()
+        listed.prove(found, listed.places.keys() - answered)
+        unknown = [topic for topic, claim in claims.items() if claim.topic_filter not in answered]
+        self._others.keep(APP, unknown[:MOST])  # the next start asks again
+        return link.connects == connects
 
     def _compare(self, listed: Listed) -> Work:
         """Find what the earlier run listed and this one does not have."""
@@ -161,7 +278,7 @@ class RegistryPublication:
                 gone.append(name)
             else:
                 self._others.keep(name, (topic for topic in before if topic not in removed and topic not in now))
-            self._removals |= {topic: _Removal() for topic in removed}
+            self._removals |= {topic: _Removal() for topic in in_order(removed)}
             if number % LIST_SLICE == 0:
                 yield 0.0
         if self._removals:
@@ -169,12 +286,20 @@ class RegistryPublication:
 
     def _removed(self, name: str, before: Collection[str]) -> tuple[list[str], list[str] | None]:
         """The topics that a device no longer has, and those that it has; None if there is no such device."""
+        before = [topic for topic in before if not self._is_of_another(topic, name)]
         if name == APP:
             now: list[str] | None = self._service.others
             return no_longer(before, now, None), now
         entry = self._service.registry_entry(name)
         now = None if entry is None else retained_of(entry)
         return no_longer(before, now, self._topics.below(name)), now
+
+    def _is_of_another(self, topic: str, name: str) -> bool:
+        """Whether a topic is one of another device that there is."""
+        if not topic.startswith(f"{self._topics.prefix}/"):
+            return False
+        owner = self._topics.device_of(topic)
+        return owner != name and self._service.registry_entry(owner) is not None
 
     def _remove(self, connects: int) -> Work:
         """Publish an empty retained message to each topic, and wait until the broker has them."""

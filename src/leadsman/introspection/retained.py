@@ -2,13 +2,14 @@
 
 A device in the registry names its topics, and says which of them are retained. `Listed` reads this from the pages that
 the broker kept from an earlier run. They belong to an app and a client id: only the same two may remove what they
-list. Pure.
+list. Anybody may have written them, so topics that cannot be the app's are left out. Pure.
 """
 
-import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from leadsman.introspection.ownership import Claim, claim_of, may_be_removed, proves
+from leadsman.mqtt.answers import object_in
 from leadsman.mqtt.topics import is_topic
 
 APP = ""
@@ -18,8 +19,12 @@ RETAINED = ("state", "availability", "ledger", "health")
 FORGETTING = 3.0
 """Seconds from the removal of what describes a device to that of its other topics. Home Assistant reads these for a
 moment longer, and an empty message is an error in its log."""
+MOST_PLACES = 8
+"""Prefixes of discovery at which descriptions are looked at. An app has one, and another one after a change."""
 MOST_PAGES = 9999
 """Pages of a registry that are read; 10,000 devices need about 30."""
+FIRST_AHEAD = 9001
+"""The number of the first page of what an app is about to publish, and its registry does not list yet."""
 
 
 class Page(NamedTuple):
@@ -30,7 +35,7 @@ class Page(NamedTuple):
     last: object
     """The number of the last page."""
     topics: dict[str, tuple[str, ...]]
-    """The retained topics of each device; those of the app by `APP`."""
+    """The retained topics of each device that may be the app's; those of the app itself by `APP`."""
     payload: bytes
 
 
@@ -44,19 +49,23 @@ class Listed:
     def __init__(self, prefix: str) -> None:
         self.pages: dict[int, Page] = {}
         """The pages by number; those behind the last one, from a run with more devices, are included."""
+        self.claims: dict[str, Claim] = {}
+        """The topics outside the prefix that the pages list; `prove` says which of them are the app's."""
+        self.places: dict[str, None] = {}
+        """The topic filters of the descriptions that prove it."""
+        self._proven: set[str] = set()
+        self._prefix = prefix
         self._registry = f"{prefix}/registry"
 
     @property
     def app(self) -> str | None:
-        """The name of the app that wrote it; None if there is no first page."""
-        app = self.pages[1].app if 1 in self.pages else None
-        return app if isinstance(app, str) else None
+        """The name of the app that wrote it; None if there is no page."""
+        return self._said("app")
 
     @property
     def client_id(self) -> str | None:
-        """The client id of the app that wrote it; None if there is no first page."""
-        client_id = self.pages[1].client_id if 1 in self.pages else None
-        return client_id if isinstance(client_id, str) else None
+        """The client id of the app that wrote it; None if there is no page."""
+        return self._said("client_id")
 
     @property
     def is_complete(self) -> bool:
@@ -69,21 +78,55 @@ class Listed:
         number = self._number(topic)
         if number is None:
             return
-        try:
-            page = json.loads(payload)
-        except (ValueError, RecursionError):
-            return
-        if isinstance(page, dict) and isinstance(page.get("devices"), dict):
-            topics = {name: tuple(retained_of(entry)) for name, entry in page["devices"].items()}
-            topics[APP] = tuple(_topics(page.get("others")))
+        page = object_in(payload) or {}
+        if isinstance(page.get("devices"), dict):
+            topics = {name: self._own(retained_of(entry)) for name, entry in page["devices"].items()}
+            topics[APP] = self._own(_topics(page.get("others")))
             self.pages[number] = Page(page.get("app"), page.get("client_id"), page.get("pages"), topics, payload)
+
+    def prove(self, documents: Mapping[str, bytes], unread: Collection[str] = ()) -> None:
+        """List the topics outside the prefix whose descriptions say that the app published them. Until then none of
+        these is listed.
+
+        Args:
+            documents: the payloads that the broker keeps, by topic.
+            unread: those of `places` that could not be read.
+        """
+        for topic, claim in self.claims.items():
+            read = claim.topic_filter not in unread
+            if read and proves(claim, self._prefix, documents.get(claim.document, b"")):
+                self._proven.add(topic)
 
     def topics(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """The retained topics of each device; those of the app by `APP`. A page that another app or client id wrote
         than the first one is passed over."""
         for page in self.pages.values():
             if (page.app, page.client_id) == (self.app, self.client_id):
-                yield from page.topics.items()
+                for name, topics in page.topics.items():
+                    yield name, tuple(each for each in topics if each not in self.claims or each in self._proven)
+
+    def _said(self, field: str) -> str | None:
+        """What the first page says. A first start that was interrupted left only pages of what it was about to
+        publish."""
+        value = getattr(self.pages[min(self.pages)], field) if self.pages else None
+        return value if isinstance(value, str) else None
+
+    def _own(self, topics: list[str]) -> tuple[str, ...]:
+        """Those of the topics that may be the app's."""
+        found = []
+        for topic in topics:
+            if may_be_removed(topic, self._prefix):
+                found.append(topic)
+            elif (claim := claim_of(topic, self._prefix)) is not None and self._has_room(claim.topic_filter):
+                self.claims[topic] = claim
+                found.append(topic)
+        return tuple(found)
+
+    def _has_room(self, place: str) -> bool:
+        """Whether descriptions at one more place are looked at."""
+        if len(self.places) < MOST_PLACES:
+            self.places[place] = None
+        return place in self.places
 
     def _number(self, topic: str) -> int | None:
         if topic == self._registry:

@@ -7,7 +7,7 @@ types of its answers and its own protocol, and no part of the app.
 A large document is made in slices, each of which takes a millisecond or two. Reading changes nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -18,6 +18,7 @@ from leadsman.introspection.measures import Measures
 from leadsman.introspection.pages import Document
 from leadsman.introspection.registrations import Registrations
 from leadsman.introspection.requests import Request, hint, understood
+from leadsman.introspection.retained import retained_of
 from leadsman.introspection.sections import About, Parts, Sections
 from leadsman.introspection.slot_counts import SlotCounts
 from leadsman.mqtt.answers import Json
@@ -199,21 +200,34 @@ class Service:
 
     def registry(self, document: Document) -> Work:
         """Make the list of the devices that the app offers, with their topics, in slices."""
-        if others := self.others:
+        disabled: list[str] = []
+        yield from self._registry(document, lambda _: True, disabled)
+        self.disabled = disabled
+
+    def registry_of(self, document: Document, wanted: Callable[[Sequence[str]], bool]) -> Generator[float, None, bool]:
+        """As `registry`, with the devices of whose retained topics `wanted` is true. Returns whether there are any."""
+        return (yield from self._registry(document, wanted, []))
+
+    def _registry(
+        self, document: Document, wanted: Callable[[Sequence[str]], bool], disabled: list[str]
+    ) -> Generator[float, None, bool]:
+        found = False
+        if (others := self.others) and wanted(others):
+            found = True
             document.begin("others", b"[]")
             for topic in others:
                 document.member(None, topic)
         document.begin("devices", b"{}")
-        disabled = []
         for number, name in enumerate(tuple(self._sections.registrations), 1):
             entry = self.registry_entry(name)  # the device may be gone meanwhile
-            if entry is not None:
+            if entry is not None and wanted(retained_of(entry)):
+                found = True
                 document.member(name, entry)
                 if not entry.get("enabled", True):
                     disabled.append(name)
             if number % LIST_SLICE == 0:
                 yield 0.0
-        self.disabled = disabled
+        return found
 
     def _describe_devices(self, names: Sequence[str], jobs: bool, document: Document) -> Work:
         described = 0

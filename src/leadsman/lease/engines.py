@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-from leadsman.errors import InvalidValue, NotInstalled
+from leadsman.errors import InvalidValue
 from leadsman.lease.lease import Member, Terms
 from leadsman.lease.store import LeaseStore
 
@@ -34,23 +34,13 @@ def load_engine(url: str) -> None:
 def _store_of(url: str) -> Callable[[str, Terms, Member], AbstractAsyncContextManager[LeaseStore]]:
     scheme = url.partition("://")[0]
     if scheme in _NATS:
-        try:
-            from leadsman.lease.jetstream import JetStreamStore
-        except ModuleNotFoundError as error:
-            raise _missing("NATS", "nats-py", "nats", error) from None
+        from leadsman.lease.jetstream import JetStreamStore
+
         return JetStreamStore
     if scheme in _POSTGRES:
-        try:
-            from leadsman.lease.postgres import PostgresStore
-        except ImportError as error:  # psycopg raises one if it finds no libpq
-            raise _missing("PostgreSQL", "psycopg and libpq5", "postgres", error) from None
+        from leadsman.lease.postgres import PostgresStore
+
         return PostgresStore
     raise InvalidValue(
         f"engine {scheme!r} is unknown; write nats://host:4222 or postgresql://user:password@host/database"
-    )
-
-
-def _missing(engine: str, library: str, extra: str, error: ImportError) -> NotInstalled:
-    return NotInstalled(
-        f'leases in {engine} need {library}, which cannot be loaded ({error}); type: pip install "leadsman[{extra}]"'
     )

@@ -12,17 +12,21 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-import nats
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.errors import AuthorizationError, ConnectionClosedError, NoRespondersError
-from nats.js import JetStreamContext
-from nats.js.api import DiscardPolicy, StreamConfig, StreamInfo
-from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
-
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
+from leadsman.extras import missing
 from leadsman.lease.lease import Terms
+
+try:
+    import nats
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+    from nats.errors import AuthorizationError, ConnectionClosedError, NoRespondersError
+    from nats.js import JetStreamContext
+    from nats.js.api import DiscardPolicy, StreamConfig, StreamInfo
+    from nats.js.errors import APIError, NoStreamResponseError, NotFoundError, ServiceUnavailableError
+except ImportError as error:
+    raise missing("leases in NATS", "nats-py", "nats", error) from error
 
 T = TypeVar("T")
 

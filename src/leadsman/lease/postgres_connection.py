@@ -12,10 +12,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection, Error, IsolationLevel, ProgrammingError, errors
-from psycopg.conninfo import conninfo_to_dict
-
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
+from leadsman.extras import missing
+
+try:
+    from psycopg import AsyncConnection, Error, IsolationLevel, ProgrammingError, errors
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError as error:
+    raise missing("leases in PostgreSQL", "psycopg and libpq5", "postgres", error) from error
 
 T = TypeVar("T")
 Row = tuple[Any, ...]

@@ -3,7 +3,7 @@ brokers it uses the one that works; see `leadsman.mqtt.broker_choice`."""
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from leadsman.errors import BrokerError, ConnackMissing, ConnectionRefused, NotListening, TlsRefused
@@ -83,7 +83,9 @@ class Link:
         """Which other app publishes below our prefix, and what to do; None if none does."""
         self.client: str | None = None
         """The library of the latest connection; None before the first one."""
-        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.subscriptions.first)
+        self.held = False
+        """Whether nothing is sent before `release`."""
+        self._window = SendWindow(outbox, clock, events, self.lost, lambda: self.held or self.subscriptions.first)
         self._error: str | None = None
         self._refusals: set[str] = set()
         """The reasons since other things happened for which a host refused at once; each is an event once."""
@@ -153,6 +155,23 @@ class Link:
     def put(self, message: Message) -> None:
         """Send `message` as soon as possible; see `SendWindow.put`."""
         self._window.put(message)
+
+    def release(self) -> None:
+        """Send from now on what was held back."""
+        self.held = False
+        self._window.pump()
+
+    def put_first(self, message: Message) -> None:
+        """As `put`, before all that waits."""
+        self._window.put(message)
+        self.outbox.prefer(message.topic)
+
+    def listen(self, topic_filter: str, listener: Callable[[Received], None]) -> None:
+        """Listen to one more topic filter: on this connection, if there is one, and on all others."""
+        self.subscriptions.listeners[topic_filter] = listener
+        connection, before = self._window.connection, self._subscribing
+        if connection is not None and before is not None:
+            self._subscribing = self._loop.create_task(self._subscribe(connection, (topic_filter,), before))
 
     def store(self, after: float, write: Callable[[int], None]) -> None:
         """Have readings written that were not acknowledged `after` seconds; see `SendWindow.store`."""
@@ -317,9 +336,16 @@ class Link:
         self._error = None
         self._events.emit(LinkSettled())
 
-    async def _subscribe(self, connection: Connection) -> None:
+    async def _subscribe(
+        self, connection: Connection, further: Sequence[str] = (), before: asyncio.Task[None] | None = None
+    ) -> None:
+        """Subscribe to all filters, or after those to `further` ones."""
         try:
-            await self.subscriptions.subscribe(connection)
+            if before is None:
+                await self.subscriptions.subscribe(connection)
+            else:
+                await before
+                await self.subscriptions.add(connection, further)
         except BrokerError as error:
             if self._window.connection is connection:  # else it is lost already, and the next one subscribes again
                 self.lost(str(error))

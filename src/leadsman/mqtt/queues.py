@@ -238,6 +238,11 @@ class Queues:
             if self._newest_first and topic in self._ready:
                 self._fresh[topic] = None
 
+    def prefer(self, topic: str) -> None:
+        """Let `topic` go before all other topics."""
+        if topic in self._ready:
+            self._ready.move_to_end(topic, last=False)
+
     def defer(self, topic: str) -> None:
         """Let all other topics go before `topic`."""
         if topic in self._ready:

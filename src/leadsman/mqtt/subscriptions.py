@@ -5,7 +5,7 @@ connections subscribe before they send any message. When two of them break, the 
 for a while.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leadsman.errors import BrokerError, SubscriptionRefused
 from leadsman.event_bus import EventBus
@@ -29,6 +29,10 @@ class Subscriptions:
         self.listeners: dict[str, Callable[[Received], None]] = {}
         self.first = False
         """Whether nothing may be sent before the broker has answered all subscriptions."""
+        self.urgent: tuple[str, ...] = ()
+        """Filters that are subscribed to before the others, in this order."""
+        self.on_answer: Callable[[str], None] | None = None
+        """Called with each filter when the broker has taken or refused it, or when it was left out."""
         self.error: str | None = None
         """What is wrong with one of the subscriptions, or None."""
         self.acknowledged: dict[str, float] = {}
@@ -47,9 +51,16 @@ class Subscriptions:
         """
         self.error = None
         self.acknowledged.clear()
-        for topic_filter in tuple(self.listeners):
+        first = [each for each in self.urgent if each in self.listeners]
+        await self.add(connection, tuple(dict.fromkeys((*first, *self.listeners))))
+        self.first = False
+
+    async def add(self, connection: Connection, filters: Sequence[str]) -> None:
+        """Subscribe to these filters, too; see `subscribe`."""
+        for topic_filter in filters:
             if self._clock.monotonic() < self._left_out.get(topic_filter, 0.0):
                 self.error = subscription(topic_filter)
+                self._answered(topic_filter)
                 continue
             self._pending = topic_filter
             try:
@@ -62,7 +73,7 @@ class Subscriptions:
                 raise
             self._pending = None
             self._breaks.pop(topic_filter, None)
-        self.first = False
+            self._answered(topic_filter)
 
     def broke(self) -> bool:
         """The connection ended. Returns whether a subscription was unanswered then, so that it may be to blame."""
@@ -85,6 +96,10 @@ class Subscriptions:
                 except Exception as error:  # a fault of ours; the message is lost, and the connection is not
                     self._events.emit(AppFault(f"receiving {clean(message.topic)}", error))
                 return
+
+    def _answered(self, topic_filter: str) -> None:
+        if self.on_answer is not None:
+            self.on_answer(topic_filter)
 
     def _failed(self, topic_filter: str, reason: str) -> None:
         self.error = reason

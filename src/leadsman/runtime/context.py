@@ -201,9 +201,11 @@ class Context(ContextBase):
 
     def _send(self, message: Message) -> None:
         context = self._publisher_context
+        if message.retain and message.payload and context.others is not None:
+            context.others.add(self.name, message.topic)
         context.send(message)
-        if message.retain and context.others is not None:
-            (context.others.add if message.payload else context.others.remove)(self.name, message.topic)
+        if message.retain and not message.payload and context.others is not None:
+            context.others.remove(self.name, message.topic)
 
 
 class _Named(logging.LoggerAdapter[logging.Logger]):

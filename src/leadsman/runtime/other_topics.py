@@ -23,6 +23,9 @@ class OtherTopics:
         """The topics of each device; those of the app itself by the empty text."""
         self.on_change: Callable[[], None] | None = None
         """Called when a topic was added or removed; None before the registry can be published."""
+        self.on_new: Callable[[str, str], None] | None = None
+        """Called with a device and a topic that is about to be published for the first time in this run; None where
+        such topics are not listed ahead."""
         self.described: str | None = None
         """The topic filter of the descriptions of discovery; None while it is off."""
         self._full: set[str] = set()
@@ -49,13 +52,15 @@ class OtherTopics:
         return [*self.topics.pop(device, {})]
 
     def add(self, device: str, topic: str) -> None:
-        """List a retained topic of a device, or of the app itself if the device is the empty text. The 257th of a
-        device is logged, and not listed."""
+        """List a retained topic of a device, or of the app itself if the device is the empty text, before something is
+        published there. The 257th of a device is logged, and not listed."""
         topics = self.topics.setdefault(device, {})
         if topic in topics:
             return
         if len(topics) < MOST:
             topics[topic] = None
+            if self.on_new is not None:
+                self.on_new(device, topic)
             self._changed()
         elif device not in self._full:
             self._full.add(device)

@@ -2,11 +2,11 @@
 made with the first request."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from leadsman.events import Event, LinkUp
+from leadsman.events import AppFault, Event, LinkUp
 from leadsman.monitoring.prefix_watch import PrefixWatch
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.connection import Received
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 REGISTRY_DELAY = 1.0
 """Seconds from a connection, or from a change, to the registry: first readings go first."""
+KNOWN = 2.0
+"""Seconds from the first connection until what an earlier run listed has come, or is not waited for any more."""
 MOST_KEPT = 1000
 """Pages of an earlier registry that are read; 10,000 devices need about 30."""
 
@@ -56,7 +58,7 @@ class Doors:
         self._statuses = statuses
         self._state_files = state_files
         self._kept: dict[str, bytes] = {}
-        self._due = self._publishing = False
+        self._due = self._publishing = self._begun = False
         self.polling = False
         """Whether the devices are polled; set when the first polls start."""
 
@@ -107,15 +109,55 @@ class Doors:
             plan.own_filters["status"]: watch.received,
             plan.own_filters["registry"]: self._on_registry,
         }
+        core.link.subscriptions.urgent = plan.own_filters["registry"], plan.own_filters["status"]
+        core.link.subscriptions.on_answer = self._on_answer
+        core.link.held = True
 
     def _on_registry(self, received: Received) -> None:
         if received.retain and received.payload and len(self._kept) < MOST_KEPT:
             self._kept[received.topic] = received.payload
 
+    def _on_answer(self, topic_filter: str) -> None:
+        """The broker has answered a subscription. What it keeps of an earlier one has come by then."""
+        if topic_filter != self._core.plan.own_filters["registry"]:
+            asyncio.get_running_loop().call_soon(self._begin)
+
     def observe(self, event: Event) -> None:
         """Publish the registry a moment after each connection."""
         if isinstance(event, LinkUp):
             self.registry_changed()
+            if self._core.link.held and not self._begun:
+                asyncio.get_running_loop().call_later(KNOWN, self._begin)
+
+    def _begin(self) -> None:
+        """List what may be published, before anything is."""
+        if not self._begun:
+            self._begun = True
+            self._core.link.subscriptions.on_answer = None
+            self._core.slices.begin("what may be published", self._beginning())
+
+    def _beginning(self) -> Work:
+        try:
+            yield from self._publication.begin()
+        finally:
+            self._core.link.release()
+
+    def list_ahead(self, device: str, topics: Iterable[str]) -> None:
+        """List topics of a device that are about to be published."""
+        if self._begun and not self._core.link.held:
+            self._publication.list_ahead(device, topics)
+
+    def end(self) -> None:
+        """The app ends: what it still has to say may go."""
+        if not self._core.link.held:
+            return
+        try:
+            for _ in self._publication.begin():
+                pass
+        except Exception as error:
+            self._core.environment.events.emit(AppFault("what may be published", error))
+        finally:
+            self._core.link.release()
 
     def registry_changed(self) -> None:
         """Publish the registry soon."""
@@ -165,7 +207,7 @@ class Doors:
         core, plan = self._core, self._core.plan
         topic_filter = plan.own_filters["registry"]
         heard = topic_filter in core.link.subscriptions.listeners
-        kept = Kept(topic_filter, self._kept) if heard else None
+        kept = Kept(topic_filter, self._kept, set()) if heard else None
         return RegistryPublication(self._service, plan.topics, core.link, core.environment.clock, core.others, kept)
 
     def _on_set(self, received: Received) -> None:

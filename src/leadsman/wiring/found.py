@@ -88,6 +88,7 @@ class FoundParts:
         if self.store is not None:
             self.store.add(name)
         if self._reports is not None:
+            self._reports.doors.list_ahead(name, self._retained(source, core.others.topics.get(name, ())))
             self._reports.statuses.add(name, now)
             self._reports.heartbeat.changed(name)
             self._reports.doors.registry_changed()
@@ -99,14 +100,17 @@ class FoundParts:
     def leave(self, name: str, finder: str) -> None:
         """See `Host`."""
         core, source = self._core, self._sources[name]
-        health = self._presence is not None and self._presence.has_health
-        others = core.others.forget(name)
-        topics = retained_of(registry_entry(core.plan.topics, name, [source], others, health=health))
+        topics = self._retained(source, core.others.forget(name))
         if self._presence is not None:
             self._presence.remove(name)
             self._describe_soon()
         self._remove(name)
         core.slices.begin("a forgotten device", self._removal(name, finder, topics))
+
+    def _retained(self, source: Source, others: Collection[str]) -> list[str]:
+        """The retained topics of a device that was found."""
+        health = self._presence is not None and self._presence.has_health
+        return retained_of(registry_entry(self._core.plan.topics, source.name, [source], others, health=health))
 
     def lose(self, name: str) -> None:
         """See `Host`."""

@@ -134,6 +134,7 @@ async def stop(parts: Parts, running: Running) -> int:
     core.slices.stop()
     await cancel(running.tasks, _CLOSE)
     if parts.reports:
+        parts.doors.end()
         _say_goodbye(parts)
     closing = [loop.create_task(adapter.close()) for adapter in core.plan.adapters]
     closing.append(loop.create_task(running.lifespan.leave()))

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from http.client import HTTPConnection
 
 from benchmarks.ear import Ear
@@ -192,3 +193,57 @@ def bombs(stand: Stand) -> None:
     slowest = max(found, key=lambda each: each[1])
     stand.figure(f"slowest, {slowest[0]},", slowest[1], "s of CPU", most=2)
     stand.figure("memory at most", max(size for _, _, size in found), "MB", most=150)
+
+
+OTHER_PEOPLES = (
+    *("zigbee2mqtt/bridge/state", "homeassistant/sensor/other/config", "homeassistant/device/row/other/config"),
+    *("homie/5/row-other/$state", "homie/5/row-other/$description", "other/app/state", "row2/x/state", "row/lease"),
+)
+
+
+@row("23b", P0, "a registry that lists the retained topics of other programs is planted", "removes none of them")
+def planted(stand: Stand) -> None:
+    broker = stand.broker()
+    first = stand.app(broker.url, "meters(1, 0.5)", "first")
+    stand.until(lambda: "row/registry" in _kept(broker.port), "a registry")
+    stand.stop(first)
+    page = json.loads(_kept(broker.port)["row/registry"])
+    page["devices"]["ghost"] = {
+        "topics": {"state": OTHER_PEOPLES[0], "availability": "row/ghost/availability"},
+        "retained": ["state", "availability"],
+        "others": [*OTHER_PEOPLES],
+    }
+    mouth = Ear(broker.port, ("nothing",))
+    for topic in (*OTHER_PEOPLES, "row/ghost/availability"):
+        mouth.publish(topic, b'{"of":"another"}', retain=True)
+
+    def plant() -> None:
+        mouth.publish("row/registry", json.dumps(page).encode(), retain=True)
+        stand.until(lambda: b"ghost" in _kept(broker.port)["row/registry"], "the planted registry")
+
+    left = []
+    plant()
+    second = stand.app(broker.url, "meters(1, 0.5)", "second")
+    stand.until(lambda: b"ghost" not in _kept(broker.port)["row/registry"], "its own registry")
+    left.append(_kept(broker.port).keys())
+    stand.expect("row/ghost/availability" not in left[0], "the topic of the ghost below the prefix is left")
+    stand.stop(second)
+    for words in (["clean", "second_row:app"], ["clean", "--prefix", "row", "--all", "--mqtt", broker.url]):
+        plant()
+        run = [sys.executable, "-m", "leadsman", *words]
+        done = subprocess.run(run, cwd=stand.directory, env=second.environment, timeout=60, check=False)
+        stand.expect(done.returncode == 0, f"leadsman {' '.join(words)} ends with {done.returncode}")
+        left.append(_kept(broker.port).keys())
+    mouth.close()
+    stand.expect("row/registry" not in left[-1], "the registry is left")
+    gone = sum(len(set(OTHER_PEOPLES) - kept) for kept in left)
+    stand.figure("topics of others, thrice", 3 * len(OTHER_PEOPLES), least=24)
+    stand.figure("removed", gone, most=0)
+
+
+def _kept(port: int) -> dict[str, bytes]:
+    """What the broker retains, by topic."""
+    ear = Ear(port, ("#",))
+    time.sleep(0.3)
+    ear.close()
+    return {heard.topic: heard.payload for heard in ear.heard if heard.retained}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from leadsman.adapters.ble.advertisement import Advertisement
 from leadsman.adapters.ble.backend import AdvertisementListener
-from leadsman.adapters.extras import missing
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -18,6 +17,7 @@ from leadsman.errors import (
     PermanentError,
     TransientError,
 )
+from leadsman.extras import missing
 from leadsman.text import describe
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from leadsman.adapters.ble.backend import Backend, GattConnection
 from leadsman.adapters.ble.device import BleDevice
 from leadsman.adapters.ble.gatt import uuid_of
 from leadsman.adapters.ble.scanner import Scanner
-from leadsman.adapters.extras import check_found
 from leadsman.errors import DeviceError, DeviceTimeout, InvalidType, InvalidValue
+from leadsman.extras import check_found
 from leadsman.text import log_fields
 from leadsman.timing.durations import Duration, human, positive_seconds
 

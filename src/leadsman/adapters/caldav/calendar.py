@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.adapter import Resource
-from leadsman.adapters.extras import missing
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
+from leadsman.extras import missing
 from leadsman.threads import Worker
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, human, positive_seconds

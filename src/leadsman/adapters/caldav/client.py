@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
-from leadsman.adapters.extras import missing
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -17,6 +16,7 @@ from leadsman.errors import (
     LeadsmanError,
     PermanentError,
 )
+from leadsman.extras import missing
 from leadsman.resilience.failure import RetryRequested
 from leadsman.text import clean, describe, suggestion
 

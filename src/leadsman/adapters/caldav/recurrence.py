@@ -12,13 +12,17 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
 from typing import NamedTuple
 
-import icalendar
-import recurring_ical_events
-
 from leadsman.adapters.caldav.rules import MOST, Rule, check
 from leadsman.adapters.caldav.sieve import sifted
 from leadsman.errors import GarbledData
+from leadsman.extras import missing
 from leadsman.text import clean, describe, log_fields
+
+try:
+    import icalendar
+    import recurring_ical_events
+except ImportError as error:
+    raise missing("calendars", "caldav", "caldav", error) from error
 
 MOST_TOGETHER = 20_000
 """Occurrences of all events within the window, which take a second to expand."""

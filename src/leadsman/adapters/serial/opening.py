@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from leadsman.adapters.extras import check_found, missing
 from leadsman.adapters.serial.rfc2217 import BlockingDevice
 from leadsman.errors import InvalidType, InvalidValue
+from leadsman.extras import check_found, missing
 from leadsman.text import log_fields
 
 _NEEDS = ("serial ports", "pyserial-asyncio", "serial")

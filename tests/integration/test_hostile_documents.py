@@ -1,0 +1,251 @@
+"""Whatever anybody has published where an app, or the command line, reads documents back from the broker: no reader
+raises anything but its named refusal, and what one document says costs only its own device."""
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leadsman import App, Discovery
+from leadsman.cli.clean import everything, left_behind
+from leadsman.cli.fleet import Fleet
+from leadsman.cli.gaps import ended_lately
+from leadsman.cli.gaps import show as show_gaps
+from leadsman.cli.remote import any_version
+from leadsman.cli.why import _retained, lines
+from leadsman.doctor.topic_checks import _status
+from leadsman.doctor.topic_checks import left_behind as doctor_left_behind
+from leadsman.errors import LeadsmanError
+from leadsman.introspection.retained import Listed
+from leadsman.introspection.why import unanswered, why
+from leadsman.monitoring.prefix_watch import PrefixWatch
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.testing import Harness, Scripted
+from leadsman.wiring.discovery import convention_of, registered_of
+from leadsman_rigs.hostile import BOMBS, LIES, payloads
+
+CONVENTIONS = ("homeassistant", "homie")
+TOPICS = Topics("house")
+TEXT = st.sampled_from([each for each in LIES if isinstance(each, str)]) | st.text(max_size=9)
+
+
+def house(convention=None):
+    app = App("house", discovery=None if convention is None else Discovery(convention))
+    for name in ("kitchen", "attic"):
+        app.add_telemetry(name, Scripted({"t": 1}), interval=10)
+    return app
+
+
+def kept_of(convention):
+    with Harness(house(convention)) as harness:
+        harness.run("70m")
+    return {topic: each.payload for topic, each in harness.broker.retained.items()}
+
+
+KEPT = {convention: kept_of(convention) for convention in CONVENTIONS}
+REGISTRY = json.loads(KEPT["homeassistant"]["house/registry"])
+STATUS = json.loads(KEPT["homeassistant"]["house/status"])
+LEDGER = json.loads(KEPT["homeassistant"]["house/kitchen/ledger"])
+DESCRIPTIONS = {
+    convention: {topic: json.loads(payload) for topic, payload in kept.items() if topic.endswith(ends)}
+    for (convention, kept), ends in zip(KEPT.items(), ("/config", "/$description"), strict=True)
+}
+
+
+def asked():
+    """What a running app answers."""
+    with Harness(house()) as harness:
+        harness.run("1m")
+        harness.broker.send("house/introspect", json.dumps({"sections": ["app", "mqtt", "devices", "ledger"]}).encode())
+        harness.run("1s")
+        return json.loads(harness.broker.messages("house/introspect/response")[0].payload)["data"]
+
+
+ANSWER = asked()
+
+
+def mapping(payload):
+    """The object in a payload, as every reader gets it; an empty one if there is none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(payload)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+@given(payloads(REGISTRY), payloads(REGISTRY), payloads(*DESCRIPTIONS["homeassistant"].values()))
+def test_a_registry_removes_only_topics_that_can_be_topics_and_is_written_again_as_json(first, second, description):
+    listed = Listed("house")
+    listed.add("house/registry", first)
+    listed.add("house/registry/2", second)
+    listed.prove(dict.fromkeys((claim.document for claim in listed.claims.values()), description))
+
+    for removal in (everything(listed, TOPICS), left_behind(listed, TOPICS, {"kitchen": ["house/kitchen/state"]})):
+        assert all(is_topic(topic) for topic in (*removal.topics, *removal.elsewhere, *removal.pages))
+        for payload in removal.pages.values():
+            assert payload == b"" or isinstance(json.loads(payload), dict)
+
+
+def made(convention):
+    plan = SimpleNamespace(
+        readers=[], jobs=(), commands={}, cluster=None, name="house", version="1", leadsman="1", topics=TOPICS
+    )
+    app = house(convention)
+    plan.readers = list(app.telemetries.values())
+    return convention_of(plan, Discovery(convention), registered_of(plan), 7)
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@given(data=st.data())
+def test_a_description_at_the_broker_is_answered_by_messages_that_can_be_sent(convention, data):
+    samples = DESCRIPTIONS[convention]
+    rules, topic = made(convention), data.draw(st.sampled_from(list(samples)))
+    found = data.draw(payloads(samples[topic]))
+    wanted = [
+        each for name in rules.topics.values() for each in _wanted(rules, convention, name) if each.topic == topic
+    ]
+
+    sent = [*rules.removal(topic, found)] if rules.is_ours(found) else []
+    for each in wanted:
+        sent += [*rules.steps(found, each), *rules.moves({topic: found, f"{topic}x": found}, wanted)]
+    for each in sent:
+        assert is_topic(each.topic.removesuffix("x")), each
+        assert isinstance(each.payload, bytes)
+
+
+def _wanted(rules, convention, name):
+    if name is None:
+        return [rules.describe_app()]
+    return rules.describe(
+        registered_of(SimpleNamespace(readers=house().telemetries.values(), jobs=(), commands={})).device(name)
+    )
+
+
+NOBODYS = {
+    "homeassistant": [
+        {"cmps": {"\ud800": {"p": "sensor"}}},
+        {"cmps": {"x": {"p": "\ud800"}}},
+        {"cmps": {"x": {"p": "sensor", "more": float("nan")}}, "y": "\ud800"},
+    ],
+    "homie": [
+        {"version": int("9" * 4300)},
+        {"version": -(10**30)},
+        {"nodes": {"\ud800": {"properties": {"x": {}}}, "n": {"properties": {"\ud800": {}, "+": {}, "\n": {}}}}},
+        {"nodes": {"n": {"properties": {"x" * 70_000: {}}}}},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("convention", "lies"), [(convention, lies) for convention, every in NOBODYS.items() for lies in every]
+)
+def test_a_description_that_nobody_writes_is_replaced(convention, lies):
+    samples = DESCRIPTIONS[convention]
+    topic = next(each for each, name in made(convention).topics.items() if name == "kitchen")
+    planted = json.dumps({**samples[topic], **lies}).encode()
+    readings, faults, retained = _lives_on(convention, {topic: planted})
+
+    assert readings == {"kitchen": 4, "attic": 4}
+    assert not faults
+    assert json.loads(retained[topic]).keys() == samples[topic].keys()
+    if convention == "homie":
+        assert 0 < json.loads(retained[topic])["version"] < 2**63
+
+
+def _lives_on(convention, planted):
+    with Harness(house(convention)) as harness:
+        for topic, payload in planted.items():
+            if payload:
+                harness.broker.retained[topic] = SimpleNamespace(payload=payload, retain=True)
+        harness.run("30s")
+        readings = {name: len(harness.states(name)) for name in ("kitchen", "attic")}
+        faults = [each for each in harness.broker.messages("house/error") if b"fault" in each.payload]
+        return readings, faults, {t: e.payload for t, e in harness.broker.retained.items()}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@pytest.mark.parametrize("bomb", range(0, len(BOMBS), 2))
+def test_a_bomb_in_one_place_costs_only_its_own_device(convention, bomb):
+    topic = next(each for each, name in made(convention).topics.items() if name == "kitchen")
+    planted = {topic: BOMBS[bomb], "house/registry": BOMBS[bomb], "house/status": BOMBS[bomb]}
+    readings, faults, retained = _lives_on(convention, planted)
+
+    assert readings == {"kitchen": 4, "attic": 4}
+    assert not faults
+    assert set(json.loads(retained["house/registry"])["devices"]) == {"kitchen", "attic"}
+    other = next(each for each, name in made(convention).topics.items() if name == "attic")
+    assert other in retained
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_lies_in_all_places_cost_no_reading(convention, data):
+    kept = KEPT[convention]
+    planted = {
+        topic: data.draw(payloads(json.loads(kept[topic])))
+        for topic in (*DESCRIPTIONS[convention], "house/registry", "house/status", "house/kitchen/ledger")
+    }
+    readings, faults, retained = _lives_on(convention, planted)
+
+    assert readings == {"kitchen": 4, "attic": 4}
+    assert not faults
+    assert set(json.loads(retained["house/registry"])["devices"]) == {"kitchen", "attic"}
+
+
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(payloads(STATUS))
+def test_the_status_of_another_app_is_named_or_passed_over(payload):
+    said = []
+    link = SimpleNamespace(conflict=None)
+    with Harness(house()) as harness:
+        harness.run(1)
+        harness.broker.send("house/status", payload)
+        harness.run(1)
+    watch = PrefixWatch(TOPICS, "house", link, SimpleNamespace(emit=said.append))
+    watch.received(Received("house/status", payload, True))
+    assert not said
+
+
+@given(
+    payloads(REGISTRY, STATUS, LEDGER, {"t": 1}), st.sampled_from(["registry", "registry/2", "status", "kitchen/state"])
+)
+def test_the_board_is_drawn_whatever_is_published(payload, word):
+    fleet = Fleet(["house"])
+    fleet.hear(Received("house/registry", json.dumps(REGISTRY).encode(), True), 0.0)
+    fleet.hear(Received(f"house/{word}", payload, True), 1.0)
+
+    encode([str(each) for each in (*fleet.apps(2.0), *fleet.rows(2.0))]).decode(errors="surrogatepass")
+
+
+@given(payloads(ANSWER), payloads(STATUS), payloads({"t": 1}))
+def test_why_gives_a_verdict_or_says_that_the_answer_is_odd(answer, status, state):
+    seen = {
+        "house/status": Received("house/status", status, True),
+        "house/kitchen/state": Received("house/kitchen/state", state, True),
+    }
+    kept = _retained(TOPICS, "kitchen", seen)
+    with contextlib.suppress(LeadsmanError), any_version():
+        assert lines(why("kitchen", mapping(answer), kept, ""))
+    with contextlib.suppress(LeadsmanError), any_version():
+        assert lines(unanswered("kitchen", "house", kept, "", datetime.now(UTC)))
+
+
+@given(payloads({"kitchen": LEDGER, "attic": LEDGER}), st.booleans())
+def test_ledgers_are_shown_or_said_to_be_odd(payload, as_json):
+    with contextlib.suppress(LeadsmanError), any_version():
+        show_gaps(mapping(payload), as_json=as_json)
+    with contextlib.suppress(LeadsmanError), any_version():
+        ended_lately(mapping(payload))
+
+
+@given(payloads(REGISTRY), payloads(STATUS), TEXT)
+def test_the_doctor_reads_any_registry_and_any_status(registry, status, page):
+    kept = {"house/registry": registry, "house/status": status, f"house/registry/{page}": registry}
+
+    assert set(doctor_left_behind("house", ["kitchen"], kept)) <= {"house/registry/2"} | kept.keys()
+    _status("house/status", kept)

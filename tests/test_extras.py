@@ -1,0 +1,103 @@
+"""Optional libraries: whatever needs one that is missing says which extra to install."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCK = """
+import sys
+from importlib.machinery import PathFinder
+
+class Blocked(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {blocked!r} else super().find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Blocked
+"""
+IMPORT_ALL = """
+import importlib, json, pkgutil, leadsman
+
+failed = {}
+for each in pkgutil.walk_packages(leadsman.__path__, "leadsman.", onerror=lambda name: None):
+    if not each.name.endswith("__main__"):
+        try:
+            importlib.import_module(each.name)
+        except ImportError as error:
+            failed[each.name] = [type(error).__name__, str(error)]
+print(json.dumps(failed))
+"""
+LIBRARIES = {
+    "serial": ["serial", "serial_asyncio", "serial_asyncio_fast"],
+    "ble": ["bleak", "dbus_fast"],
+    "caldav": ["caldav", "icalendar", "recurring_ical_events", "niquests", "lxml"],
+    "http": ["uvicorn", "h11"],
+    "metrics": ["prometheus_client"],
+    "yaml": ["yaml"],
+    "nats": ["nats"],
+    "postgres": ["psycopg"],
+    "demo": ["rich", "psutil", "amqtt"],
+}
+"""The modules of each extra."""
+APP = """
+from leadsman import App
+
+app = App("house")
+
+@app.telemetry("kitchen", interval=1)
+async def kitchen() -> dict[str, float]:
+    return {"t": 1.0}
+
+if __name__ == "__main__":
+    app.run()
+"""
+RUN_LEADSMAN = "import runpy\nrunpy.run_module('leadsman', run_name='__main__', alter_sys=True)\n"
+RUN_APP = "import runpy\nrunpy.run_path('house.py', run_name='__main__')\n"
+
+
+def python(blocked, code, *arguments, directory=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", BLOCK.format(blocked=set(blocked)) + code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=directory,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("extra", LIBRARIES)
+def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
+    done = python(LIBRARIES[extra], IMPORT_ALL)
+
+    assert done.returncode == 0, done.stderr
+    failed = json.loads(done.stdout)
+    for module, (kind, text) in failed.items():
+        named = "caldav" if extra == "yaml" else extra  # caldav needs PyYAML, too
+        assert (kind, f'pip install "leadsman[{named}]"' in text) == ("NotInstalled", True), (module, text)
+    assert failed or extra in ("serial", "ble", "yaml"), "it is imported when it is needed"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "variables"),
+    [
+        (RUN_LEADSMAN, ("run", "house:app", "--http", "127.0.0.1:0"), {}),
+        (RUN_LEADSMAN, ("run", "house:app"), {"HTTP__BIND": "127.0.0.1:8080"}),
+        (RUN_LEADSMAN, ("check", "house:app"), {"HTTP__BIND": "127.0.0.1:8080"}),
+        (RUN_APP, (), {"HTTP__BIND": "127.0.0.1:8080"}),
+    ],
+)
+def test_an_app_with_http_and_without_uvicorn_says_what_to_type(tmp_path: Path, code, arguments, variables):
+    (tmp_path / "house.py").write_text(APP)
+    paths = {"STATE_DIRECTORY": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+
+    done = python(LIBRARIES["http"], code, *arguments, directory=tmp_path, **paths, **variables)
+
+    assert done.returncode == 78, done.stderr
+    assert 'HTTP endpoints need uvicorn, which is not installed; type: pip install "leadsman[http]"' in done.stderr
+    assert "Traceback" not in done.stderr
