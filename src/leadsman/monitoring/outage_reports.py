@@ -10,11 +10,11 @@ from leadsman.events import (
     ReadingTaken,
     StateFailed,
 )
+from leadsman.log_lines import Lines, left_out_before
 from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
 from leadsman.monitoring.flakiness import Flaky
 from leadsman.monitoring.health import Health, HealthRecords
-from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from leadsman.adapters.managed import ManagedAdapter
 from leadsman.errors import Abandoned, PayloadError
-from leadsman.monitoring.log_lines import Lines, left_out_before
+from leadsman.log_lines import Lines, left_out_before
 from leadsman.mqtt.answers import decoded
 from leadsman.mqtt.connection import Received
 from leadsman.registration.command import validated
