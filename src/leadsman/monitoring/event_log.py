@@ -32,6 +32,7 @@ from leadsman.events import (
     SubscriptionFailed,
 )
 from leadsman.log_lines import Lines, left_out_before, others
+from leadsman.monitoring.bugs import Tracebacks, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.durations import human
@@ -110,6 +111,7 @@ class Log:
         self._prefix = prefix
         self._lines = lines
         self._others = others()
+        self._tracebacks = Tracebacks()
         self._timers = timers
         self._link_down_at: float | None = None
         self._link_reasons: set[str] = set()
@@ -347,8 +349,8 @@ class Log:
             about = log_fields("command done", event.device)
             logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
             return
-        error = f"{type(event.error).__name__}: {describe(event.error)}"
-        self._count(self._commands, 1, f"{clean(event.device)}: {error}", event.at)
+        self._count(self._commands, 1, f"{clean(event.device)}: {placed(event.error)}", event.at)
+        self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
 
 
 _ACTIONS = {
