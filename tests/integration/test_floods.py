@@ -5,8 +5,8 @@ import tracemalloc
 
 from leadsman import App
 
-MESSAGES = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "night" else 400
-"""To each topic."""
+MESSAGES = int(os.environ.get("FLOOD_MESSAGES", "400"))
+"""To each topic. At night there are more."""
 MOST_LINES = 24
 """In the log, about the flood of one topic."""
 LARGEST = 2**20
