@@ -272,6 +272,15 @@ class SubscriptionFailed(NamedTuple):
     wall: float = UNSTAMPED
 
 
+class MessageFailed(NamedTuple):
+    """The handler of a subscription raised an exception at a message of another program."""
+
+    topic_filter: str
+    error: BaseException
+    at: float = UNSTAMPED
+    wall: float = UNSTAMPED
+
+
 class AdapterFailed(NamedTuple):
     """An adapter could not be opened. The next attempt follows in `retry_in` seconds."""
 
@@ -340,6 +349,7 @@ Event = (
     | MessageDropped
     | MessageRefused
     | SubscriptionFailed
+    | MessageFailed
     | AdapterFailed
     | AdapterReopened
     | StateFailed

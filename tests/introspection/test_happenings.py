@@ -49,6 +49,7 @@ EVENTS = [
     events.MessageDropped("a/b", "full", 3, 2.0, 1000.0),
     events.MessageRefused("a/b", "quota", 2.0, 2.0, 1000.0),
     events.SubscriptionFailed("a/#", "not authorized", 2.0, 1000.0),
+    events.MessageFailed("a/#", ERROR, 2.0, 1000.0),
     events.AdapterFailed("port", ERROR, 2.0, 2.0, 1000.0),
     events.AdapterReopened("port", "reset", 2.0, 1000.0),
     events.StateFailed("/x", ERROR, 2.0, 1000.0),

@@ -3,8 +3,8 @@
 import json
 
 from leadsman.events import StateFailed
+from leadsman.log_lines import Lines
 from leadsman.monitoring.health import HealthRecords
-from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.mqtt.topics import Topics
 

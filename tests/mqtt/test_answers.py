@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadsman.errors import PayloadError
+from leadsman.log_lines import others
 from leadsman.mqtt.answers import (
     LARGEST_CORRELATION,
     MOST_BYTES,
@@ -99,20 +100,20 @@ def test_correlation_data_has_a_largest_size():
 
 
 def test_a_request_without_a_response_topic_is_answered_below_its_own():
-    assert answer_anyway(request(correlation=b"1"), TOPICS, {}).topic == "house/introspect/response"
-    assert answer_anyway(request(correlation=b"1"), TOPICS, {}).correlation == b"1"
+    assert answer_anyway(request(correlation=b"1"), TOPICS, {}, others(), WALL).topic == "house/introspect/response"
+    assert answer_anyway(request(correlation=b"1"), TOPICS, {}, others(), WALL).correlation == b"1"
 
 
 @pytest.mark.parametrize("bad", [{"response_topic": "elsewhere"}, {"correlation": b"x" * (LARGEST_CORRELATION + 1)}])
 def test_a_request_that_asks_for_an_impossible_answer_is_answered_below_its_own_topic(bad, caplog):
-    message = answer_anyway(request(**{"response_topic": "house/me"} | bad), TOPICS, {})
+    message = answer_anyway(request(**{"response_topic": "house/me"} | bad), TOPICS, {}, others(), WALL)
 
     assert (message.topic, message.correlation) == ("house/introspect/response", None)
     assert "The request at house/introspect is answered at house/introspect/response instead" in caplog.text
 
 
 def test_the_answer_holds_what_the_request_asked_for():
-    message = answered(request(b'{"a": 1, "transaction": "x"}'), TOPICS, WALL, lambda value: {"got": value})
+    message = answered(request(b'{"a": 1, "transaction": "x"}'), TOPICS, WALL, lambda value: {"got": value}, others())
 
     told = {"status": "ok", "data": {"got": {"a": 1}}, "error": None, "transaction": "x"} | AT
     assert json.loads(message.payload) == told
@@ -122,13 +123,13 @@ def test_a_request_that_is_refused_is_answered_with_the_reason():
     def refuse(value):
         raise PayloadError("there is no such device")
 
-    message = answered(request(b'{"transaction": "x"}'), TOPICS, WALL, refuse)
+    message = answered(request(b'{"transaction": "x"}'), TOPICS, WALL, refuse, others())
 
     told = {"status": "error", "data": None, "error": "there is no such device", "transaction": "x"} | AT
     assert json.loads(message.payload) == told
 
 
 def test_a_payload_that_cannot_be_read_is_answered_with_the_reason():
-    message = answered(request(b"{"), TOPICS, WALL, lambda value: value)
+    message = answered(request(b"{"), TOPICS, WALL, lambda value: value, others())
 
     assert json.loads(message.payload)["error"].startswith("the payload is broken JSON")

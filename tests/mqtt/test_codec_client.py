@@ -16,6 +16,7 @@ from leadsman.mqtt import codec_client
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.codec_client import CodecConnection
 from leadsman.mqtt.connection import Connect
+from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.message import Message
 from leadsman.testing import VirtualLoop
 from leadsman.timing.clock import system_clock
@@ -423,7 +424,7 @@ def test_malformed_bytes_end_the_connection_and_the_broker_is_told_why(connected
     connected.send(b"\x00\x00")
     connected.run()
 
-    assert connected.reasons == [("the broker sent a malformed packet: Invalid PacketType value: 0", 0)]
+    assert connected.reasons == [("the broker sent a malformed packet: Invalid PacketType value: 0", ADMINISTRATIVE)]
     assert [int(packet.reason_code) for packet in connected.written()] == [0x81]
     assert connected.pipe.aborted
 
@@ -571,7 +572,6 @@ def test_closing_is_bounded_with_a_broker_that_hangs(connected, room, longest):
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 3))
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of text that is not UTF-8
 def test_whatever_the_broker_sends_no_exception_escapes_and_the_loss_is_reported_once(chunks, published):
     session = Session().welcome()
     try:

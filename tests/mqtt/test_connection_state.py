@@ -362,3 +362,37 @@ def test_a_broker_that_is_killed_again_and_again_is_no_clash():
         session, _ = failed(session, now + 1.5, 0.5)
 
     assert not client_id_in_use(session)
+
+
+def lost_attempt(session, now, kind):
+    """An attempt that does not lead to a connection, because the broker is away."""
+    if kind == "refused":
+        return not_listening(session, now, 0.5)
+    return failed(session, now, 0.5, no_connack=kind == "reset before CONNACK")
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.0, 4.9), st.sampled_from(["refused", "unanswered", "reset before CONNACK"])), max_size=30
+    )
+)
+def test_a_broker_that_is_away_between_breaks_is_no_clash_however_often_it_goes(breaks):
+    session, now = ConnectionState(), 0.0
+    for lasted, kind in breaks:
+        session, wait = failed(connected(session, now), now + lasted, 0.5)
+        assert not client_id_in_use(session)
+        now += lasted + wait
+        session, wait = lost_attempt(session, now, kind)
+        now += wait
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_only_an_attempt_that_fails_tells_a_broker_that_comes_and_goes_from_a_twin(tells):
+    session, now = ConnectionState(), 0.0
+    for _ in range(4):
+        session, _ = failed(connected(session, now), now + 3.0, 0.5)
+        if tells:
+            session, _ = failed(session, now + 3.3, 0.5, no_connack=True)
+        now += 3.6
+
+    assert client_id_in_use(session) is not tells

@@ -110,6 +110,7 @@ class Happening(TypedDict):
         "message_dropped",
         "message_refused",
         "subscription_failed",
+        "message_failed",
         "adapter_failed",
         "adapter_reopened",
         "state_failed",

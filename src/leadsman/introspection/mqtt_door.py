@@ -24,6 +24,7 @@ from leadsman.introspection.registry_publication import room
 from leadsman.introspection.request_queue import RequestQueue
 from leadsman.introspection.requests import Request, action_of, sender_of
 from leadsman.introspection.service import Polled, Service
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt import answers
 from leadsman.mqtt.answers import EXPIRY, Json, RetainedRequests
 from leadsman.mqtt.connection import Received
@@ -61,6 +62,7 @@ class MqttDoor:
         self._clock = clock
         self._slices = slices
         self._retained = RetainedRequests()
+        self._lines = others()
         self._queue = queue
 
     # Documents
@@ -80,7 +82,7 @@ class MqttDoor:
         except (PayloadError, RequestRefused) as refused:
             error = explained(refused)
         envelope = answers.document(None, error, self._clock.wall(), transaction)
-        message = answers.answer_anyway(received, self._topics, envelope)
+        message = answers.answer_anyway(received, self._topics, envelope, self._lines, self._clock.wall())
         if request is None:
             self._send(message)
             return
@@ -128,7 +130,7 @@ class MqttDoor:
                 return self._service.circuit(device, action_of(request), by)
             return (self._service.hold if kind == "hold" else self._service.release)(device, by)
 
-        self._send(answers.answered(received, self._topics, self._clock.wall(), handle))
+        self._send(answers.answered(received, self._topics, self._clock.wall(), handle, self._lines))
 
     def on_get(self, received: Received) -> None:
         """Handle a request for a reading."""
@@ -151,10 +153,15 @@ class MqttDoor:
         if received.response_topic is None and result.error is None and transaction is None:
             return
         if result.error is not None:
-            about = log_fields("request refused", topic=received.topic)
-            logger.info("%s: %s", clean(received.topic), result.error, extra=about)
+            self._log_refused(received, result.error)
         answer = answers.document(result.fields, result.error, self._clock.wall(), transaction)
-        self._send(answers.answer_anyway(received, self._topics, answer))
+        self._send(answers.answer_anyway(received, self._topics, answer, self._lines, self._clock.wall()))
+
+    def _log_refused(self, received: Received, error: str) -> None:
+        before = self._lines.left_out("request refused", self._clock.wall())
+        if before is not None:
+            about = log_fields("request refused", topic=received.topic)
+            logger.info("%s: %s%s", clean(received.topic), error, left_out_before(before), extra=about)
 
     def _refuse(self, received: Received, refused: Busy | PayloadError) -> None:
         """Answer a request whose turn does not come."""
@@ -163,7 +170,7 @@ class MqttDoor:
         except PayloadError:
             transaction = None
         answer = answers.document(None, explained(refused), self._clock.wall(), transaction)
-        self._send(answers.answer_anyway(received, self._topics, answer))
+        self._send(answers.answer_anyway(received, self._topics, answer, self._lines, self._clock.wall()))
 
     def _send(self, answer: Message) -> None:
         self._link.put(answer._replace(expires=self._clock.monotonic() + EXPIRY))

@@ -32,7 +32,8 @@ from leadsman.events import (
     StateWritten,
     SubscriptionFailed,
 )
-from leadsman.monitoring.log_lines import Lines, left_out_before
+from leadsman.log_lines import Lines, left_out_before, others
+from leadsman.monitoring.bugs import Tracebacks, placed
 from leadsman.resilience.verdict import REASONS
 from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.durations import human
@@ -110,6 +111,8 @@ class Log:
         self._name = name
         self._prefix = prefix
         self._lines = lines
+        self._others = others()
+        self._tracebacks = Tracebacks()
         self._timers = timers
         self._link_down_at: float | None = None
         self._link_reasons: set[str] = set()
@@ -179,11 +182,8 @@ class Log:
                     clean(", ".join(names)),
                     extra=about,
                 )
-            case PrefixShared(reason=str(reason)):
-                logger.warning("%s", reason, extra=log_fields("prefix shared", reason=reason))
             case PrefixShared():
-                text = "no other app publishes below %s/ any more"
-                logger.info(text, self._prefix, extra=log_fields("prefix free", prefix=self._prefix))
+                self._shared(event)
             case SubscriptionFailed(reason=reason):
                 about = log_fields("subscription failed", reason=reason)
                 text = "%s; what is sent there does not arrive. Check the broker's access list, see leadsman acl."
@@ -211,26 +211,41 @@ class Log:
                 about = log_fields("fault", error_type=kind)
                 logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
 
+    def _shared(self, event: PrefixShared) -> None:
+        before = self._others.left_out("", event.at)  # no device has this name
+        if before is None:
+            return
+        more = left_out_before(before)
+        if event.reason is not None:
+            logger.warning("%s%s", event.reason, more, extra=log_fields("prefix shared", reason=event.reason))
+        else:
+            text = "no other app publishes below %s/ any more%s"
+            logger.info(text, self._prefix, more, extra=log_fields("prefix free", prefix=self._prefix))
+
     def _person_acted(self, event: "CircuitRequested | DeviceHeld | DeviceReleased | DeviceLeft") -> None:
         entity = event.entity
+        before = self._others.left_out(entity, event.at)
+        if before is None:
+            return
+        more = left_out_before(before)
         match event:
             case DeviceLeft(reason=reason):
                 about = log_fields("left", entity, reason=reason)
-                logger.info("%s: it said goodbye: %s", entity, reason, extra=about)
+                logger.info("%s: it said goodbye: %s%s", entity, reason, more, extra=about)
             case DeviceHeld(by=by) if by:
-                logger.info("%s: held by %s until it is released", entity, by, extra=log_fields("held", entity, by=by))
+                about = log_fields("held", entity, by=by)
+                logger.info("%s: held by %s until it is released%s", entity, by, more, extra=about)
             case DeviceHeld():
                 how = f"leadsman release --prefix {self._prefix} --device {entity}"
-                logger.error(
-                    "%s: held until somebody releases it with: %s", entity, how, extra=log_fields("held", entity)
-                )
+                about = log_fields("held", entity)
+                logger.error("%s: held until somebody releases it with: %s%s", entity, how, more, extra=about)
             case DeviceReleased(by=by):
-                logger.info(
-                    "%s: released%s", entity, f" by {by}" if by else "", extra=log_fields("released", entity, by=by)
-                )
+                about = log_fields("released", entity, by=by)
+                logger.info("%s: released%s%s", entity, f" by {by}" if by else "", more, extra=about)
             case CircuitRequested(action=action, by=by):
                 about = log_fields("circuit requested", entity, action=action, by=by)
-                logger.info("%s: circuit %s (requested by %s)", entity, _ACTIONS[action], by, extra=about)
+                text = "%s: circuit %s (requested by %s)%s"
+                logger.info(text, entity, _ACTIONS[action], by, more, extra=about)
 
     def _paused(self, event: PollDeferred | AttemptFailed, pause: float, reason: str | None) -> None:
         """Log that a device asked for a pause: at INFO once an hour at most, since it may ask at each poll."""
@@ -345,8 +360,8 @@ class Log:
             about = log_fields("command done", event.device)
             logger.debug("%s: command done in %.1f s", event.device, event.duration, extra=about)
             return
-        error = f"{type(event.error).__name__}: {describe(event.error)}"
-        self._count(self._commands, 1, f"{clean(event.device)}: {error}", event.at)
+        self._count(self._commands, 1, f"{clean(event.device)}: {placed(event.error)}", event.at)
+        self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
 
 
 _ACTIONS = {

@@ -3,18 +3,18 @@
 import logging
 from collections.abc import Callable
 
-from leadsman.errors import LeadsmanError
 from leadsman.events import (
     AppFault,
     Event,
     ReadingTaken,
     StateFailed,
 )
+from leadsman.log_lines import Lines, left_out_before
 from leadsman.monitoring import flakiness
 from leadsman.monitoring import outage as outages
+from leadsman.monitoring.bugs import is_bug
 from leadsman.monitoring.flakiness import Flaky
 from leadsman.monitoring.health import Health, HealthRecords
-from leadsman.monitoring.log_lines import Lines, left_out_before
 from leadsman.monitoring.outage import Notice, Outage
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -157,9 +157,8 @@ class OutageReporter:
         """The place of a bug in the user's code, and the frames that led there; nothing for an error that any device
         may have."""
         error = notice.error
-        expected: tuple[type[BaseException], ...] = (OSError, LeadsmanError, *self._transient(notice.entity))
         repeated = notice.retry_in is not None or (notice.attempts > 1 and notice.reason != "filtered")
-        if error is None or repeated or isinstance(error, expected):
+        if error is None or repeated or not is_bug(error, self._transient(notice.entity)):
             return None, []
         from leadsman.places import frames_of, place_of
 

@@ -19,6 +19,8 @@ from leadsman.text import clean
 SILENT = 120.0
 """Seconds without a heartbeat after which the other app is gone. A heartbeat is due every 30 s, unless the app is
 configured otherwise."""
+MOST_APPS = 16
+"""Other apps that are remembered."""
 _NEAR = 4096
 """Bytes from the beginning of a document that contain its client id."""
 
@@ -39,7 +41,8 @@ class PrefixWatch:
         self._events = events
         self._client_id = client_id
         self._own = encode({"client_id": client_id})[1:-1]
-        self._gone: asyncio.TimerHandle | None = None
+        self._heard: dict[str, asyncio.TimerHandle] = {}
+        self._named: str | None = None
 
     def received(self, message: Received) -> None:
         """Take a message at the topic of the status."""
@@ -50,26 +53,34 @@ class PrefixWatch:
         if not isinstance(other, str) or other == self._client_id:
             return  # a will, or what is no heartbeat
         if status.get("state") != "online":
-            self._free()
+            self._left(other)
+        elif other in self._heard or len(self._heard) < MOST_APPS:
+            if other in self._heard:
+                self._heard[other].cancel()
+            self._heard[other] = asyncio.get_running_loop().call_later(SILENT, self._left, other)
+            self._name()
+
+    def _left(self, other: str) -> None:
+        timer = self._heard.pop(other, None)
+        if timer is not None:
+            timer.cancel()
+            self._name()
+
+    def _name(self) -> None:
+        """Say which app is there, if the one that was named is not. A status names the app too, and the others answer
+        it with theirs: the name must not follow the app that was heard last."""
+        if self._named in self._heard:
             return
-        if self._gone is not None:
-            self._gone.cancel()
-        self._gone = asyncio.get_running_loop().call_later(SILENT, self._free)
-        reason = (
-            f"another app publishes below {self._topics.prefix + '/'!r}: its client id is {clean(other)!r}. Stop one "
-            "of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
-        )
+        self._named = next(iter(self._heard), None)
+        reason = None
+        if self._named is not None:
+            reason = (
+                f"another app publishes below {self._topics.prefix + '/'!r}: its client id is {clean(self._named)!r}. "
+                "Stop one of them, or run one with another prefix: --prefix, or MQTT__TOPIC_PREFIX"
+            )
         if reason != self._link.conflict:
             self._link.conflict = reason
             self._events.emit(PrefixShared(reason))
-
-    def _free(self) -> None:
-        if self._gone is not None:
-            self._gone.cancel()
-            self._gone = None
-        if self._link.conflict is not None:
-            self._link.conflict = None
-            self._events.emit(PrefixShared(None))
 
 
 def _object(payload: bytes) -> dict[str, object]:

@@ -16,15 +16,19 @@ from typing import NamedTuple
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
+    AppFault,
     AttemptFailed,
     CircuitMoved,
     CircuitRequested,
+    CommandDone,
     DeviceHeld,
     DeviceReleased,
     Event,
+    MessageFailed,
     PollFailed,
     ReadingTaken,
 )
+from leadsman.monitoring.bugs import is_bug
 from leadsman.resilience.failure import RetryRequested
 from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
@@ -45,7 +49,7 @@ class TraceRow(NamedTuple):
     number: int
     at: float
     handler: str
-    """The device; or the adapter, in rows about one."""
+    """The device; or the adapter, the filter of the subscription, or the part of the app, in rows about one."""
     reason: str
     """``retry``; why there is none (``count``, ``budget``, ``next-poll``, …); ``recovered``, ``circuit open``,
     ``held``, …"""
@@ -112,6 +116,12 @@ class Trace:
                 self._add(event.wall, entity, "released", by=by or None, outage_id=self._outages.get(entity))
             case AdapterFailed(adapter=adapter, error=error, retry_in=delay):
                 self._add(event.wall, adapter, "adapter failed", error=error, delay=delay)
+            case CommandDone(device=device, error=error) if error is not None and is_bug(error):
+                self._add(event.wall, device, "command failed", error=error)
+            case MessageFailed(topic_filter=topic_filter, error=error):
+                self._add(event.wall, topic_filter, "message failed", error=error)
+            case AppFault(where=where, error=error):
+                self._add(event.wall, where, "fault", error=error)
             case AdapterReopened(adapter=adapter, how=how):
                 self._add(event.wall, adapter, f"adapter {how}")
 
@@ -210,6 +220,9 @@ class Trace:
                 delay=delay,
                 error_type=kind,
                 error_message=message,
+                traceback=None
+                if error is None or error.__traceback__ is None
+                else self._shared(handler, _traceback(error)),
                 outage_id=outage_id,
                 by=by,
             )

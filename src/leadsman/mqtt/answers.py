@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from leadsman.errors import PayloadError, RequestRefused
+from leadsman.log_lines import Lines, left_out_before
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
 from leadsman.mqtt.topics import Topics, encode
@@ -109,36 +110,42 @@ def answer_to(received: Received, topics: Topics, answer: dict[str, Json]) -> Me
     return Message(topic, encode(answer), correlation=correlation)
 
 
-def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json]) -> Message:
+def answer_anyway(received: Received, topics: Topics, answer: dict[str, Json], lines: Lines, at: float) -> Message:
     """The message with an answer, also if the request names no topic, or one that an answer may not go to. It then goes
     to the topic of the request with ``/response`` appended; or to that of introspection, if the request came at a topic
-    that is too long or has control characters."""
+    that is too long or has control characters. `lines` limits the log lines about that, `at` the seconds of
+    a clock."""
     beside = f"{received.topic}/response"
     own = received._replace(response_topic=beside if topics.may_answer(beside) else f"{topics.introspect}/response")
     try:
         return answer_to(received if received.response_topic else own, topics, answer)
     except PayloadError as refused:
-        instead = clean(own.response_topic or "")
-        logger.warning(
-            "The request at %s is answered at %s instead of its response topic: %s",
-            clean(received.topic),
-            instead,
-            describe(refused),
-            extra=log_fields("answer diverted", topic=received.topic),
-        )
+        _log_diverted(received, refused, own.response_topic or "", lines.left_out("answer diverted", at))
         return answer_to(own._replace(correlation=None), topics, answer)
 
 
-def answered(received: Received, topics: Topics, wall: float, handle: Callable[[Json], Json]) -> Message:
+def answered(received: Received, topics: Topics, wall: float, handle: Callable[[Json], Json], lines: Lines) -> Message:
     """Pass the value of a request to `handle`, and return the message that answers it: with what `handle` returned, or
-    with the `PayloadError` that it raised."""
+    with the `PayloadError` that it raised. `lines` limits the lines about response topics."""
     transaction, data, error = None, None, None
     try:
         value, transaction = decode(received.payload)
         data = handle(value)
     except (PayloadError, RequestRefused) as refused:
         error = explained(refused)
-    return answer_anyway(received, topics, document(data, error, wall, transaction))
+    return answer_anyway(received, topics, document(data, error, wall, transaction), lines, wall)
+
+
+def _log_diverted(received: Received, refused: PayloadError, instead: str, before: int | None) -> None:
+    if before is not None:
+        logger.warning(
+            "The request at %s is answered at %s instead of its response topic: %s%s",
+            clean(received.topic),
+            clean(instead),
+            describe(refused),
+            left_out_before(before),
+            extra=log_fields("answer diverted", topic=received.topic),
+        )
 
 
 class RetainedRequests:

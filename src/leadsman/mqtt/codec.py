@@ -44,6 +44,18 @@ _OLD_CONNACK = b"\x20\x02"
 """The first bytes of a CONNACK of MQTT 3.1.1; that of MQTT 5 is longer. Old brokers answer any version with theirs."""
 
 
+_PUBLISH = 3
+_FIRST_PROPERTY = {2: 2, 4: 3, 5: 3, 6: 3, 7: 3, 9: 2, 11: 2, 14: 1, 15: 1}
+"""Where the properties of a packet begin, by its type, after the fixed header."""
+_SUBSCRIPTION_IDENTIFIER = 0x0B
+_FIXED = dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1)
+_FIXED |= dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2) | dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4)
+"""The bytes of properties of one length (§2.2.2.2)."""
+_BINARY = frozenset({0x09, 0x16})
+_STRINGS = dict.fromkeys((0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, 0x1F, *_BINARY), 1) | {0x26: 2}
+"""How many strings, or binary data, a property has."""
+
+
 class Answer(NamedTuple):
     """A CONNACK: the reason code, what the broker allows, and what it says about itself."""
 
@@ -165,6 +177,8 @@ class Reader:
             if rest[:2] == _OLD_CONNACK:
                 self._old_connack(rest)
                 return None
+        if not _is_text(rest):  # the codec would panic, and write so to stderr
+            raise PacketError("the broker sent a malformed packet: text that is not UTF-8")
         try:
             packet, used = mqtt5.read(rest)
         except IndexError:
@@ -173,10 +187,9 @@ class Reader:
         except ValueError as error:
             raise PacketError(f"the broker sent a malformed packet: {error}") from None
         except BaseException as error:
-            if type(error).__name__ != "PanicException":
+            if type(error).__name__ != "PanicException":  # a fault of the codec; its exception is no `Exception`
                 raise
-            # The codec panics where a string is not UTF-8; its exception is no `Exception`.
-            raise PacketError("the broker sent a malformed packet: text that is not UTF-8") from None
+            raise PacketError("the broker sent a malformed packet: the codec cannot read it") from None
         if used > self._largest:
             raise self._too_large(used)
         self._took(used)
@@ -243,6 +256,63 @@ class Reader:
         )
         message = Received(packet.topic, packet.payload, packet.retain, response_topic, correlation, at)
         self._handler.arrived(message, packet.packet_id if qos else None)
+
+
+def _is_text(data: memoryview) -> bool:
+    """Whether all text in the first packet of `data` is UTF-8 (MQTT 5 §1.5.4), as far as it is there. Whatever else may
+    be wrong with it is left to the codec."""
+    try:
+        rest = data[_number(data, 1)[1] :]
+        kind = data[0] >> 4
+        if kind == _PUBLISH:
+            at = _after_text(rest, 0) + (2 if data[0] & 0x06 else 0)
+        elif kind in _FIRST_PROPERTY:
+            at = _FIRST_PROPERTY[kind]
+        else:
+            return True
+        length, at = _number(rest, at)
+        end = at + length
+        while at < end:
+            at = _after_property(rest, at)
+    except UnicodeDecodeError:
+        return False
+    except (IndexError, KeyError):
+        pass
+    return True
+
+
+def _after_property(rest: memoryview, at: int) -> int:
+    """Where the property at `at` ends (§2.2.2.2). Raises UnicodeDecodeError for its text."""
+    kind, at = rest[at], at + 1
+    if kind == _SUBSCRIPTION_IDENTIFIER:
+        return _number(rest, at)[1]
+    if kind in _FIXED:
+        return at + _FIXED[kind]
+    for _ in range(_STRINGS[kind]):
+        at = _after_text(rest, at, binary=kind in _BINARY)
+    return at
+
+
+def _after_text(rest: memoryview, at: int, *, binary: bool = False) -> int:
+    """Where the text at `at`, or the binary data, ends (§1.5.4, §1.5.6). Raises IndexError if it is not complete."""
+    end = at + 2 + (rest[at] << 8 | rest[at + 1])
+    if end > len(rest):
+        raise IndexError
+    if not binary:
+        str(rest[at + 2 : end], "utf-8")
+    return end
+
+
+def _number(data: memoryview, at: int) -> tuple[int, int]:
+    """A variable byte integer (§1.5.5), and where it ends."""
+    number = 0
+    for shift in (0, 7, 14, 21):
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return number, at
+    raise IndexError
 
 
 def _answer(packet: ConnAckPacket) -> Answer:

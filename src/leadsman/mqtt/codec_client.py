@@ -25,6 +25,7 @@ from leadsman.mqtt.connection import (
     Received,
     permitted,
 )
+from leadsman.mqtt.connection_state import ADMINISTRATIVE
 from leadsman.mqtt.keepalive import KeepAlive
 from leadsman.mqtt.message import Message
 from leadsman.timing.clock import Clock
@@ -311,7 +312,7 @@ class CodecConnection(asyncio.BufferedProtocol):
         """End the connection, and say why to the broker if it listens."""
         if self._accepted.done() and not self._over and self._transport is not None:
             self._transport.write(codec.disconnect(error.code))
-        self._end(str(error))
+        self._end(str(error), ADMINISTRATIVE)  # no message of ours is to blame, and no other client
 
     def _end(self, reason: str, code: int = 0, error: BrokerError | None = None) -> None:
         """The connection is of no use any more. This is reported once, and the socket is closed."""

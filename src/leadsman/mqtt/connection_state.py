@@ -153,8 +153,8 @@ def failed(
         session = session._replace(short_lived=session.short_lived + 1)
     elif lasted:
         session = session._replace(outage_since=None, failures=0, short_lived=0)
-    elif not lived and not no_connack:
-        session = session._replace(short_lived=0)  # it is the broker that goes away
+    elif not lived:
+        session = session._replace(short_lived=0)  # it is the broker that goes away: a twin hinders no CONNECT
     since = now if session.outage_since is None else session.outage_since
     session = session._replace(outage_since=since, connected_at=None)
     session = _version_after(session, now, lived=lived, no_connack=no_connack)

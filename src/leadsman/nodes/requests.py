@@ -10,6 +10,7 @@ from typing import (
 from typing_extensions import TypedDict
 
 from leadsman.errors import PayloadError
+from leadsman.log_lines import others
 from leadsman.mqtt.answers import Json, RetainedRequests, answered
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -82,10 +83,13 @@ class DrainDoor:
         self._wall = wall
         self._drain = drain
         self._retained = RetainedRequests()
+        self._lines = others()
 
     def answer(self, received: Received) -> Message | None:
         """The answer to a request; None for one that was retained, which would come again with each connection."""
         if received.retain:
             self._retained.warn("drain")
             return None
-        return answered(received, self._topics, self._wall(), lambda request: self._drain(drain_of(request)))
+        return answered(
+            received, self._topics, self._wall(), lambda request: self._drain(drain_of(request)), self._lines
+        )

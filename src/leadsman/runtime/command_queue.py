@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from leadsman.errors import Abandoned, Busy, DeviceUnavailable, PayloadError
 from leadsman.events import AppFault, CommandDone
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt.answers import EXPIRY, Json, answer_to, document
 from leadsman.mqtt.connection import Received
 from leadsman.mqtt.message import Message
@@ -51,6 +52,7 @@ class CommandAnswers:
     def __init__(self, context: PublisherContext, queues: "Mapping[str, CommandQueue]") -> None:
         self._context = context
         self._queues = queues
+        self._lines = others()
 
     def answer(
         self, device: str, command: PendingCommand, reading: Reading | None, error: BaseException | None, took: float
@@ -68,12 +70,15 @@ class CommandAnswers:
         try:
             context.send(answer_to(command.received, context.topics, answer)._replace(expires=expires))
         except PayloadError as refused:
-            logger.warning(
-                "The request at %s cannot be answered: %s",
-                clean(command.received.topic),
-                describe(refused),
-                extra=log_fields("answer failed", topic=command.received.topic),
-            )
+            before = self._lines.left_out("answer failed", context.environment.clock.monotonic())
+            if before is not None:
+                logger.warning(
+                    "The request at %s cannot be answered: %s%s",
+                    clean(command.received.topic),
+                    describe(refused),
+                    left_out_before(before),
+                    extra=log_fields("answer failed", topic=command.received.topic),
+                )
 
     def refuse(self, device: str, command: PendingCommand, error: PayloadError | Busy) -> None:
         """Answer a command that is not executed."""

@@ -8,11 +8,13 @@ are refused or dropped, and calls that fail, are counted, and logged a few times
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leadsman.errors import Abandoned, PayloadError
-from leadsman.monitoring.log_lines import Lines, left_out_before
+from leadsman.events import MessageFailed
+from leadsman.log_lines import left_out_before, others
+from leadsman.monitoring.bugs import Tracebacks, placed
 from leadsman.mqtt.answers import decoded
 from leadsman.mqtt.connection import Received
 from leadsman.registration.command import validated
@@ -54,7 +56,8 @@ class Subscriber:
         self._received = self._failed = self._dropped = 0
         self._waiting: deque[Received] = deque()
         self._current: Received | None = None
-        self._lines = Lines()
+        self._lines = others()
+        self._tracebacks = Tracebacks()
         self._environment = environment
         self._plain = None
         timeout = subscription.timeout
@@ -118,11 +121,17 @@ class Subscriber:
         current, self._current = self._current, None
         if current is not None:
             self._failed += 1
-            self._log(current, ("refused: " if isinstance(error, PayloadError) else "") + explained(error))
+            if isinstance(error, PayloadError):
+                self._log(current, f"refused: {explained(error)}")
+                return
+            self._environment.events.emit(MessageFailed(self.subscription.topic_filter, error))
+            lines = self._tracebacks.lines(self.subscription.topic_filter, error)
+            self._log(current, placed(error), lines)
 
-    def _log(self, received: Received, what: str) -> None:
+    def _log(self, received: Received, what: str, frames: Sequence[str] = ()) -> None:
         topic_filter = self.subscription.topic_filter
         before = self._lines.left_out(topic_filter, self._environment.clock.monotonic())
         if before is not None:
             about = log_fields("message failed", topic=received.topic)
-            logger.warning("message at %s: %s%s", clean(received.topic), what, left_out_before(before), extra=about)
+            line = f"message at {clean(received.topic)}: {what}{left_out_before(before)}"
+            logger.warning("%s", "\n".join([line, *frames]), extra=about)

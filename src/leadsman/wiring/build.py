@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.managed import declared_errors
 from leadsman.event_bus import EventBus, Phase
+from leadsman.log_lines import Lines
 from leadsman.monitoring.event_log import Log, on_reading
 from leadsman.monitoring.health import HealthRecords
 from leadsman.monitoring.heartbeat import Heartbeat, will
 from leadsman.monitoring.ledger_reports import LedgerReports, Schedule
-from leadsman.monitoring.log_lines import Lines
 from leadsman.monitoring.outage_reports import OutageReporter
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Access, ClientIdentity, Link

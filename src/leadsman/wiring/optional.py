@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadsman.events import (
     AdapterFailed,
     AdapterReopened,
+    AppFault,
     AttemptFailed,
     CircuitRequested,
+    CommandDone,
     DeviceHeld,
     Event,
     LinkUp,
+    MessageFailed,
     PollFailed,
     StateFailed,
     StateWritten,
@@ -70,8 +73,20 @@ OUTBOX_FILE = "outbox.db"
 """In the state directory."""
 logger = logging.getLogger("leadsman")
 
-_TRACED = frozenset({AttemptFailed, PollFailed, AdapterFailed, AdapterReopened, CircuitRequested, DeviceHeld})
-"""The events that create the trace: an app in which nothing fails, and nobody interferes, has none."""
+_TRACED = frozenset(
+    {
+        AppFault,
+        AttemptFailed,
+        PollFailed,
+        AdapterFailed,
+        AdapterReopened,
+        CircuitRequested,
+        DeviceHeld,
+        MessageFailed,
+    }
+)
+"""The events that create the trace, as a command that failed does: an app in which nothing fails, and nobody
+interferes, has none."""
 
 
 class Core(NamedTuple):
@@ -374,5 +389,5 @@ class OptionalParts:
         """Pass an event to the trace, which begins with the first failure. Observes in `Phase.TRACE`."""
         if self.traces:
             self.traces[0].observe(event)
-        elif type(event) in _TRACED:
+        elif type(event) in _TRACED or (type(event) is CommandDone and event.error is not None):
             self.make_trace().observe(event)

@@ -293,6 +293,7 @@ const paused = (seconds, at) => [
 /** Events as notices about the app: a key, so that one replaces another, and a text. */
 const NOTICES = {
 	message_refused: ({ topic, reason }) => [`topic ${topic}`, `The broker refused ${topic}: ${reason}`],
+	message_failed: (data) => [`handler of ${data.topic_filter}`, `The handler of ${data.topic_filter} failed: ${errorOf(data)}`],
 	subscription_failed: (data) => [`filter ${data.topic_filter}`, `The broker refused to subscribe to ${data.topic_filter}: ${data.reason}`],
 	state_failed: (data) => [`file ${data.file}`, `${data.file} cannot be written: ${errorOf(data)}`],
 	app_fault: (data) => [`fault ${data.where}`, `A fault of the app, in ${data.where}: ${errorOf(data)}`],

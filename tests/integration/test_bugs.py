@@ -1,0 +1,91 @@
+"""A bug in code of the user has its place in the log, its traceback once, and a row in the trace, wherever it is."""
+
+import inspect
+
+import pytest
+
+from leadsman import App, Router
+
+MARK = "BUG"
+
+
+def bug():
+    raise KeyError(MARK)
+
+
+def telemetry(app):
+    @app.telemetry("d", interval="10s")
+    async def poll() -> dict[str, int]:
+        return bug()
+
+
+def periodic(app):
+    @app.periodic("job", interval="10s")
+    async def job() -> None:
+        bug()
+
+
+def source(app):
+    @app.source("d")
+    async def values():
+        bug()
+        yield {"v": 1}
+
+
+def command(app):
+    @app.command("d")
+    async def set_it(x: int) -> None:
+        bug()
+
+
+def subscribe(app):
+    @app.subscribe("other/topic")
+    async def other(x: int) -> None:
+        bug()
+
+
+def plain_command(app):
+    @app.command("d")
+    def set_it(x: int) -> None:
+        bug()
+
+
+KINDS = {
+    "telemetry": telemetry,
+    "periodic": periodic,
+    "source": source,
+    "command": command,
+    "subscribe": subscribe,
+    "plain command": plain_command,
+}
+NO_KIND = {"register"}
+"""Methods that register a handler of any of these kinds."""
+
+
+def test_every_kind_of_registration_is_tried():
+    decorators = {
+        name
+        for name, made in inspect.getmembers(Router, inspect.isfunction)
+        if not name.startswith(("_", "add", "include"))
+    }
+    assert decorators - NO_KIND <= {*KINDS}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bug_has_its_place_its_traceback_once_and_a_row_in_the_trace(harness, caplog, kind):
+    app = App("app")
+    KINDS[kind](app)
+    running = harness(app)
+    running.run("1s")
+    for _ in range(3):
+        running.broker.send("app/d/set", b"5")
+        running.broker.send("other/topic", b"5")
+        running.run("1m")
+
+    place = f"test_bugs.py:{inspect.getsourcelines(bug)[1] + 1}"
+    assert place in caplog.text
+    assert caplog.text.count("raise KeyError(MARK)") == 1
+    running.broker.send("app/introspect", {"sections": ["trace"]}, response_topic="app/answers")
+    running.run("1s")
+    rows = running.broker.messages("app/answers")[-1].json["data"]["trace"]
+    assert any(row["error_type"] == "KeyError" and "test_bugs.py" in row["traceback"] for row in rows)
