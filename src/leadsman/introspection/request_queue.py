@@ -63,6 +63,10 @@ class RequestQueue:
         if absurd is not None:
             refuse(received._replace(response_topic=None, correlation=None), PayloadError(absurd))
             return
+        if len(received.payload) > LARGEST_PAYLOAD:
+            size = len(received.payload)
+            refuse(received, PayloadError(f"the payload has {size} bytes; {LARGEST_PAYLOAD} are allowed"))
+            return
         size = _size(received)
         if len(self._waiting) >= MOST or self._bytes + size > MOST_BYTES:
             refuse(received, Busy(f"{len(self._waiting)} requests wait; ask again in a few seconds"))
@@ -103,10 +107,7 @@ def _size(received: Received) -> int:
 
 
 def _absurd(received: Received) -> str | None:
-    """Why a request is not even kept; None if it is."""
-    size = len(received.payload)
-    if size > LARGEST_PAYLOAD:
-        return f"the payload has {size} bytes; {LARGEST_PAYLOAD} are allowed"
+    """Why a request cannot be answered where its sender wants; None if it can."""
     correlation = len(received.correlation or b"")
     if correlation > LARGEST_CORRELATION:
         return f"the correlation data has {correlation} bytes; send at most {LARGEST_CORRELATION}"
