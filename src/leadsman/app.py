@@ -169,6 +169,7 @@ class App(Registrar, Live):
                 from them are.
         """
         self.setup.load(where)
+        self._redaction.learn(self.setup.secrets())
 
     @contextmanager
     def unloaded(self, adapters: AdapterSource | None = None) -> Iterator[None]:

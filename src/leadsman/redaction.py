@@ -1,4 +1,7 @@
-"""Redaction by patterns of the user's own: serial numbers, addresses and other secrets that only the app knows.
+"""Redaction: the values of secret settings, and what matches patterns of the user's own, such as serial numbers.
+
+A secret that the app was given is hidden by its value, wherever an error repeats it: as it is, quoted, percent-encoded,
+in base64, and cut at the end of a text.
 
 The patterns of an app apply to all text that `leadsman.text.clean` makes safe, in the whole process, as long as the app
 object lives. Text from a device may be made to hurt: a pattern that takes too long on the worst of texts would block
@@ -6,11 +9,14 @@ the event loop. Python cannot interrupt a search, so such a pattern is refused w
 the pattern alone, and so a pattern is refused on every machine or on none.
 """
 
+import base64
+import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator
 from re import _parser  # type: ignore[attr-defined]  # the only reader of patterns that there is
 from typing import Any
+from urllib.parse import quote, quote_plus
 from weakref import WeakSet
 
 from leadsman.errors import InvalidType, InvalidValue
@@ -20,6 +26,10 @@ LONGEST_TEXT = 2000
 MOST_STEPS = 10_000_000
 """Steps that a search may take on the worst text, about a tenth of a second: at each of its characters, each repeat may
 be tried with each of its lengths, and each alternative."""
+SHORTEST_SECRET = 6
+"""Characters of a secret that is hidden by its value: a shorter one is a part of too many words."""
+LONGEST_LINE = 20_000
+"""Characters of a text in which secrets are looked for; what follows is not shown."""
 HIDDEN = "***"
 """What takes the place of each match."""
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
@@ -32,7 +42,7 @@ class Redaction:
         InvalidType, InvalidValue: see `pattern_of`.
     """
 
-    __slots__ = ("__weakref__", "patterns")
+    __slots__ = ("__weakref__", "_shapes", "_values", "patterns")
 
     def __init__(self, patterns: Iterable[str]) -> None:
         if isinstance(patterns, str | bytes) or not isinstance(patterns, Iterable):
@@ -40,11 +50,59 @@ class Redaction:
                 f"redact is {patterns!r}; write a list of regular expressions, such as [r'SN-[0-9]{{8}}']"
             )
         self.patterns = tuple(pattern_of(pattern) for pattern in patterns)
+        self._shapes: list[str] = []
+        self._values: re.Pattern[str] | None = None
         if self.patterns:
             _ACTIVE.add(self)
 
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide these values from now on, instead of those that were learned before."""
+        shapes = {shape for secret in secrets for shape in shapes_of(secret)}
+        self._shapes = sorted(shapes, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, self._shapes))) if shapes else None
+        if shapes:
+            _ACTIVE.add(self)
+
+    def without_secrets(self, text: str) -> str:
+        """The text, with `HIDDEN` in place of each secret that was learned."""
+        if self._values is None:
+            return text
+        text = self._values.sub(HIDDEN, text)
+        shown = text.rstrip("…'\". ")
+        for shape in self._shapes:  # the text may have been cut in the middle of one
+            for length in range(min(len(shape) - 1, len(shown)), SHORTEST_SECRET - 1, -1):
+                if shown.endswith(shape[:length]):
+                    return f"{shown[:-length]}{HIDDEN}"
+        return text
+
 
 _ACTIVE: WeakSet[Redaction] = WeakSet()
+
+
+def shapes_of(secret: str) -> Iterator[str]:
+    """How a secret may stand in a text: as it is, as Python and JSON quote it, percent-encoded (RFC 3986 §2.1), and
+    inside base64 at each of its three positions (RFC 4648 §4), where a user and a colon may precede it. Of one that
+    has several lines, each long line."""
+    if len(secret) < SHORTEST_SECRET:
+        return
+    for each in (secret, *(line for line in secret.splitlines() if "\n" in secret and len(line) >= 16)):
+        raw = each.encode(errors="surrogatepass")
+        yield from (each, repr(each)[1:-1], json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1])
+        encoded = quote(raw, safe=""), quote(raw), quote_plus(raw)
+        yield from (*encoded, *(re.sub("%..", lambda found: found[0].lower(), text) for text in encoded))
+        for before in range(3):
+            for alphabet in (base64.b64encode, base64.urlsafe_b64encode):
+                text = alphabet(b"\0" * before + raw).decode()
+                inner = text[4 if before else 0 : len(text) // 4 * 4 - 4]  # without what its neighbours decide
+                if len(inner) >= SHORTEST_SECRET:
+                    yield inner
+
+
+def without_secrets(text: str) -> str:
+    """The text, with `HIDDEN` in place of each secret of an app in this process."""
+    for redaction in tuple(_ACTIVE):
+        text = redaction.without_secrets(text)
+    return text
 
 
 def redacted(text: str) -> str:

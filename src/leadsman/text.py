@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from leadsman.errors import PayloadError, RequestRefused
-from leadsman.redaction import LONGEST_TEXT, redacted
+from leadsman.redaction import LONGEST_LINE, LONGEST_TEXT, redacted, without_secrets
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
@@ -12,23 +12,41 @@ _URL = re.compile(r"(\w[\w+.-]{0,20})://(\S*@\S*)")
 """A URL with credentials. The length of its scheme is bounded: else a long word takes as many steps as its square."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
 _BETWEEN_URLS = re.compile(r"[,\s]\s*(?=[a-z+]+://)")
+_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s&"']\S*)"""
 _SECRETS = re.compile(
-    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|api_?key|authorization))\b"
-    r"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest)\s+)?(?:"[^"]*"|'[^']*'|\S+)"""
+    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|api[_-]?key|authorization))\b"
+    rf"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}"""
 )
 """A word for a secret and what is assigned to it: also as in JSON, and after the scheme of RFC 9110 §11.4."""
+_SHORT_SECRETS = re.compile(
+    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig)(=)|(["'](?:key|appid|pwd|pass|pin)["'])(\s*:\s*)|"""
+    rf"""\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}"""
+)
+"""Words that mean other things, too: only in a query, in JSON, or as the name of a header."""
+_AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+[^\s"',]+""")
+"""A scheme and its credentials (RFC 9110 §11.6.2)."""
+_COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+""")
+_PEM = re.compile(r"(-----BEGIN [A-Z ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 
 
 def clean(text: str) -> str:
-    """Escape control characters, hide credentials in URLs and after words such as ``password=`` and what the patterns
-    of the app match, and cut what is too long.
+    """Escape control characters, hide the values of secret settings, credentials in URLs and after words such as
+    ``password=``, and what the patterns of the app match, and cut what is too long.
 
     A device or a server may put anything into an error message: line breaks that forge log lines, escape sequences that
     drive a terminal, or the URL with its password.
     """
-    text = redacted(_SECRETS.sub(r"\1\2***", _URL.sub(_without_credentials, text[:LONGEST_TEXT])))
+    text = without_secrets(text[:LONGEST_LINE])[:LONGEST_TEXT]
+    text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
+    text = _SECRETS.sub(r"\1\2***", text)
+    text = _PEM.sub(r"\1***", _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text)))
+    text = redacted(text)
     text = escaped(text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return "".join(part for part in found.groups() if part is not None) + "***"
 
 
 def escaped(text: str) -> str:

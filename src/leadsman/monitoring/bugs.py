@@ -8,7 +8,7 @@ by `leadsman.runtime.subscriber`.
 import logging
 
 from leadsman.errors import LeadsmanError
-from leadsman.text import describe
+from leadsman.text import describe, log_fields
 
 logger = logging.getLogger("leadsman")
 
@@ -58,4 +58,5 @@ class Tracebacks:
         """Log the traceback that is due on a line of its own, after lines that count several errors."""
         lines = self.lines(about, error)
         if lines:
-            logger.warning("%s", "\n".join([f"{about}: {placed(error)}", *lines]))
+            fields = log_fields("bug", handler=about, error_type=type(error).__name__)
+            logger.warning("%s", "\n".join([f"{about}: {placed(error)}", *lines]), extra=fields)

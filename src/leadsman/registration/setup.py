@@ -4,6 +4,7 @@ loaded."""
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
 
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, raise_together
@@ -130,6 +131,22 @@ class Setup:
     def rows(self) -> "tuple[SettingRow, ...]":
         """Every loaded value with its origin. Secrets are masked."""
         return () if self._loaded is None else self._loaded.rows
+
+    def secrets(self) -> set[str]:
+        """The secrets that the app was given. One that is a name of the app or of a broker too is no secret."""
+        from leadsman.settings.rows import secrets_of
+
+        found, public = set[str](), {self.declaration.name, self.prefix, self.client_id}
+        if self._loaded is not None:
+            found.update(secrets_of(self._loaded.settings))
+        for broker in self._brokers.all if self._brokers is not None else ():
+            found |= set() if broker.password is None else {broker.password}
+            public |= {broker.username or "", broker.host}
+        if self.endpoint is not None and self.endpoint.token is not None:
+            found.add(self.endpoint.token)
+        if self.cluster is not None and (password := urlsplit(self.cluster.engine).password) is not None:
+            found |= {password, unquote(password)}
+        return found - public
 
     def load(self, where: "Where | None" = None) -> None:
         """Read the settings, and register the devices that they define. A second call changes nothing.

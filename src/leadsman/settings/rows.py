@@ -1,7 +1,7 @@
 """Lists settings for display: each value with its origin, secrets masked."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol, cast
 
 from leadsman.settings.model import SettingPath, is_model
@@ -47,6 +47,24 @@ def shown(name: str, value: object) -> str:
     if name == "cluster.engine" and isinstance(value, str):
         value = masked(value)
     return clean(repr(value) if isinstance(value, str) else str(value))
+
+
+def secrets_of(value: object, name: str = "") -> Iterator[str]:
+    """The secrets among settings, as deep as they are."""
+    if type(value).__name__ in ("SecretStr", "SecretBytes"):
+        secret = cast(_Secret, value).get_secret_value()
+        yield secret if isinstance(secret, str) else secret.decode(errors="replace")
+    elif isinstance(value, str) and is_secret(name):
+        yield value
+    elif is_model(kind := type(value)):
+        for field in kind.model_fields:
+            yield from secrets_of(getattr(value, field), field)
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from secrets_of(each, str(key))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from secrets_of(each, name)
 
 
 def rows_of(value: object, origins: Mapping[SettingPath, Entry], path: SettingPath = ()) -> list[SettingRow]:
