@@ -324,3 +324,30 @@ def test_a_packet_that_is_read_is_read_whole_or_in_parts(text, good, cut):
     parts, _ = fed([data[: cut % len(data)], data[cut % len(data) :]])
 
     assert str(whole) == str(parts)
+
+
+acknowledgements = st.builds(
+    lambda number, code: mqtt5.PubAckPacket(number, reason_code=code).write(),
+    st.integers(1, 65_535),
+    st.sampled_from([mqtt5.PubAckReasonCode.SUCCESS, mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS]),
+)
+subscribed = st.builds(
+    lambda number: mqtt5.SubAckPacket(number, [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE]).write(),
+    st.integers(1, 65_535),
+)
+publishes = st.builds(
+    lambda topic, payload: mqtt5.PublishPacket(topic, payload=payload).write(),
+    st.text("aé/", min_size=1, max_size=5),
+    st.binary(max_size=20),
+)
+
+
+@given(st.lists(acknowledgements | subscribed | publishes, max_size=20))
+def test_good_packets_that_arrive_together_are_all_read(packets):
+    assert len(read(CONNACK + b"".join(packets))) == 1 + len(packets)
+
+
+def test_the_text_of_a_packet_ends_with_the_packet():
+    acknowledgement = b"\x40\x03\x00\x01\x10"
+
+    assert codec._is_text(memoryview(acknowledgement + b"\x05\x1f\x00\x02\xff\xfe"))

@@ -262,8 +262,8 @@ def _is_text(data: memoryview) -> bool:
     """Whether all text in the first packet of `data` is UTF-8 (MQTT 5 §1.5.4), as far as it is there. Whatever else may
     be wrong with it is left to the codec."""
     try:
-        rest = data[_number(data, 1)[1] :]
-        kind = data[0] >> 4
+        size, at = _number(data, 1)
+        rest, kind = data[at : at + size], data[0] >> 4  # what follows belongs to other packets
         if kind == _PUBLISH:
             at = _after_text(rest, 0) + (2 if data[0] & 0x06 else 0)
         elif kind in _FIRST_PROPERTY:
