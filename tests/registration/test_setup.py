@@ -68,7 +68,7 @@ def test_names_and_broker_come_from_the_settings():
     assert loaded.state_name == "app@house+app"
 
 
-def test_a_broker_that_the_author_declared_is_replaced_by_a_flag_only():
+def test_a_broker_that_the_author_declared_is_replaced_by_that_of_the_settings():
     declared = Brokers(Broker("declared.lan"))
 
     assert load(setup(brokers=declared)).brokers is declared

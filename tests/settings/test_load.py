@@ -540,14 +540,36 @@ def test_the_broker_is_that_of_the_highest_source(here, content, environment, fl
     assert str(app.brokers) == url
 
 
-def test_a_broker_in_the_code_gives_way_to_a_flag_only(here):
-    app = App("house", mqtt="mqtt://code")
-    app.load(here.where(MQTT__URL="mqtt://environment"))
-    assert str(app.brokers) == "mqtt://code:1883"
+def test_a_broker_in_the_code_gives_way_to_any_setting(here):
+    for where, url in (
+        (here.where(), "mqtt://code:1883"),
+        (here.where(MQTT__URL="mqtt://environment"), "mqtt://environment:1883"),
+        (here.where(MQTT__HOST="host"), "mqtt://host:1883"),
+        (here.where(flags={"mqtt.url": "mqtt://flag"}), "mqtt://flag:1883"),
+    ):
+        app = App("house", mqtt="mqtt://code")
+        app.load(where)
+        assert str(app.brokers) == url
 
-    app = App("house", mqtt="mqtt://code")
-    app.load(here.where(flags={"mqtt.url": "mqtt://flag"}))
-    assert str(app.brokers) == "mqtt://flag:1883"
+
+def test_a_broker_in_the_code_gets_the_credentials_of_the_settings(here):
+    app = App("house", mqtt=["mqtt://one", "mqtt://ann:own@two"])
+    app.load(here.secret("mqtt__password", "given").where(MQTT__USERNAME="bob"))
+
+    assert [(each.username, each.password) for each in app.brokers.all] == [("bob", "given"), ("ann", "own")]
+
+
+def test_a_part_of_a_broker_that_the_settings_do_not_name_is_an_error(here):
+    with pytest.raises(InvalidValue, match=r"mqtt.port \(from environment MQTT__PORT\) belongs to no broker"):
+        App("house", mqtt="mqtt://code").load(here.where(MQTT__PORT="1884"))
+
+
+def test_a_variable_with_one_underscore_is_named(here, caplog):
+    App("house").load(here.where(MQTT_URL="mqtt://meant", MQTT_PASSWORD="x"))
+
+    assert [each.getMessage() for each in caplog.records] == [
+        "MQTT_URL is not read; write MQTT__URL; MQTT_PASSWORD is not read; write MQTT__PASSWORD"
+    ]
 
 
 @pytest.mark.parametrize(

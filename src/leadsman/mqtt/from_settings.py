@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from leadsman.errors import ConfigurationError, InvalidValue, raise_together
+from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers, check_setting, read_urls
 from leadsman.settings.faults import IDENTITY_KEYS
 from leadsman.settings.sources import Entry
@@ -39,6 +40,43 @@ def brokers_of(entries: Mapping[str, Entry]) -> Brokers:
         return Brokers.from_section({key: entry.value for key, entry in section.items()})
     except ConfigurationError as error:
         raise type(error)(f"{error}{'' if url is None else f' (from {url.origin})'}") from None
+
+
+def with_credentials(declared: Brokers, entries: Mapping[str, Entry]) -> Brokers:
+    """The brokers that the author declared, with the user and the password of the settings where they have none.
+
+    Raises:
+        ConfigurationError: the settings have other parts of a broker; the message names their origins.
+    """
+    given = {key: entry for key, entry in entries.items() if key not in IDENTITY_KEYS}
+    rest = [key for key in given if key not in ("username", "password")]
+    if rest:
+        raise InvalidValue(
+            f"mqtt.{rest[0]} (from {given[rest[0]].origin}) belongs to no broker of the settings; write mqtt.host or"
+            " mqtt.url, too, which replace App(mqtt=…)"
+        )
+    if not given:
+        return declared
+    for key, entry in given.items():
+        try:
+            check_setting(key, entry.value)
+        except ConfigurationError as error:
+            raise type(error)(f"{error} (from {entry.origin})") from None
+    found = {key: str(entry.value) for key, entry in given.items()}
+    brokers = [
+        Broker(
+            each.host,
+            each.port,
+            each.scheme,
+            username=found.get("username") if each.username is None else each.username,
+            password=found.get("password") if each.password is None else each.password,
+            path=each.path,
+            tls=each.tls,
+            protocol=each.protocol,
+        )
+        for each in declared.all
+    ]
+    return Brokers(*brokers, follow_server_reference=declared.follow_server_reference)
 
 
 def checked(entry: Entry, check: Callable[[object], str]) -> str:

@@ -1,6 +1,7 @@
 """The setup of an app: its names, broker, adapters, settings and registrations, before and after the settings are
 loaded."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -20,7 +21,7 @@ from leadsman.registration.telemetry import Telemetry, with_policy
 from leadsman.resilience import scope
 from leadsman.resilience.environment import PolicyOverride
 from leadsman.resilience.policy import Policy, as_policy
-from leadsman.text import suggestion
+from leadsman.text import log_fields, suggestion
 
 if TYPE_CHECKING:
     from leadsman.resilience.catalogue import Catalogue, Named
@@ -36,6 +37,9 @@ A = TypeVar("A")
 
 DRY_RUN = "dry-run"
 """The topics of a dry run begin with this text, and its client id ends with it."""
+
+
+logger = logging.getLogger("leadsman")
 
 
 class Setup:
@@ -158,7 +162,7 @@ class Setup:
             return
         from leadsman.settings.load import read
         from leadsman.settings.rows import rows_of
-        from leadsman.settings.sources import Where, settings_file
+        from leadsman.settings.sources import Where, near_misses, settings_file
 
         declared, where = self.declaration, where or Where.here()
         loaded = read(declared.name, declared.model if declared.settings is None else None, where)
@@ -167,6 +171,11 @@ class Setup:
         if declared.settings is not None:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
         self._check(loaded)
+        if (near := near_misses(where.environment)) and "url" not in loaded.broker and "host" not in loaded.broker:
+            about = log_fields("variable unread", variables=", ".join(near))
+            logger.warning(
+                "%s", "; ".join(f"{one} is not read; write {other}" for one, other in near.items()), extra=about
+            )
         if loaded.settings is not None:
             fill(self._settings_dependencies, loaded.settings)
         if self._make_adapters is not None:
@@ -214,12 +223,14 @@ class Setup:
         raise_together(faults)
 
     def _read_brokers(self, loaded: "Loaded") -> None:
-        """Take the brokers of the settings, unless the author declared one and no flag replaces it."""
-        from leadsman.mqtt.from_settings import brokers_of
+        """Take the brokers of the settings, or those that the author declared, with credentials of the settings."""
+        from leadsman.mqtt.from_settings import brokers_of, with_credentials
 
-        flags = [key for key in ("url", "host") if key in loaded.broker and loaded.broker[key].flag]
-        if self.declaration.brokers is None or flags:
+        declared = self.declaration.brokers
+        if declared is None or not loaded.broker.keys().isdisjoint(("url", "host")):
             self._brokers = brokers_of(loaded.broker)
+        else:
+            self._brokers = with_credentials(declared, loaded.broker)
 
     def _read_names(self, loaded: "Loaded") -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix

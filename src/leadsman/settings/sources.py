@@ -121,6 +121,12 @@ def variable(app: str, path: Iterable[str]) -> str:
     return "__".join(parts) if shared else variable_prefix(app) + "__".join(parts)
 
 
+def near_misses(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that were meant for the broker and have one underscore, each with the name that is read."""
+    meant = {f"MQTT_{key}": f"MQTT__{key}" for key in ("URL", "HOST", "PORT", "USERNAME", "PASSWORD")}
+    return {one: other for one, other in meant.items() if one in environment}
+
+
 def settings_file(where: Where) -> Path | None:
     """The settings file, if there is one."""
     if where.config is not None:
