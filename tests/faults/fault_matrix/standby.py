@@ -9,6 +9,7 @@ import random
 import signal
 import time
 
+from paho.mqtt import publish
 from tests.standby.model import FAULTS, TTL, World, apply
 
 from fault_matrix.row import P1, row
@@ -86,6 +87,38 @@ def frozen_node(stand: Stand) -> None:
     stand.figure("its readings among them", sum(at <= since for at in late), most=0)
     stand.figure("takeovers", active.log.count(ACTIVE) + standby.log.count(ACTIVE), most=2)
     for job in (active, standby):
+        stand.stop(job)
+
+
+FORGED = (
+    {"owner": "evil", "token": 2**53, "ttl_s": LEASE, "sent": 1},
+    {"owner": "evil", "token": 2**53 - 1, "ttl_s": LEASE, "sent": 1},
+    {"owner": "evil", "token": 10**400, "ttl_s": 1e300, "sent": float("nan")},
+    [[]],
+)
+"""What anybody may publish as the lease."""
+
+
+@row(
+    "61e",
+    P1,
+    f"somebody else publishes a lease of a standby pair, {len(FORGED)} times",
+    "one of the two goes on within two TTLs of 3 s",
+)
+def forged_lease(stand: Stand) -> None:
+    broker = stand.broker()
+    stand.listen(broker.port)
+    nodes = [node(stand, broker.url, name) for name in ("one", "two")]
+    stand.until(lambda: any(map(polls, nodes)), "a node is active")
+    for lease in FORGED:
+        time.sleep(LEASE)
+        publish.single("row/lease", json.dumps(lease), 1, True, port=broker.port)
+        since = time.time()
+        time.sleep(0.5)
+        stand.until(lambda since=since: any(polls(each, since + 0.5) for each in nodes), "one of them polls", 30)
+        first = min(at for each in nodes for at in polls(each, since + 0.5))
+        stand.figure("polled again after", first - since, "s", most=2 * LEASE + 2.0)
+    for job in nodes:
         stand.stop(job)
 
 
