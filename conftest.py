@@ -4,6 +4,7 @@ import itertools
 import os
 import random
 from tempfile import TemporaryDirectory
+from weakref import WeakSet
 
 import pytest
 from hypothesis import settings
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items):
 def same_dice():
     """The jitter of every test is that of its last run."""
     random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch):
+    """No text is hidden because an app of another test had it as its password."""
+    monkeypatch.setattr("leadsman.redaction._ACTIVE", WeakSet())
 
 
 @pytest.fixture(autouse=True)

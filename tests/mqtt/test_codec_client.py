@@ -424,9 +424,16 @@ def test_malformed_bytes_end_the_connection_and_the_broker_is_told_why(connected
     connected.send(b"\x00\x00")
     connected.run()
 
-    assert connected.reasons == [("the broker sent a malformed packet: Invalid PacketType value: 0", ADMINISTRATIVE)]
+    assert connected.reasons == [("the broker sent a malformed packet: Invalid PacketType value: 0", 0)]
     assert [int(packet.reason_code) for packet in connected.written()] == [0x81]
     assert connected.pipe.aborted
+
+
+def test_for_text_that_is_not_utf_8_neither_a_message_nor_another_client_is_blamed(connected):
+    connected.send(b"\x30\x05\x00\x02\xff\xfe\x00")
+    connected.run()
+
+    assert connected.reasons == [("the broker sent a malformed packet: text that is not UTF-8", ADMINISTRATIVE)]
 
 
 def test_an_error_of_the_listener_ends_the_connection_with_its_name(connected):

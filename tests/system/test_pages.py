@@ -140,15 +140,14 @@ def test_the_tutorial(terminal):
         replace(settings, "evry =", "every =")
 
     def failing():
-        body = "    temperature = 21 +"
-        replace(terminal.directory / "house.py", body, '    raise OSError("no answer")\n' + body)
+        replace(terminal.directory / "leadsman.toml", 'path = "/tmp"', 'path = "/nowhere"')
         terminal.restarts()
 
     def mended():
-        replace(terminal.directory / "house.py", '    raise OSError("no answer")\n', "")
+        replace(terminal.directory / "leadsman.toml", 'path = "/nowhere"', 'path = "/tmp"')
         terminal.restarts()
 
-    first = {"rooms.kitchen.evry": misspelt, "WARNING kitchen": failing, '"temperature": 21}': mended}
+    first = {"disks.tmp.evry": misspelt, "WARNING tmp": failing, '"temperature": 21}': mended}
     terminal.follows("docs/tutorial.md", first)
 
 

@@ -81,6 +81,10 @@ class PacketError(Exception):
         self.code = code
 
 
+class TextError(PacketError):
+    """A packet has text that is not UTF-8 (MQTT 5 §1.5.4)."""
+
+
 class PacketHandler(Protocol):
     """Takes the packets of the broker."""
 
@@ -178,7 +182,7 @@ class Reader:
                 self._old_connack(rest)
                 return None
         if not _is_text(rest):  # the codec would panic, and write so to stderr
-            raise PacketError("the broker sent a malformed packet: text that is not UTF-8")
+            raise TextError("the broker sent a malformed packet: text that is not UTF-8")
         try:
             packet, used = mqtt5.read(rest)
         except IndexError:
