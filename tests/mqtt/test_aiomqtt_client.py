@@ -55,7 +55,7 @@ def test_properties_are_packed_as_the_library_packs_them(length, replayed, fence
 def test_an_acknowledgement_that_nothing_asked_for_puts_no_traceback_into_the_log(caplog):
     async def run():
         broker = Broker("127.0.0.1")
-        client = _Client(broker, None, **_options(broker, Connect("me", "3.1.1", None, b""), v5=False))
+        client = _Client(broker, None, None, **_options(broker, Connect("me", "3.1.1", None, b""), v5=False))
         client._on_subscribe(client._client, None, 133, [])
 
     asyncio.run(run())

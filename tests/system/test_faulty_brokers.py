@@ -119,7 +119,9 @@ FAULTS = {  # what the broker does, and what the log says with the codec and wit
 CASES = [
     (client, fault, reason) for fault, both in FAULTS.items() for client, reason in zip(CLIENTS, both, strict=True)
 ]
-CASES.append(("mqtt5", sends_a_packet_without_end, "a packet of 268435460 bytes, and 262144 are allowed"))
+CASES += [
+    (client, sends_a_packet_without_end, "packet of 268435460 bytes, and 262144 are allowed") for client in CLIENTS
+]
 NAMES = [f"{client}-{fault.__name__}" for client, fault, _ in CASES]
 
 

@@ -11,7 +11,8 @@ It works around what aiomqtt 2.5 does not report, or gets wrong:
 * a connection attempt that fails or is given up keeps its socket and its thread;
 * return code 1 of MQTT 3.1.1, and the TLS alert of a broker that wants another certificate, look like a lost
   connection;
-* it does not name a certificate file that cannot be read, and checks a certificate although the user asked it not to.
+* it does not name a certificate file that cannot be read, and checks a certificate although the user asked it not to;
+* paho receives a packet of any length, keeps a frame of a WebSocket whole, and reads an answer of HTTP without end.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ import math
 import ssl
 import struct
 import threading
+import time
 from typing import Any
 
 import aiomqtt
@@ -34,6 +36,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from leadsman.errors import BrokerError, ConnackMissing, NotListening
+from leadsman.log_lines import left_out_before, others
 from leadsman.mqtt import diagnosis, transport
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.connection import (
@@ -51,7 +54,17 @@ from leadsman.mqtt.connection import (
 from leadsman.mqtt.connection_state import V5
 from leadsman.mqtt.diagnosis import V311_REFUSALS
 from leadsman.mqtt.message import Message
+from leadsman.mqtt.websocket import FrameError, FrameReader
+from leadsman.text import log_fields
 from leadsman.timing.clock import Clock, rfc3339
+
+_PIECE = 64 * 1024
+"""Bytes that are read at a time of what is not kept whole."""
+_LONGEST_GREETING = 16 * 1024
+"""Bytes of an answer of HTTP that opens a WebSocket."""
+_PUBLISH, _QUALITY_2 = 0x30, 0x04
+
+logger = logging.getLogger("leadsman")
 
 
 class _ClosingSocket(ssl.SSLSocket):
@@ -77,13 +90,82 @@ class _ClosingSocket(ssl.SSLSocket):
             raise
 
 
-class _Client(aiomqtt.Client):
-    """An aiomqtt client that reports every event."""
+class _Greeting:
+    """A socket while it is about to become a WebSocket: what it receives is bounded, in bytes and in time."""
 
-    def __init__(self, broker: Broker, listener: ConnectionListener, **options: Any) -> None:
+    def __init__(self, sock: PahoSocket) -> None:
+        self._socket = sock
+        self._left = _LONGEST_GREETING
+        self._ends_at = time.monotonic() + CONNECT_TIMEOUT
+        self.send = sock.send
+
+    def recv(self, size: int) -> bytes:
+        if not self._left or time.monotonic() > self._ends_at:
+            raise ValueError("its answer, in HTTP, does not end; is this a port for WebSockets?")
+        data: bytes = self._socket.recv(size)
+        self._left -= len(data)
+        return data
+
+
+class _WebSocket(paho._WebsocketWrapper):  # noqa: SLF001  # paho has no other hook here
+    """A WebSocket that keeps of what it receives no more than one read of its socket."""
+
+    def __init__(self, sock: PahoSocket, client: paho.Client, broker: Broker) -> None:
+        self._frames = FrameReader()
+        self._decoded = bytearray()
+        super().__init__(sock, client.host, client.port, broker.encrypted, broker.path, None)
+
+    def _do_handshake(self, extra_headers: Any) -> None:
+        sock = self._socket
+        self._socket = _Greeting(sock)  # type: ignore[assignment]  # it has what is used here
+        super()._do_handshake(extra_headers)
+        self._socket = sock
+
+    def _recv_impl(self, length: int) -> bytes:
+        while not self._decoded:
+            try:
+                data = b"" if self._frames.closed else self._socket.recv(_PIECE)
+            except ConnectionError:
+                data = b""
+            if not data:
+                self.connected = False
+                return b""
+            message, answer = self._frames.take(data)
+            self._decoded += message
+            if answer is not None:
+                self._answer(*answer)
+        taken = bytes(self._decoded[:length])
+        del self._decoded[:length]
+        return taken
+
+    def _answer(self, opcode: int, content: bytes) -> None:
+        """Send a control frame, unless a packet is half sent, which it would tear, or the socket takes nothing. Then
+        the broker asks again, or closes in any case."""
+        if not self._sendbuffer:
+            with contextlib.suppress(OSError):
+                self._socket.send(self._create_frame(opcode, bytearray(content)))
+
+    def pending(self) -> int:
+        return len(self._decoded) + super().pending()
+
+
+class _Client(aiomqtt.Client):
+    """An aiomqtt client that reports every event.
+
+    Args:
+        broker: where to connect.
+        listener: takes what happens.
+        largest: bytes of a packet that is received; None for any number.
+    """
+
+    def __init__(self, broker: Broker, listener: ConnectionListener, largest: int | None, **options: Any) -> None:
         super().__init__(**options)
         self.broker = broker
         self._listener = listener
+        self._largest = largest
+        self._passing_over = 0
+        """Bytes of the present packet, if it is not kept."""
+        self._lines = others()
         self._thread_id = threading.get_ident()
         self._given_up = False
         self.closing = False
@@ -94,6 +176,9 @@ class _Client(aiomqtt.Client):
         self.alerts: list[ssl.SSLError] = []
         """The alerts with which the broker refused our certificate, after the handshake."""
         self._client._handle_connack = self._handle_connack  # type: ignore[method-assign]  # noqa: SLF001  # as below
+        self._client._sock_recv = self._receive  # type: ignore[method-assign]  # noqa: SLF001
+        if broker.websocket:
+            self._client._create_socket = self._open_websocket  # type: ignore[method-assign]  # noqa: SLF001
         if broker.unix:  # paho leaves a socket that cannot be connected to the garbage collector; it has no hook here
             connect_to = functools.partial(transport.unix_socket, broker.path)
             self._client._create_unix_socket_connection = connect_to  # type: ignore[method-assign]  # noqa: SLF001
@@ -131,6 +216,49 @@ class _Client(aiomqtt.Client):
             context = transport.tls_context(self.broker)
             context.sslsocket_class = type("_Socket", (_ClosingSocket,), {"alerts": self.alerts})
             self._client.tls_set_context(context)
+
+    def _open_websocket(self) -> PahoSocket:
+        client = self._client
+        sock: Any = client._create_socket_connection()  # noqa: SLF001  # as paho does, which closes it in no case
+        try:
+            if self.broker.encrypted:
+                sock = client._ssl_wrap_socket(sock)  # noqa: SLF001
+            sock.settimeout(CONNECT_TIMEOUT)
+            return _WebSocket(sock, client, self.broker)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _receive(self, bufsize: int) -> bytes:
+        """Bytes of a packet, which paho reads through here: the fixed header a byte at a time, then as much of the rest
+        as there is. Of a packet that is too large the first part is kept, which has the topic and the identifier."""
+        packet = self._client._in_packet  # noqa: SLF001
+        if packet["have_remaining"] and packet["to_process"] == packet["remaining_length"]:
+            self._passing_over = self._admitted(packet["command"], 1 + len(packet["remaining_count"]) + bufsize)
+        if not packet["have_remaining"] or not self._passing_over or self._largest is None:
+            return paho.Client._sock_recv(self._client, bufsize)  # noqa: SLF001
+        data = paho.Client._sock_recv(self._client, min(bufsize, _PIECE))  # noqa: SLF001
+        room = self._largest - len(packet["packet"])
+        if len(data) <= room:
+            return data
+        packet["to_process"] -= len(data) - 1  # paho takes off what it gets, and must get something
+        del packet["packet"][self._largest - 1 :]
+        return data[:1]
+
+    def _admitted(self, command: int, size: int) -> int:
+        """Whether a packet may come: 0 if it is kept, its size if it is passed over.
+
+        With MQTT 3.1.1 a broker does not know how much we take, and a large message may be one that it keeps for us: if
+        that ended the connection, the next one would end likewise.
+        """
+        quality_2 = command & 0xF0 == _PUBLISH and command & _QUALITY_2  # paho would keep it until the broker says so
+        if quality_2:
+            raise BrokerError("the broker sent a message of quality 2, which was not asked for")
+        if self._largest is None or size <= self._largest:
+            return 0
+        if self._client.protocol == paho.MQTTv5 or command & 0xF0 != _PUBLISH:
+            raise BrokerError(f"the broker sent a packet of {size} bytes, and {self._largest} are allowed")
+        return size
 
     def _handle_connack(self) -> MQTTErrorCode:
         # paho hides return code 1 of MQTT 3.1.1 behind a protocol error, which has other causes too.
@@ -190,10 +318,20 @@ class _Client(aiomqtt.Client):
         self._listener.acknowledged(mid, reason_code.value)
 
     def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
+        if self._passing_over:  # what there is of it is cut
+            self._name_passed_over()
+            return
         properties = getattr(message, "properties", None)
         response_topic, correlation = (getattr(properties, name, None) for name in ("ResponseTopic", "CorrelationData"))
         given = bytes(message.payload), bool(message.retain), response_topic, correlation
         self._listener.received(Received(message.topic, *given, taken_at(getattr(properties, "UserProperty", None))))
+
+    def _name_passed_over(self) -> None:
+        size, self._passing_over = self._passing_over, 0
+        if (before := self._lines.left_out("", time.monotonic())) is not None:
+            what = "a message of %d bytes from the broker was passed over: %d are allowed%s"
+            about = log_fields("message too large", size=size)
+            logger.warning(what, size, self._largest, left_out_before(before), extra=about)
 
     def _on_socket_open(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
         # paho calls this from the thread that connects.
@@ -227,8 +365,8 @@ class _Client(aiomqtt.Client):
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        reason = f"{type(error).__name__}: {error}"
-        self._broken(reason)
+        named = isinstance(error, BrokerError | FrameError)
+        self._broken(str(error) if named else f"{type(error).__name__}: {error}")
         self.give_up()
 
     def _on_socket_register_write(self, client: paho.Client, userdata: object, sock: PahoSocket) -> None:
@@ -323,7 +461,7 @@ async def connect(broker: Broker, clock: Clock, packet: Connect, listener: Conne
     """Make one connection to `broker`; see `leadsman.mqtt.connection.Connect`."""
     v5 = packet.protocol == V5
     try:
-        client = _Client(broker, listener, **_options(broker, packet, v5=v5))
+        client = _Client(broker, listener, packet.largest, **_options(broker, packet, v5=v5))
     except ValueError as error:
         raise BrokerError(f"cannot connect to {broker}: {error}") from error
     try:

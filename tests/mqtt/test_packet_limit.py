@@ -1,0 +1,208 @@
+"""A broker that sends more than an app takes, to the client for MQTT 3.1.1 and WebSockets: nothing of it is kept."""
+
+import asyncio
+import base64
+import hashlib
+import struct
+
+import pytest
+
+from leadsman.errors import BrokerError
+from leadsman.mqtt import aiomqtt_client
+from leadsman.mqtt.broker import Broker
+from leadsman.mqtt.connection import LARGEST_PACKET, Connect
+from leadsman.timing.clock import system_clock
+from leadsman_rigs.byte_broker import ByteBroker
+from leadsman_rigs.one_connection import Hooks
+
+CONNACK = {"3.1.1": b"\x20\x02\x00\x00", "5.0": b"\x20\x03\x00\x00\x00"}
+HUGE = 100 * 2**20
+"""Bytes that a broker tries to send."""
+MOST = 16 * 2**20
+"""Bytes that it may get rid of until it notices: what two systems keep on the way."""
+WAYS = [("mqtt", "3.1.1"), ("mqtt", "5.0"), ("ws", "3.1.1"), ("ws", "5.0")]
+
+
+class Line:
+    """A connection as a broker has it, over TCP or a WebSocket."""
+
+    def __init__(self, peer, scheme, greeting=b""):
+        self.sock, self.sent = peer.sock, 0
+        self._frame = scheme == "ws"
+        if self._frame:
+            head = b""
+            while not head.endswith(b"\r\n\r\n"):
+                head += self.sock.recv(1)
+            key = next(each for each in head.split(b"\r\n") if each.lower().startswith(b"sec-websocket-key: "))[19:]
+            accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+            self.sock.sendall(
+                b"HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+                + accept
+                + b"\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
+            )
+        self.sock.recv(1000)  # CONNECT
+        self.send(greeting)
+
+    def send(self, packet, claimed=0):
+        """Send a packet; one that is claimed to be longer is filled up with zeros."""
+        length = max(len(packet), claimed)
+        self.sock.sendall((b"\x82\x7f" + struct.pack("!Q", length) if self._frame else b"") + packet)
+        left = length - len(packet)
+        while left:
+            left -= self.sock.send(bytes(min(left, 2**16)))
+            self.sent = length - left
+
+
+def fixed(kind, length):
+    """A fixed header, with the length of what follows."""
+    head = bytearray([kind])
+    for place in range(4):
+        head.append(length >> 7 * place & 0x7F | 0x80 * (place < 3))
+    return bytes(head)
+
+
+def published(length, quality=1):
+    """The beginning of a message at ``house/x``, with the packet identifier 7."""
+    return fixed(0x30 | quality << 1, length) + b"\x00\x07house/x" + b"\x00\x07"
+
+
+def connecting(broker, scheme, protocol, scenario=None, largest=LARGEST_PACKET):
+    """Connect, run `scenario(hooks)`, and return what was heard."""
+
+    async def run():
+        hooks, clock = Hooks(), system_clock(asyncio.get_running_loop())
+        address = Broker.from_url(broker.url.replace("mqtt", scheme))
+        packet = Connect("tester", protocol, None, b"", largest)
+        connection = await aiomqtt_client.connect(address, clock, packet, hooks)
+        try:
+            await scenario(hooks)
+        finally:
+            connection.abort()
+        return hooks
+
+    return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def until_lost(hooks):
+    while not hooks.reasons:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("scheme", "protocol"), WAYS)
+def test_a_connack_without_end_is_given_up_as_soon_as_its_length_is_known(scheme, protocol):
+    lines = []
+
+    def broker(peer):
+        lines.append(line := Line(peer, scheme))
+        line.send(fixed(0x20, HUGE), HUGE)
+
+    with ByteBroker(broker) as server, pytest.raises(BrokerError, match=f"and {LARGEST_PACKET} are allowed"):
+        connecting(server, scheme, protocol)
+
+    assert all(line.sent < MOST for line in lines)
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "ws"])
+def test_a_message_of_mqtt_5_that_is_too_large_ends_the_connection(scheme):
+    lines = []
+
+    def broker(peer):
+        lines.append(line := Line(peer, scheme, CONNACK["5.0"]))
+        line.send(published(HUGE), HUGE)
+
+    with ByteBroker(broker) as server:
+        hooks = connecting(server, scheme, "5.0", until_lost)
+
+    assert "packet of 104857605 bytes, and 262144 are allowed" in hooks.reasons[0]
+    assert lines[0].sent < MOST
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "ws"])
+@pytest.mark.parametrize("quality", [0, 1])
+def test_a_message_of_mqtt_3_1_1_that_is_too_large_is_passed_over_and_acknowledged(scheme, quality, caplog):
+    answers = []
+
+    def broker(peer):
+        line = Line(peer, scheme, CONNACK["3.1.1"])
+        line.send(published(5 * LARGEST_PACKET, quality), 5 * LARGEST_PACKET + 5)
+        line.send(published(12) + b"x")
+        answers.append(peer.sock.recv(1000))
+        peer.hang()
+
+    async def until_heard(hooks):
+        while not hooks.messages:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+
+    with ByteBroker(broker) as server:
+        hooks = connecting(server, scheme, "3.1.1", until_heard)
+
+    assert [message.payload for message in hooks.messages] == [b"x"]
+    assert hooks.reasons == []
+    assert answers[0]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a message of {5 * LARGEST_PACKET + 5} bytes from the broker was passed over: {LARGEST_PACKET} are allowed"
+    ]
+
+
+@pytest.mark.parametrize(("scheme", "protocol"), WAYS)
+def test_who_asks_for_messages_of_any_size_gets_them(scheme, protocol):
+    content = bytes(range(256)) * 4096
+
+    def broker(peer):
+        line = Line(peer, scheme, CONNACK[protocol])
+        body = b"\x00" * (protocol == "5.0") + content
+        line.send(published(11 + len(body)) + body)
+        peer.hang()
+
+    async def until_heard(hooks):
+        while not hooks.messages:
+            await asyncio.sleep(0.01)
+
+    with ByteBroker(broker) as server:
+        hooks = connecting(server, scheme, protocol, until_heard, largest=None)
+
+    assert hooks.messages[0].payload == content
+
+
+@pytest.mark.parametrize(("scheme", "protocol"), WAYS)
+def test_a_message_of_a_quality_that_nobody_asked_for_ends_the_connection(scheme, protocol):
+    def broker(peer):
+        Line(peer, scheme, CONNACK[protocol]).send(published(20, 2) + bytes(9))
+        peer.hang()
+
+    with ByteBroker(broker) as server:
+        hooks = connecting(server, scheme, protocol, until_lost)
+
+    assert hooks.reasons == ["the broker sent a message of quality 2, which was not asked for"]
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_an_answer_of_http_without_end_is_given_up(ending):
+    sent = []
+
+    def broker(peer):
+        while True:
+            sent.append(peer.sock.send(b"x: " + b"y" * 1000 + ending))
+
+    with ByteBroker(broker) as server, pytest.raises(BrokerError, match="does not end"):
+        connecting(server, "ws", "5.0")
+
+    assert sum(sent) < MOST
+
+
+def test_a_ping_of_a_websocket_is_answered_masked():
+    answers = []
+
+    def broker(peer):
+        Line(peer, "ws", CONNACK["5.0"])
+        peer.send(b"\x89\x06alive?")
+        answers.append(peer.sock.recv(100))
+        peer.reset()
+
+    with ByteBroker(broker) as server:
+        connecting(server, "ws", "5.0", until_lost)
+
+    (pong,) = answers
+    assert pong[:2] == b"\x8a\x86"
+    assert bytes(byte ^ pong[2 + place % 4] for place, byte in enumerate(pong[6:])) == b"alive?"
