@@ -19,8 +19,8 @@ _SECRETS = re.compile(
 )
 """A word for a secret and what is assigned to it: also as in JSON, and after the scheme of RFC 9110 §11.4."""
 _SHORT_SECRETS = re.compile(
-    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig)(=)|(["'](?:key|appid|pwd|pass|pin)["'])(\s*:\s*)|"""
-    rf"""\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}"""
+    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig)(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
+    r"""(["'](?:pwd|pass|pin)["'])(\s*:\s*)(?:"[^"]*"|'[^']*'|[\w.+/-]+)"""
 )
 """Words that mean other things, too: only in a query, in JSON, or as the name of a header."""
 _AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+[^\s"',]+""")

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import logging
+from argparse import Namespace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,8 +12,10 @@ import pytest
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from leadsman import App, CircuitBreaker, RetryRequested
+from leadsman.cli.main import run_command
 from leadsman.monitoring.log_format import Journal, Json, Text
 from leadsman.testing import Harness
+from leadsman.text import clean
 
 NESTED, LISTED, KEYED, BY_NAME, RAW = (
     "nested canary/1",
@@ -142,3 +145,24 @@ def test_the_password_of_a_broker_is_a_secret():
     app.load()
 
     assert app.setup.secrets() == {"canary six"}
+
+
+def test_an_error_of_what_is_made_from_the_settings_shows_none_of_their_secrets(capsys):
+    class Account(BaseModel):
+        pin: SecretStr = SecretStr("canary seven")
+
+    def adapters(settings):
+        raise ValueError(f"cannot log in with {settings.pin.get_secret_value()}")
+
+    app = App("house", settings=Account, adapters=adapters)
+
+    assert run_command(Namespace(run=lambda _: app.load()), "house") == 78
+    assert capsys.readouterr().err.endswith("ValueError: cannot log in with ***\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["the key 'temperature' is missing", "GPIO pin: 4 is no output", "{'key': 'x'}", "monkey=3", "KeyError: 'pass'"],
+)
+def test_an_ordinary_text_stays_as_it_is(text):
+    assert clean(text) == text

@@ -89,6 +89,8 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
+        self._given: object = None
+        """The settings, from the moment at which they are read."""
         self._brokers = declaration.brokers
         self._make_adapters = adapters if callable(adapters) else None
         self._settings_dependencies = settings_dependencies(declaration.model)
@@ -141,8 +143,7 @@ class Setup:
         from leadsman.settings.rows import secrets_of
 
         found, public = set[str](), {self.declaration.name, self.prefix, self.client_id}
-        if self._loaded is not None:
-            found.update(secrets_of(self._loaded.settings))
+        found.update(secrets_of(self._given))
         for broker in self._brokers.all if self._brokers is not None else ():
             found |= set() if broker.password is None else {broker.password}
             public |= {broker.username or "", broker.host}
@@ -170,6 +171,7 @@ class Setup:
         self.settings_file = None if file is None else str(file)
         if declared.settings is not None:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
+        self._given = loaded.settings
         self._check(loaded)
         if (near := near_misses(where.environment)) and "url" not in loaded.broker and "host" not in loaded.broker:
             about = log_fields("variable unread", variables=", ".join(near))

@@ -43,7 +43,7 @@ def read_text(path: Path) -> str:
         with open(path, "rb", opener=_open_at_once) as file:
             if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise SettingsError(f"{path} is a pipe, which may never end; write a regular file")
-            data = file.read(LARGEST + 1)  # of /dev/zero, too
+            data = file.read(LARGEST + 1) or b""  # of /dev/zero, too; a terminal may have nothing yet
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:

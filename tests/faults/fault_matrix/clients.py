@@ -7,7 +7,7 @@ import time
 
 from benchmarks.ear import CONNECT
 
-from fault_matrix.row import P0, row
+from fault_matrix.row import P1, row
 from fault_matrix.stand import Stand
 from leadsman_rigs.proxy import Way
 
@@ -50,7 +50,7 @@ def _text(text: str) -> bytes:
 
 @row(
     "63",
-    P0,
+    P1,
     "2,000 commands a second for one device, from a broker 25 ms away",
     "answers or refuses and counts them; the other devices lose nothing, during the flood and after it",
 )
