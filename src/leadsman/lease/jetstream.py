@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from leadsman.errors import LeaseError
 from leadsman.lease.jetstream_bucket import OPENING, Bucket, Entry, in_batches
-from leadsman.lease.lease import Lease, Member, Terms, checked_keys, read_member
+from leadsman.lease.lease import Lease, Member, Terms, checked_keys, is_owner, read_member
 from leadsman.lease.store import Acquired, Snapshot
 from leadsman.text import clean
 
@@ -208,9 +208,9 @@ def _read(name: str, entry: Entry, ttl: float) -> "_Found":
         member = read_member(*(document.get(field) for field in ("node", "run", "labels", "version")))
         return member if member is not None and name == _key_of(member) else _Unread(name)
     key, owner, token = name.removeprefix(_LEASE), document.get("owner"), document.get("token", entry.revision)
-    if not isinstance(owner, str) or type(token) is not int or not 0 <= token < 2**63:
+    if not is_owner(owner) or type(token) is not int or not 0 <= token < 2**63:
         return Lease(key, "", entry.revision, ttl)
-    return Lease(key, owner, token, ttl)
+    return Lease(key, str(owner), token, ttl)
 
 
 def _document(value: bytes) -> dict[str, object]:

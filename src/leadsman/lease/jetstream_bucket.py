@@ -219,7 +219,7 @@ class Bucket:
     def _compare(self, info: StreamInfo) -> None:
         try:
             found = dict(json.loads(info.config.description or "")["leadsman"])
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             raise TermsDiffer(
                 f"bucket {self.name} was not made by leadsman; give the cluster another name than"
                 f" {self._terms.cluster!r}, or delete the bucket: nats kv rm {self.name}"

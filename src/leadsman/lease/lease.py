@@ -21,7 +21,8 @@ MOST_LABELS = 64
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NODE = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _KEY = re.compile(r"[A-Za-z0-9_/-]+(\.[A-Za-z0-9_/-]+)*")
-_LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+_OWNER = re.compile(rf"{_NODE.pattern}/{_NAME.pattern}")
+_LABEL = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _LONGEST = 128
 DRAINING = "leadsman.draining"
 """The label of a node that a person has asked to give everything away; see `Member.draining`."""
@@ -152,6 +153,11 @@ def read_member(node: object, run: object, labels: object, version: object) -> M
         return Member(node, run, labels, version[:_LONGEST])  # type: ignore[arg-type]  # it checks them
     except (InvalidValue, InvalidType, TypeError):
         return None
+
+
+def is_owner(value: object) -> bool:
+    """Whether this is the owner of a lease, as `Member.owner` writes it."""
+    return isinstance(value, str) and len(value) <= 2 * _LONGEST and _OWNER.fullmatch(value) is not None
 
 
 class Lease(NamedTuple):

@@ -35,6 +35,8 @@ LARGEST = 256 * 1024
 """Bytes of a document that is read."""
 LONGEST = 200
 """Characters of a text that is read."""
+LARGEST_COUNT = 2**63 - 1
+"""What is read of a number: an engine has tokens up to there, and Python writes no number of more than 4300 digits."""
 
 
 class Handovers(TypedDict):
@@ -249,7 +251,7 @@ def _texts(value: Json) -> list[str]:
 
 
 def _count(value: Json) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT else 0
 
 
 def _seconds(value: Json) -> float:

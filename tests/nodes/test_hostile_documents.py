@@ -1,0 +1,253 @@
+"""Whatever anybody has written where nodes read what other nodes say, in a broker or in an engine: no reader raises
+anything but its named refusal, what it keeps is bounded, and what the others say is still read."""
+
+import asyncio
+import json
+import math
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from nats.js.api import StreamConfig, StreamInfo
+from tests.nodes.test_document import document
+
+from leadsman.cli.cluster import _document, _text
+from leadsman.cli.nodes import apps
+from leadsman.cluster.hearing import Hearings, key_of
+from leadsman.errors import TermsDiffer
+from leadsman.lease.jetstream import _read, _snapshot
+from leadsman.lease.jetstream_bucket import Bucket, Entry
+from leadsman.lease.lease import Lease, Member, Terms, read_member
+from leadsman.lease.postgres import _members
+from leadsman.lease.store import Snapshot
+from leadsman.mqtt.connection import Received
+from leadsman.mqtt.topics import Topics, encode, is_topic
+from leadsman.nodes.document import LARGEST, encoded
+from leadsman.nodes.others import Others
+from leadsman.nodes.requests import DrainDoor
+from leadsman.standby.lease import LARGEST_TOKEN, LONGEST_OWNER, LONGEST_TTL, decoded, is_online
+from leadsman.standby.machine import LeaseHeard, StatusHeard
+from leadsman.standby.observer import Observer
+from leadsman.standby.report import About, NodeReport, Situation
+from leadsman.text import clean
+from leadsman.timing.clock import Clock
+from leadsman.wiring.heard import HeardDevices
+from leadsman_rigs.hostile import BOMBS, LIES, payloads, values
+
+TOPICS = Topics("house")
+MEMBER = Member("pi-1", "3f9a")
+TERMS = Terms("house", shards=4)
+LEASE = {"owner": "pi-2", "token": 7, "ttl_s": 3.0, "sent": 1.0}
+STATUS = {"state": "online", "devices": {"boiler": "ok"}, "at": "2026-11-22T20:00:00.000Z"}
+NODES = (document(node="pi-2"), document("active", "cluster", "pi-2"))
+ENTRIES = (
+    {"owner": "pi-2/1", "token": 7},
+    {"node": "pi-2", "run": "1", "labels": ["ble"], "version": "1"},
+)
+HEARD = {"devices": {"t1": -60.5, "t2": -127}}
+CLOCK = Clock(lambda: 100.0, lambda: 1_795_338_000.0)
+
+
+def bombs(*others):
+    """Add each payload that is a bomb to those that are drawn, with these other arguments."""
+
+    def add(reader):
+        for each in BOMBS:
+            reader = example(each, *others)(reader)
+        return reader
+
+    return add
+
+
+@bombs()
+@given(payloads(LEASE, STATUS))
+@example(json.dumps({**LEASE, "token": 2**53}).encode())
+def test_a_lease_is_one_or_none_and_a_status_says_something_or_nothing(payload):
+    lease = decoded(payload)
+
+    assert is_online(payload) in (True, False, None)
+    if lease is not None:
+        assert 0 < len(lease.owner) <= LONGEST_OWNER
+        assert 0 < lease.token <= LARGEST_TOKEN
+        assert 0 < lease.ttl <= LONGEST_TTL
+        assert math.isfinite(lease.sent)
+
+
+def report(sent, asked):
+    return NodeReport(
+        About("pi-1", 3.0, "1", "0.1"),
+        TOPICS,
+        CLOCK,
+        sent.append,
+        lambda: Situation("standby", 1.0, "pi-2", None, 0),
+        asked.append,
+    )
+
+
+@bombs("nodes/pi-2", False)
+@given(
+    payloads(LEASE, STATUS, *NODES, {"drain": True}),
+    st.sampled_from(
+        ["lease", "status", "nodes/pi-1", "nodes/pi-2", "nodes/pi-1/drain", "nodes", "nodes/", "nodes/a/b"]
+    ),
+    st.booleans(),
+)
+def test_a_standby_node_hears_the_others_whatever_one_of_them_says(payload, word, retain):
+    fed, sent, asked = [], [], []
+
+    async def hear():
+        observer = Observer("id", TOPICS, None, "5.0", fed.append, CLOCK)
+        observer.report = report(sent, asked)
+        observer.received(Received(f"house/{word}", payload, retain))
+        observer.received(Received("house/nodes/pi-3", encoded(document(node="pi-3")), True))
+        observer.received(Received("house/lease", encode(LEASE), True))
+        observer.received(Received("house/status", encode(STATUS), True))
+        observer.report.publish()
+        briefs = observer.report.briefs()
+        observer.report.goodbye()
+        return briefs
+
+    briefs = asyncio.run(hear())
+
+    assert {"pi-1", "pi-3"} <= {each["node"] for each in briefs}
+    assert len(encode(briefs)) < LARGEST
+    encode(sum(each.get("devices", 0) for each in briefs))
+    assert fed[-2:] == [LeaseHeard(decoded(encode(LEASE))), StatusHeard(True)]
+    for message in sent:
+        assert is_topic(message.topic)
+        assert message.payload == b"" or isinstance(json.loads(message.payload), dict)
+    assert len(asked) <= 1
+
+
+@bombs(None)
+@given(payloads({"drain": True, "by": "anna", "transaction": 7}), st.none() | st.sampled_from(LIES).map(str))
+def test_a_request_to_drain_is_done_or_refused_in_an_answer(payload, response_topic):
+    asked = []
+
+    def drain(request):
+        asked.append(request)
+        return {"node": "pi-1", "draining": request.draining, "state": "draining", "without_node": []}
+
+    door = DrainDoor(TOPICS, lambda: 0.0, drain)
+    message = door.answer(Received("house/nodes/pi-1/drain", payload, False, response_topic))
+
+    answer = json.loads(message.payload)
+    assert TOPICS.may_answer(message.topic)
+    assert answer["status"] == ("ok" if asked else "error")
+    assert all(type(each.draining) is bool and len(each.by) <= 100 for each in asked)
+
+
+@bombs()
+@given(payloads(*NODES))
+@example(json.dumps(document(node="pi-2", device_count=10**4300 - 1)).encode())
+def test_what_is_kept_of_a_node_can_be_told_again_and_the_others_stay(payload):
+    others = Others(lambda: 1.0)
+    others.hear("pi-3", encoded(document(node="pi-3")))
+    others.hear("pi-2", payload)
+    others.hear("pi-5", payload.replace(b"pi-2", b"pi-5"))
+    others.hear("pi-4", encoded(document(node="pi-4")))
+
+    known = others.known()
+    assert {"pi-3", "pi-4"} <= known.keys()
+    assert len(encode(known)) < LARGEST
+    encode(sum(each.get("devices", 0) + each.get("shards", 0) for each in known.values()))
+
+
+@bombs("nodes/pi-2")
+@given(payloads(*NODES, STATUS), st.sampled_from(["nodes/pi-2", "nodes/pi-2/status", "registry", "registry/2"]))
+def test_the_command_line_shows_the_other_nodes_whatever_one_of_them_says(payload, word):
+    fine = document("active", "cluster", "pi-3", at="2026-11-22T20:01:00.000Z")
+    (house,) = apps(
+        [Received(f"house/{word}", payload, True), Received("house/nodes/pi-3", encoded(fine), True)], CLOCK.wall()
+    )
+
+    assert "pi-3" in {each.node for each in house.nodes}
+    assert "pi-3" in _text(house)
+    encode(_document(house))
+
+
+@bombs("member.pi-2.1", 7)
+@given(
+    payloads(*ENTRIES),
+    st.sampled_from(["lease.any.1", "member.pi-2.1", "lease.", "member."]),
+    st.integers(1, 2**63 - 1),
+)
+@example(b'{"owner":"x/1","token":Infinity}', "lease.any.1", 1)
+@example(b'{"owner":"x/1","token":1e999}', "lease.any.1", 1)
+@example(b'{"owner":"' + b"x" * 5000 + b'","token":1}', "lease.any.1", 1)
+@example(b'{"owner":"\\ud800/1","token":1}', "lease.any.1", 1)
+@example(json.dumps(ENTRIES[1] | {"labels": ["\ud800"]}).encode(), "member.pi-2.1", 1)
+@example(json.dumps(ENTRIES[1] | {"version": "\ud800"}).encode(), "member.pi-2.1", 1)
+def test_an_entry_of_nats_costs_only_itself(payload, name, revision):
+    good = {
+        "lease.any.0": Entry(json.dumps({"owner": "pi-3/1", "token": 3}).encode(), 3),
+        "member.pi-3.1": Entry(json.dumps(ENTRIES[1] | {"node": "pi-3"}).encode(), 4),
+    }
+    snapshot = _snapshot(
+        {key: _read(key, entry, 3.0) for key, entry in (good | {name: Entry(payload, revision)}).items()}
+    )
+
+    assert snapshot.leases["any.0"] == Lease("any.0", "pi-3/1", 3, 3.0)
+    assert Member("pi-3", "1", ["ble"], "1") in snapshot.members
+    for lease in snapshot.leases.values():
+        assert 0 <= lease.token < 2**63
+        assert len(lease.owner) <= 300
+    encode([sorted(snapshot.unread), [lease.owner for lease in snapshot.leases.values()]])
+    encode([[sorted(member.labels), clean(member.version)] for member in snapshot.members])
+
+
+@given(st.lists(values() | st.sampled_from(["pi-2", "1", ["ble"], "pi-2/1"]), min_size=5, max_size=5))
+@example(["pi-2/1", "pi-2", "1", None, "1"])
+@example(["pi-2/1", "pi-2", "1", [None], "1"])
+@example(["pi-2/1", "pi-2", "1", [["a", "b"], ["c", "d"]], "1"])
+@example(["pi-2/1", "pi-2", "1", ["x\ny"], "1"])
+@example(["a b!/1", "a b!", "1", [], "1"])
+def test_a_row_of_postgresql_costs_only_itself(row):
+    members = _members([row, ["pi-3/1", "pi-3", "1", ["ble"], "1"]])
+
+    assert Member("pi-3", "1", ["ble"], "1") in members
+    assert read_member(*row[1:]) in (None, *members) or row[0] != read_member(*row[1:]).owner
+
+
+def info(description):
+    return StreamInfo(StreamConfig(description=description), None, None)
+
+
+@bombs(0)
+@given(payloads({"leadsman": {"shards": 4, "ttl": 15.0}}), st.sampled_from(LIES))
+def test_the_terms_of_a_bucket_fit_or_differ(payload, ttl):
+    bucket = Bucket("nats://127.0.0.1", TERMS)
+    found = info(payload.decode(errors="replace"))
+    found.config.max_age = ttl
+
+    with pytest.raises(TermsDiffer):
+        bucket._compare(found)
+    found.config.max_age = 15.0
+    try:
+        bucket._compare(found)
+    except TermsDiffer:
+        return
+    assert dict(json.loads(payload)["leadsman"])["shards"] == 4
+
+
+class Node:
+    """The part of a cluster's node that a report may wake."""
+
+    def look_again(self):
+        """Nobody waits."""
+
+
+@bombs("pi-2")
+@given(payloads(HEARD), st.sampled_from(["pi-2", "pi-1", "x", "\ud800"]))
+def test_a_report_of_what_a_node_hears_costs_only_itself(payload, node):
+    hearings = Hearings(MEMBER, 3.0)
+    heard = HeardDevices(hearings, Node(), Topics("house", node="pi-1"), CLOCK)
+    hearings.heard("t1", -70.0, 99.0)
+    hearings.plan(Snapshot({}, (MEMBER,)), {"pi-1": (), "pi-2": (), "pi-3": ()}, [key_of("t1")], 99.0)
+
+    heard.received(Received(f"house/nodes/{node}/hears", payload, False))
+    heard.received(Received("house/nodes/pi-3/hears", json.dumps(HEARD).encode(), False))
+
+    assert hearings.of("t1").others["pi-3"].signal == -60.5
+    assert hearings.of("t1").others.keys() <= {"pi-2", "pi-3"}
+    assert all(math.isfinite(each.signal) for each in hearings.of("t1").others.values())
