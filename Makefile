@@ -25,7 +25,7 @@ deps: ## install the Debian packages that the tests need, as root or with passwo
 test: deps ## run all tests, those against real brokers and ports included (takes some minutes; ARGS="-k retry" for a part)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test docs
 	@scripts/home-assistant .venv-homeassistant
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder --rerun-show-tracebacks $(ARGS)
 
 test-fast: ## run the tests that need no broker, bus, port, root or network (a minute or two)
 	@scripts/environment "$(VENV)" "$(PYTHON)" demo test

@@ -38,10 +38,16 @@ def pytest_configure():
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
     """The files that take longest begin first: that with Home Assistant keeps a worker for minutes, and those with real
-    parts mostly wait, so that others compute meanwhile."""
+    parts mostly wait, so that others compute meanwhile.
+
+    A test with a real part that fails runs a second time, and the report names it; see docs/adr/0110.
+    """
     places = {}
     for place, mark in reversed([*enumerate(LONGEST_FIRST)]):
         places |= {item.path: place for item in items if item.get_closest_marker(mark)}
+    for item in items:
+        if item.get_closest_marker("system"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: places.get(item.path, len(LONGEST_FIRST)))
 
 

@@ -82,6 +82,7 @@ def test_the_image_of_an_app_is_made_of_what_its_page_names(name, tmp_path):
     assert f"{name}/app.py" in zipfile.ZipFile(wheel).namelist()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("duration", ["1ms", "500ms"])
 def test_a_demo_that_ends_before_it_runs_ends_well_and_leaves_no_broker_behind(
     program, tmp_path, monkeypatch, duration
