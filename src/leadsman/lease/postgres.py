@@ -4,32 +4,38 @@ Time is ``now()`` of the server, which is when the transaction began; a transact
 shorter lease, never a longer one. Rows of released leases stay, without an owner.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from typing import Self
 
 from leadsman.errors import LeaseError
 from leadsman.lease.lease import Lease, Member, Terms, checked_keys, read_member
-from leadsman.lease.postgres_connection import Connection, PostgresConnection, rows
+from leadsman.lease.postgres_connection import PostgresConnection, Row
 from leadsman.lease.store import Acquired, Snapshot
 from leadsman.text import clean
 
 _LOCK = 0x6C656173
 """The advisory lock under which the schema is made: the letters ``leas``."""
 _EXISTS = "select to_regclass('leadsman.terms') is not null"
-_SCHEMA = f"""
-select pg_advisory_xact_lock({_LOCK});
-create schema if not exists leadsman;
-create sequence if not exists leadsman.token;
+_SCHEMA = (
+    f"select pg_advisory_xact_lock({_LOCK})",
+    "create schema if not exists leadsman",
+    "create sequence if not exists leadsman.token",
+    """
 create table if not exists leadsman.terms (
-    cluster text primary key, shards bigint not null, ttl double precision not null);
+    cluster text primary key, shards bigint not null, ttl double precision not null)
+""",
+    """
 create table if not exists leadsman.lease (
     cluster text, key text, owner text, token bigint not null default 0,
-    until timestamptz not null default '-infinity', primary key (cluster, key)) with (fillfactor = 50);
+    until timestamptz not null default '-infinity', primary key (cluster, key)) with (fillfactor = 50)
+""",
+    """
 create table if not exists leadsman.member (
     cluster text, owner text, node text not null, run text not null, labels text[] not null, version text not null,
-    until timestamptz not null, primary key (cluster, owner)) with (fillfactor = 50);
-"""
+    until timestamptz not null, primary key (cluster, owner)) with (fillfactor = 50)
+""",
+)
 """Half of each page is left free, so that a renewal writes the page of its row and no index."""
 _JOIN_TERMS = """
 insert into leadsman.terms (cluster, shards, ttl) values (%(cluster)s, %(shards)s, %(ttl)s) on conflict do nothing
@@ -43,14 +49,17 @@ select %(cluster)s, key from unnest(%(keys)s::text[]) as key order by key on con
 """
 """In order: two nodes that add the same keys in different orders would wait for each other."""
 _ACQUIRE = """
-update leadsman.lease set owner = %(owner)s, token = nextval('leadsman.token'),
-    until = now() + %(ttl)s * interval '1 second'
-where (cluster, key) in (
-    select cluster, key from leadsman.lease where cluster = %(cluster)s and key = any(%(keys)s::text[])
-    and (owner is null or owner = %(owner)s or until <= now()) for update skip locked)
-returning key, owner, token
+with granted as (
+    update leadsman.lease set owner = %(owner)s, token = nextval('leadsman.token'),
+        until = now() + %(ttl)s * interval '1 second'
+    where (cluster, key) in (
+        select cluster, key from leadsman.lease where cluster = %(cluster)s and key = any(%(keys)s::text[])
+        and (owner is null or owner = %(owner)s or until <= now()) for update skip locked)
+    returning key, owner, token)
+select key, owner, token, pg_notify('leadsman', %(cluster)s) from granted
 """
-"""The token is taken when the row is locked, so it is greater than that of any earlier lease of the key."""
+"""The token is taken when the row is locked, so it is greater than that of any earlier lease of the key. Equal notices
+of one transaction are one."""
 _HELD = """
 select key, owner, token from leadsman.lease
 where cluster = %(cluster)s and key = any(%(keys)s::text[]) and owner <> %(owner)s and until > now()
@@ -68,10 +77,12 @@ where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.toke
 returning lease.key
 """
 _RELEASE = """
-update leadsman.lease set owner = null, until = '-infinity'
-from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
-where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
-returning lease.key
+with released as (
+    update leadsman.lease set owner = null, until = '-infinity'
+    from unnest(%(keys)s::text[], %(tokens)s::bigint[]) as mine (key, token)
+    where cluster = %(cluster)s and lease.key = mine.key and lease.token = mine.token and owner = %(owner)s
+    returning lease.key)
+select pg_notify('leadsman', %(cluster)s) from released
 """
 _LEAVE = "delete from leadsman.member where cluster = %(cluster)s and owner = %(owner)s"
 _LEASES = """
@@ -117,64 +128,42 @@ class PostgresStore:
 
     async def __aenter__(self) -> Self:
         try:
-            self._compare(await self._connection.call(self._join))
+            await self._connection.open()
+            await self._join()
             await self.renew(())
-            await self._connection.call(self._notify)
+            await self._run(_NOTIFY)
         except BaseException:
             await self._connection.close()
             raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        async def leave(connection: Connection) -> None:
-            await rows(connection, _LEAVE, self._values)
-            await self._notify(connection)
-
         with suppress(LeaseError):  # the membership ends by itself
-            await self._connection.call(leave)
+            await self._run(_LEAVE, _NOTIFY)
         await self._connection.close()
 
     async def acquire(self, keys: Iterable[str]) -> Acquired:
         """See `LeaseStore.acquire`."""
-        values = {**self._values, "keys": checked_keys(keys)}
-
-        async def acquire(connection: Connection) -> Acquired:
-            await rows(connection, _ADD, values)
-            granted = self._leases(await rows(connection, _ACQUIRE, values))
-            if granted:
-                await self._notify(connection)
-            return Acquired(granted, self._leases(await rows(connection, _HELD, values)))
-
-        return await self._connection.call(acquire)
+        _, granted, held = await self._run(_ADD, _ACQUIRE, _HELD, keys=checked_keys(keys))
+        return Acquired(self._leases(granted), self._leases(held))
 
     async def renew(self, leases: Iterable[Lease]) -> dict[str, Lease]:
         """See `LeaseStore.renew`."""
         mine = self._mine(leases)
-        values = {**self._values, **_columns(mine)}
-
-        async def renew(connection: Connection) -> set[str]:
-            renewed = {key for (key,) in await rows(connection, _RENEW, values)}
-            if self._restated:
-                await self._notify(connection)
-            return renewed
-
-        keys = await self._connection.call(renew)
-        self._restated = values["labels"] != self._values["labels"]  # meanwhile
+        labels = self._values["labels"]
+        renewed, *_ = await self._run(*(_RENEW, _NOTIFY) if self._restated else (_RENEW,), **_columns(mine))
+        self._restated = labels != self._values["labels"]  # meanwhile
+        keys = {key for (key,) in renewed}
         return {lease.key: lease for lease in mine if lease.key in keys}
 
     async def release(self, leases: Iterable[Lease]) -> None:
         """See `LeaseStore.release`."""
-        values = {**self._values, **_columns(self._mine(leases))}
-
-        async def release(connection: Connection) -> None:
-            if await rows(connection, _RELEASE, values):
-                await self._notify(connection)
-
-        await self._connection.call(release)
+        await self._run(_RELEASE, **_columns(self._mine(leases)))
 
     async def members(self) -> tuple[Member, ...]:
         """See `LeaseStore.members`."""
-        return _members(await self._connection.call(lambda connection: rows(connection, _MEMBERS, self._values)))
+        (found,) = await self._run(_MEMBERS)
+        return _members(found)
 
     def restate(self, member: Member) -> None:
         """See `LeaseStore.restate`."""
@@ -186,9 +175,12 @@ class PostgresStore:
         connection = PostgresConnection(self._url, self._terms.timeout)
         try:
             before = None
-            await connection.call(lambda opened: rows(opened, _LISTEN, {}))
+            await connection.open()
+            await connection.run((_LISTEN,), {})
             while True:
-                snapshot = await connection.call(self._look)
+                leases, found = await connection.run((_LEASES, _MEMBERS), self._values)
+                unread = frozenset(clean(str(row[0])) for row in found if not _member(row))
+                snapshot = Snapshot(self._leases(leases), _members(found), unread)
                 if snapshot != before:
                     before = snapshot
                     yield snapshot
@@ -196,32 +188,24 @@ class PostgresStore:
         finally:
             await connection.close()
 
-    async def _join(self, connection: Connection) -> Mapping[str, object]:
-        """Make the schema if there is none, and write the terms if there are none. Returns those that are there."""
-        if (await rows(connection, _EXISTS, {}))[0] == (False,):
-            await connection.execute(_SCHEMA.encode())
-        await rows(connection, _JOIN_TERMS, self._values)
-        await rows(connection, _FORGET, self._values)
-        shards, ttl = (await rows(connection, _READ_TERMS, self._values))[0]
-        return {"shards": shards, "ttl": ttl}
+    async def _join(self) -> None:
+        """Make the schema if there is none, and write the terms if there are none. Raises `TermsDiffer` if there are
+        others."""
+        ((exists,),), *_ = await self._run(_EXISTS)
+        if not exists:
+            await self._run(*_SCHEMA)
+        *_, ((shards, ttl),) = await self._run(_JOIN_TERMS, _FORGET, _READ_TERMS)
+        where = f"row {self._terms.cluster!r} of table leadsman.terms"
+        self._terms.compare({"shards": shards, "ttl": ttl}, where)
 
-    def _compare(self, found: Mapping[str, object]) -> None:
-        cluster = self._terms.cluster
-        self._terms.compare(found, f"row {cluster!r} of table leadsman.terms")
-
-    async def _look(self, connection: Connection) -> Snapshot:
-        leases = self._leases(await rows(connection, _LEASES, self._values))
-        found = await rows(connection, _MEMBERS, self._values)
-        return Snapshot(leases, _members(found), frozenset(clean(str(row[0])) for row in found if not _member(row)))
-
-    async def _notify(self, connection: Connection) -> None:
-        await rows(connection, _NOTIFY, self._values)
+    async def _run(self, *statements: str, **values: object) -> list[Sequence[Row]]:
+        return await self._connection.run(statements, self._values | values)
 
     def _mine(self, leases: Iterable[Lease]) -> list[Lease]:
         return [lease for lease in leases if lease.owner == self._member.owner]
 
-    def _leases(self, found: Iterable[tuple[str, str, int]]) -> dict[str, Lease]:
-        return {key: Lease(key, owner, token, self._terms.ttl) for key, owner, token in found}
+    def _leases(self, found: Iterable[Row]) -> dict[str, Lease]:
+        return {key: Lease(key, owner, token, self._terms.ttl) for key, owner, token, *_ in found}
 
 
 def _columns(leases: Iterable[Lease]) -> dict[str, object]:

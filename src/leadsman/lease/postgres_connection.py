@@ -1,14 +1,16 @@
-"""A connection to PostgreSQL whose calls end in time. This file knows psycopg.
+"""A connection to PostgreSQL whose calls end in time, and wait for one answer each. This file knows psycopg.
 
 A task of psycopg that is cancelled asks the server to cancel its query and waits up to 10 s for that, which a server
 that is stopped never answers. So a call that takes too long is ended by shutting the socket, and the next one connects
-again.
+again. A connection that is being made is not given up with the call that asked for it, since to a distant server it
+takes several times as long as a call: the next call waits for the same one.
 """
 
 import asyncio
+import math
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -16,7 +18,7 @@ from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseSt
 from leadsman.extras import missing
 
 try:
-    from psycopg import AsyncConnection, Error, IsolationLevel, ProgrammingError, errors
+    from psycopg import AsyncConnection, Error, ProgrammingError, errors
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:
     raise missing("leases in PostgreSQL", "psycopg and libpq5", "postgres", error) from error
@@ -29,9 +31,14 @@ _REFUSALS = ("authentication failed", "no password supplied", "no pg_hba.conf en
 """Parts of the messages of a server that no other attempt helps against. A refused connection has no error code that
 psycopg passes on."""
 
-_DURABLE = b"""
-select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') in ('off', 'local')
-"""
+OPENING = 6
+"""How many times longer than a call a connection may take: it has five round trips, one with our settings, and with TLS
+two more."""
+_SETTINGS = (
+    "select set_config('default_transaction_isolation', 'read committed', false)",
+    "select set_config('synchronous_commit', 'on', false)"
+    " where current_setting('synchronous_commit') in ('off', 'local')",
+)
 """A lease that a crash of the server forgets would have two owners."""
 
 
@@ -40,7 +47,7 @@ class PostgresConnection:
 
     Args:
         url: ``postgresql://user:password@host/database``; libpq documents its options.
-        timeout: seconds that a call may take, with connecting.
+        timeout: seconds that a call may take, with connecting; a connection may take `OPENING` times as long.
 
     Raises:
         InvalidValue: the URL cannot be read.
@@ -60,10 +67,23 @@ class PostgresConnection:
         self._url = url
         self._timeout = timeout
         self._open: Connection | None = None
+        self._opening: asyncio.Task[Connection] | None = None
         self._turn = asyncio.Lock()
 
-    async def call(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do some work on the connection, as one transaction, within the timeout. Calls take turns.
+    async def open(self) -> None:
+        """Connect, which may take `OPENING` times as long as a call.
+
+        Raises:
+            LeaseError: see `LeaseStore`.
+        """
+        try:
+            await self._connected(math.inf)
+        except Error as error:
+            raise self._named(error) from error
+
+    async def run(self, statements: Sequence[str], values: Mapping[str, object]) -> list[Sequence[Row]]:
+        """Execute statements as one transaction, within the timeout. All are sent at once. Returns the rows of each.
+        Calls take turns.
 
         Raises:
             LeaseError: see `LeaseStore`.
@@ -74,10 +94,10 @@ class PostgresConnection:
             async with asyncio.timeout_at(deadline):
                 await self._turn.acquire()
         except TimeoutError:
-            raise self._unanswered() from None
+            raise self._unanswered(self._timeout) from None
         try:
             connection = await self._connected(deadline)
-            return await self._bounded(connection, self._transaction(connection, work), deadline)
+            return await self._bounded(connection, _executed(connection, statements, values), deadline)
         except Error as error:
             raise self._named(error) from error
         finally:
@@ -101,13 +121,15 @@ class PostgresConnection:
 
     async def close(self) -> None:
         """End the connection."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            (opened,) = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(opened, BaseException):
+                await opened.close()
         connection, self._open = self._open, None
         if connection is not None:
             await connection.close()
-
-    async def _transaction(self, connection: Connection, work: Callable[[Connection], Awaitable[T]]) -> T:
-        async with connection.transaction():
-            return await work(connection)
 
     async def _bounded(self, connection: Connection, work: Coroutine[Any, Any, T], deadline: float) -> T:
         task = asyncio.ensure_future(work)
@@ -115,28 +137,46 @@ class PostgresConnection:
             await asyncio.wait({task}, timeout=deadline - asyncio.get_running_loop().time())
             if task.done():
                 return task.result()
-            raise self._unanswered()
+            raise self._unanswered(self._timeout)
         finally:
             if not task.done():
                 _shut(connection)
                 await asyncio.gather(task, return_exceptions=True)
             if connection.closed or connection.broken:
-                await self.close()
+                if connection is self._open:
+                    self._open = None
+                await connection.close()
 
     async def _connected(self, deadline: float) -> Connection:
         if self._open is None or self._open.closed:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    self._open = await AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=None)
-            except TimeoutError:
-                raise self._unanswered() from None
-            await self._bounded(self._open, _prepare(self._open), deadline)
+            opening = self._opening
+            if opening is None or (opening.done() and opening.exception() is not None):
+                opening = self._opening = asyncio.ensure_future(self._connect())
+            left = deadline - asyncio.get_running_loop().time()
+            await asyncio.wait({opening}, timeout=None if left == math.inf else left)
+            if not opening.done():
+                raise self._unanswered(self._timeout)
+            self._opening = None
+            self._open = opening.result()
         return self._open
 
-    def _unanswered(self) -> LeaseStoreUnreachable:
+    async def _connect(self) -> Connection:
+        deadline = asyncio.get_running_loop().time() + OPENING * self._timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                connection = await AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=None)
+        except TimeoutError:
+            raise self._unanswered(OPENING * self._timeout) from None
+        try:
+            await self._bounded(connection, _executed(connection, _SETTINGS, {}), deadline)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _unanswered(self, seconds: float) -> LeaseStoreUnreachable:
         return LeaseStoreUnreachable(
-            f"{self._where} did not answer within {self._timeout:g} s; check that it runs, and that this machine"
-            " reaches it"
+            f"{self._where} did not answer within {seconds:g} s; check that it runs, and that this machine reaches it"
         )
 
     def _named(self, error: Error) -> LeaseError:
@@ -165,15 +205,13 @@ class PostgresConnection:
         return LeaseStoreUnreachable(f"{self._where} cannot be used ({said}); check the URL, and that the server runs")
 
 
-async def rows(connection: Connection, statement: str, values: Mapping[str, object]) -> Sequence[Row]:
-    """The rows that a statement returns."""
-    cursor = await connection.execute(statement.encode(), values)
-    return await cursor.fetchall() if cursor.description else []
-
-
-async def _prepare(connection: Connection) -> None:
-    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-    await connection.execute(_DURABLE)
+async def _executed(
+    connection: Connection, statements: Sequence[str], values: Mapping[str, object]
+) -> list[Sequence[Row]]:
+    """The rows of each statement. What one pipeline sends is one transaction (libpq, "Pipeline Mode")."""
+    async with connection.pipeline():
+        cursors = [await connection.execute(statement.encode(), values) for statement in statements]
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def _shut(connection: Connection) -> None:

@@ -244,13 +244,17 @@ def slow_engine(stand: Stand) -> None:
     with ExitStack() as parts:
         engine = parts.enter_context(NatsServer())
         road = stand.proxy(engine.port)
-        house = House(stand, parts, f"nats://127.0.0.1:{road.port}", LONG_LEASE)
-        for delay in (0.5, 1.0, 2.0):
-            road.up.delay = road.down.delay = delay
-            since = time.time()
-            time.sleep(2 * LONG_LEASE)
-            stand.figure(f"{delay:g} s away", house.gap(since), "s", most=LONG_LEASE)
-            silent = DEVICES - len(set().union(*(house.read_by(job, time.time() - 5) for job in house.jobs.values())))
-            stand.figure("devices that nobody reads then", silent, most=0)
-        stand.figure("read by two at once", house.beside(), most=0)
-        house.account()
+        live_far_away(stand, House(stand, parts, f"nats://127.0.0.1:{road.port}", LONG_LEASE), road, (0.5, 1.0, 2.0))
+
+
+def live_far_away(stand, house, road, delays):
+    """Move the engine away, step by step."""
+    for delay in delays:
+        road.up.delay = road.down.delay = delay
+        since = time.time()
+        time.sleep(2 * LONG_LEASE)
+        stand.figure(f"{delay:g} s away", house.gap(since), "s", most=LONG_LEASE)
+        silent = DEVICES - len(set().union(*(house.read_by(job, time.time() - 5) for job in house.jobs.values())))
+        stand.figure("devices that nobody reads then", silent, most=0)
+    stand.figure("read by two at once", house.beside(), most=0)
+    house.account()

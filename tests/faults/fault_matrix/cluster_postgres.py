@@ -3,7 +3,7 @@
 import time
 from contextlib import ExitStack
 
-from fault_matrix.cluster import AWAY, DEVICES, FENCED, LATE, House
+from fault_matrix.cluster import AWAY, DEVICES, FENCED, LATE, LONG_LEASE, House, live_far_away
 from fault_matrix.row import P1, row
 from fault_matrix.stand import Stand
 from leadsman_rigs.postgres_server import PostgresServer
@@ -52,3 +52,17 @@ def _read_again(stand: Stand, house: House, back: float) -> None:
     stand.figure("all are read after", house.takes_over(house.jobs.values(), devices, back), "s", most=LATE)
     stand.until(house.shared, "three nodes share the devices")
     house.account()
+
+
+@row(
+    "62k",
+    P1,
+    "PostgreSQL is 0.5, then 1 s away in each direction; TTL 15 s",
+    "somebody reads each device, and nobody reads what another one reads; figures: the longest time between two polls",
+)
+def slow_postgres(stand: Stand) -> None:
+    with ExitStack() as parts:
+        engine = parts.enter_context(PostgresServer())
+        road = stand.proxy(engine.port)
+        url = engine.url().replace(f":{engine.port}/", f":{road.port}/")
+        live_far_away(stand, House(stand, parts, url, LONG_LEASE), road, (0.5, 1.0))
