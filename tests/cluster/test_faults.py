@@ -2,7 +2,7 @@
 alone for long."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from leadsman.lease.faults import ClockStep, EngineAway, Partition, Pause
@@ -123,6 +123,7 @@ DRAINS = st.builds(lambda node, start, length: Drain(node, start, start + length
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(faults(), max_size=5), st.lists(DRAINS, max_size=4), st.sets(NODES, max_size=3))
+@example([Partition("a", 0.0, 8.0)], [Drain("b", 0.0, 9.0), Drain("c", 0.0, 9.0)], set())
 def test_whatever_fails_while_nodes_drain_no_device_has_two_nodes_and_the_others_have_all_in_the_end(
     faults, drains, drained
 ):

@@ -50,6 +50,22 @@ def test_a_shard_that_another_node_took_is_not_left_over_any_more():
     assert patience.look(of("one", leases=taken), [pool(KEYS[:1])], (), TTL) == frozenset()
 
 
+def test_what_was_free_while_a_node_drained_is_not_left_over_when_it_takes_part_again():
+    patience, pools = patient("one"), [pool(KEYS)]
+    patience.restate(Member("one", "1").drained(True))
+    patience.look(of("one"), pools, (), 0.0)
+    patience.restate(Member("one", "1"))
+    assert patience.look(of("one"), pools, (), TTL) == frozenset()
+
+
+def test_a_node_to_which_all_was_left_over_gives_another_one_its_part():
+    patience, pools = patient("one"), [pool(KEYS)]
+    leases = {key: Lease(key, "one/1", 1, TTL) for key in KEYS}
+    patience.look(of("one"), pools, (), 0.0)
+    assert patience.look(of("one"), pools, (), TTL) == set(KEYS)
+    assert patience.look(of("one", "two", leases=leases), pools, KEYS, 2 * TTL) == frozenset()
+
+
 def test_a_node_without_the_label_waits_for_ever():
     patience = patient("one")
     for now in (0.0, 1e9):

@@ -41,8 +41,10 @@ class Patience:
         """When they are over."""
 
     def restate(self, member: Member) -> None:
-        """This node says something else of itself. One that drains takes nothing."""
+        """This node says something else of itself. One that drains takes nothing, and waits from now on when it takes
+        part again: what was free meanwhile is not left over."""
         self._member = member
+        self._free_since.clear()
         if member.draining:
             self._left_over.clear()
 
@@ -69,13 +71,14 @@ class Patience:
         return frozenset(self._left_over)
 
     def _another_lacks(self, pool: Pool, snapshot: Snapshot) -> bool:
-        """Whether shards are left over, and another node of the same version has less than its part of the others."""
-        rest = pool._replace(keys=tuple(key for key in pool.keys if key not in self._left_over))
-        if rest == pool or any(member.version != self._member.version for member in snapshot.members):
+        """Whether shards are left over, and another node of the same version has less than its part."""
+        if self._left_over.isdisjoint(pool.keys):
+            return False
+        if any(member.version != self._member.version for member in snapshot.members):
             return False
         nodes = self._able(pool, snapshot)
-        owners = [lease.node for key in rest.keys if (lease := snapshot.leases.get(key)) is not None]
-        return any(owners.count(node) < quota_of(node, rest, nodes) for node in nodes - {self._member.node})
+        owners = [lease.node for key in pool.keys if (lease := snapshot.leases.get(key)) is not None]
+        return any(owners.count(node) < quota_of(node, pool, nodes) for node in nodes - {self._member.node})
 
     def _able(self, pool: Pool, snapshot: Snapshot) -> set[str]:
         """The nodes that take part and have what the devices of a pool need."""

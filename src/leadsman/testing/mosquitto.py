@@ -16,6 +16,10 @@ from typing import Self
 from leadsman.errors import LeadsmanError
 
 START_TIMEOUT = 60.0
+END_TIMEOUT = 5.0
+"""Seconds until a signal is sent again: mosquitto forgets one that comes while it starts."""
+ENDS = 12
+"""How many times."""
 """Seconds."""
 FIRST_PORT = 10_000
 """The lowest port that `free_port` returns, unless the system chooses one. Well-known ones are below it."""
@@ -143,10 +147,15 @@ class Mosquitto:
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
-        if process is not None and process.poll() is None:
-            os.kill(process.pid, signal.SIGCONT)
+        if process is None or process.poll() is not None:
+            return
+        os.kill(process.pid, signal.SIGCONT)
+        for _ in range(ENDS):
             os.kill(process.pid, number)
-            process.wait(60)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_TIMEOUT)
+                return
+        raise LeadsmanError(f"mosquitto did not end; its process is {process.pid}")
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

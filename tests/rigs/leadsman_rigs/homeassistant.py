@@ -64,6 +64,7 @@ class HomeAssistant:
         self.directory = Path(directory)
         self.port = free_port()
         self.log_path = self.directory / "printed.log"
+        self._forgotten = 0
         self.process = self._socket = None
         self._number = 0
         storage = self.directory / ".storage"
@@ -154,8 +155,12 @@ class HomeAssistant:
 
     @property
     def complaints(self):
-        """What the log says of configurations, states and templates that came by MQTT."""
-        return COMPLAINTS.findall(self.log)
+        """What the log says of configurations, states and templates that came by MQTT, since `forget`."""
+        return COMPLAINTS.findall(self.log[self._forgotten :])
+
+    def forget(self):
+        """Forget the complaints so far."""
+        self._forgotten = len(self.log)
 
     def _log_in(self):
         try:
