@@ -25,7 +25,7 @@ def store(path):
 def test_a_file_that_cannot_be_read_just_now_is_not_written_over(path, caplog, monkeypatch):
     path.write_text('{"count": 41, "kept": 1}')
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
+        patch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(OSError(24, "Too many open files")))
         store = Store(path)
         store["count"] = 1
         store.save()

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from leadsman import own_file
 from leadsman.monitoring.health import OK, STARTING
 from leadsman.monitoring.sd_notify import Notifier
 from leadsman.monitoring.statuses import Statuses
@@ -24,6 +25,8 @@ from leadsman.timing.timers import Timers
 HEALTH_FILE = "LEADSMAN_HEALTH_FILE"
 PERIOD = 10.0
 """Seconds between two updates of the health file and of ``STATUS=``."""
+_LARGEST = 64 * 1024
+"""Bytes of a health file that are read."""
 OVERDUE = 3
 """If the health file is older than this many periods, the process hangs or has ended."""
 
@@ -51,7 +54,7 @@ def health_file(environment: Mapping[str, str] = os.environ) -> Path | None:
 def read_health(path: Path, now: float) -> tuple[bool, str]:
     """Whether the health file at `path` shows an app in good health, and a summary or the reason why not."""
     try:
-        health = HealthSummary(**json.loads(path.read_bytes()))
+        health = HealthSummary(**json.loads(own_file.read(path, _LARGEST)))
         age = now - health.at
     except FileNotFoundError:
         return False, f"{path} does not exist; check that the app is running, with {HEALTH_FILE} set to this path"
@@ -65,11 +68,7 @@ def read_health(path: Path, now: float) -> tuple[bool, str]:
 def write_health(path: Path, health: HealthSummary) -> None:
     """Replace the health file. Raises `OSError` if it cannot be written."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    # Do not follow a link that another user made: everybody may be allowed to write to the directory.
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o644)
-    with os.fdopen(handle, "w") as file:
-        json.dump(health._asdict(), file)
-    beside.replace(path)
+    own_file.replace(path, beside, json.dumps(health._asdict()).encode(), 0o644, sync=False)  # others may write there
 
 
 class Watchdog:

@@ -6,6 +6,9 @@ from leadsman.errors import InvalidType, InvalidValue
 from leadsman.timing.durations import Duration, positive_seconds
 from leadsman.value import Value
 
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a payload, at the most."""
+
 
 class Receipt(Protocol):
     """Counts what becomes of messages."""

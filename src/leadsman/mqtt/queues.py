@@ -9,7 +9,7 @@ import heapq
 from collections import OrderedDict, deque
 from itertools import chain
 
-from leadsman.mqtt.message import Message
+from leadsman.mqtt.message import LARGEST, Message
 from leadsman.mqtt.topic_queue import (
     CAUSES,
     COPY,
@@ -43,7 +43,7 @@ class Queues:
     def __init__(self, most_messages: int = MOST_MESSAGES, most_bytes: int = MOST_BYTES) -> None:
         self._most_messages = most_messages
         self._most_bytes = most_bytes
-        self._largest = most_bytes // 8
+        self._largest = min(most_bytes // 8, LARGEST)
         self._queues: dict[str, TopicQueue] = {}
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._fresh: OrderedDict[str, None] = OrderedDict()

@@ -24,6 +24,7 @@ from urllib.parse import quote
 from leadsman.monitoring.ledger_state import HEAD, HOUR, KEPT
 from leadsman.monitoring.trace import ROWS as ROWS_IN_MEMORY
 from leadsman.monitoring.trace import TraceRow
+from leadsman.own_file import BESIDE, Damage, admit, create, is_damage, is_strange, set_aside
 from leadsman.text import describe, log_fields
 
 ROWS = 10_000
@@ -34,8 +35,17 @@ ROW_BYTES = 16 * 1024
 """Bytes of trace rows in one write, at the most; the newest rows are taken."""
 BUSY = 0.25
 """Seconds to wait for another process that has locked the file."""
-_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
-"""Primary result codes (https://sqlite.org/rescode.html) that blame the file. SQLITE_ERROR: its tables are not ours."""
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS handler (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
+    " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
+    " PRIMARY KEY (key, name)) WITHOUT ROWID",
+)
+LARGEST = 1024 * 1024
+"""Bytes of a row."""
+MOST = 64 * 1024 * 1024
+"""Bytes of rows that are read of a table."""
 _NONE: Mapping[tuple[str, int], str] = {}
 
 logger = logging.getLogger("leadsman")
@@ -75,10 +85,12 @@ class StateFile:
 
     def read(self, *, keep_aside: bool = True) -> dict[str, Saved]:
         """All handlers. Changes nothing, except that a damaged file is kept aside, if wanted; nothing is known then."""
+        if keep_aside:
+            self._set_strange_aside()
         try:
             rows = self._select("handler", "SELECT name, wall, document FROM handler")
         except sqlite3.DatabaseError as error:
-            if not _is_damage(error) or not keep_aside:
+            if not is_damage(error) or not keep_aside:
                 raise
             self._keep_aside(error)
             return {}
@@ -120,7 +132,7 @@ class StateFile:
             self._commit()
         except sqlite3.DatabaseError as error:
             self.close()
-            if not _is_damage(error) or self._kept_aside:
+            if not is_damage(error) or self._kept_aside:
                 raise
             self._keep_aside(error)
             self._commit()
@@ -147,15 +159,18 @@ class StateFile:
             self._database = None
 
     def _select(self, table: str, query: str) -> list[tuple[Any, ...]]:
-        if not self.path.exists():
+        if not os.path.lexists(self.path):
             return []
+        if any(is_strange(name) for name in self._names()):
+            raise Damage("it is no regular file")
         mode = "immutable=1" if self._is_settled() else "mode=rw"
         database = sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", timeout=BUSY, uri=True)
         with contextlib.closing(database):
             database.text_factory = lambda text: text.decode(errors="replace")
+            admit(database, _SCHEMA, LARGEST)
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
                 return []  # its first writer was killed before it had tables
-            return database.execute(query).fetchall()
+            return _bounded(database.execute(query))
 
     def _is_settled(self) -> bool:
         """Whether its directory cannot be written, and it has no log. SQLite writes even to read, unless the file is
@@ -206,19 +221,15 @@ class StateFile:
             self.close()
             self._begin_again()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+        self._set_strange_aside()
+        os.close(create(self.path))
         database = sqlite3.connect(self.path, timeout=BUSY, check_same_thread=False)  # one thread at a time has it
         try:
+            admit(database, _SCHEMA, LARGEST)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = NORMAL")
-            database.executescript(
-                "CREATE TABLE IF NOT EXISTS handler"
-                " (name TEXT PRIMARY KEY, wall REAL NOT NULL, document TEXT NOT NULL);"
-                "CREATE TABLE IF NOT EXISTS trace (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL,"
-                " handler TEXT NOT NULL, outage TEXT, document TEXT NOT NULL);"
-                "CREATE TABLE IF NOT EXISTS ledger (key INTEGER NOT NULL, name TEXT NOT NULL, document TEXT NOT NULL,"
-                " PRIMARY KEY (key, name)) WITHOUT ROWID;"
-            )
+            for statement in _SCHEMA:
+                database.execute(statement)
         except BaseException:
             database.close()
             raise
@@ -244,6 +255,13 @@ class StateFile:
             aside.name,
             extra=log_fields("state damaged", file=str(self.path), error_type=type(error).__name__),
         )
+
+    def _names(self) -> list[Path]:
+        return [Path(f"{self.path}{suffix}") for suffix in BESIDE]
+
+    def _set_strange_aside(self) -> None:
+        for name in self._names():
+            set_aside(name)
 
     def _begin_again(self) -> None:
         self._waiting = set(self._handlers)
@@ -271,8 +289,15 @@ def _encoded(rows: Iterable[TraceRow], tracebacks: dict[str, str]) -> list[tuple
     return encoded
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
+def _bounded(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """All rows. Raises `Damage` if they are more than a file of ours has."""
+    found, left = list[tuple[Any, ...]](), MOST
+    for row in rows:
+        left -= sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
+        if left < 0:
+            raise Damage(f"its rows have more than {MOST} bytes")
+        found.append(row)
+    return found
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -7,16 +7,15 @@ and tried again.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
-import os
 import threading
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from leadsman import own_file
 from leadsman.errors import InvalidType
 from leadsman.reading import JsonObject, plain
 from leadsman.runtime.directory import Report, StateDirectory
@@ -233,8 +232,9 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
         OSError: it cannot be read just now.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        if keep_aside:
+            own_file.set_aside(path)
+        data = own_file.read(path, LARGEST + 1)
         if len(data) > LARGEST:
             raise ValueError(f"it is larger than {LARGEST} bytes")
         values = json.loads(data)
@@ -264,14 +264,4 @@ def _read(path: Path, *, keep_aside: bool) -> tuple[JsonObject, bytes]:
 def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_suffix(".tmp")  # always the same, so that a process that is killed leaves one at the most
-    try:
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise
+    own_file.replace(path, beside, data, sync=True)

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from leadsman.errors import SpoolUnavailable
+from leadsman.own_file import Damage, is_damage
 from leadsman.spool import dead, quarantine, queries
-from leadsman.spool.database import Damage, check, connect, is_damage, translated
+from leadsman.spool.database import check, connect, translated
 from leadsman.spool.lock import Lock
 from leadsman.spool.row import DeadLetter
 
@@ -100,7 +101,8 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
         raise SpoolUnavailable(f"there is no {path}; an app makes it when readings wait for its broker")
     try:
         with contextlib.closing(connect(path, read_only=True)) as database:
-            check(database, path)
+            if not check(database, path):
+                raise Damage("it has no tables")
             return work(database)
     except (sqlite3.Error, OSError) as error:
         if is_damage(error):

@@ -10,6 +10,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from leadsman.errors import SpoolError, SpoolFull, SpoolUnavailable
+from leadsman.mqtt.message import LARGEST
+from leadsman.own_file import Damage, admit
 from leadsman.text import describe
 
 PAGE = 1024
@@ -53,13 +55,9 @@ _SETTINGS = (
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cell_size_check = ON",
 )
-_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
-"""Primary result codes (https://sqlite.org/rescode.html) that blame the file. SQLITE_ERROR: its tables are not ours."""
+_ROW = 1 << 20
+"""Bytes of a row besides its payload, at the most: a topic has 65,535."""
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class Damage(sqlite3.DatabaseError):
-    """A check of our own found that the file is not a whole spool."""
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -87,9 +85,7 @@ def prepare(database: sqlite3.Connection, path: Path) -> None:
         SpoolUnavailable: a newer version of leadsman wrote it.
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    is_new = database.execute("SELECT count(*) FROM sqlite_master").fetchall() == [(0,)]
-    if not is_new:
-        check(database, path)
+    is_new = not check(database, path)
     for setting in _SETTINGS:
         database.execute(setting).fetchall()
     if is_new:
@@ -113,20 +109,25 @@ def check_structure(database: sqlite3.Connection) -> None:
         raise Damage(str(found[0][0]))
 
 
-def check(database: sqlite3.Connection, path: Path) -> None:
-    """Check that it is a spool that this version can read.
+def check(database: sqlite3.Connection, path: Path) -> bool:
+    """Check that it is a spool that this version can read, or has no tables yet. Returns whether it has any.
 
     Raises:
         SpoolUnavailable: a newer version of leadsman wrote it.
         sqlite3.Error: it is damaged, or cannot be read just now.
     """
-    if _number(database, "application_id") != APPLICATION:
-        raise Damage("it is the database of another program")
-    if (version := _number(database, "user_version")) > VERSION:
+    application, version = (_number(database, pragma) for pragma in ("application_id", "user_version"))
+    if application == APPLICATION and version > VERSION:
         raise SpoolUnavailable(
             f"{path} was written by a newer version of leadsman (format {version}, this one knows {VERSION}); "
             "install that version again, or move the file away"
         )
+    made = [statement for statements in MIGRATIONS for statement in statements]
+    if not admit(database, made, LARGEST + _ROW):
+        return False
+    if application != APPLICATION:
+        raise Damage("it is the database of another program")
+    return True
 
 
 def _number(database: sqlite3.Connection, pragma: str) -> int:
@@ -161,11 +162,6 @@ def transact(database: sqlite3.Connection, work: Work) -> None:
 def forget_topics(topics: Iterable[str]) -> Work:
     """The statement that deletes topics without rows."""
     return [("DELETE FROM topics WHERE topic = ?", [(topic,) for topic in topics])]
-
-
-def is_damage(error: Exception) -> bool:
-    """Whether an error blames the file, and not the disk, the permissions or another process."""
-    return isinstance(error, Damage) or getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
 def is_full(error: Exception) -> bool:

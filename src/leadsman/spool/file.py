@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from leadsman.errors import SpoolFull, SpoolLocked, SpoolReplaced, SpoolUnavailable
+from leadsman.own_file import Damage, is_damage
 from leadsman.spool import dead as dead_letters
 from leadsman.spool import quarantine, queries
 from leadsman.spool.database import (
-    Damage,
     Work,
     check_structure,
     connect,
     forget_topics,
     free_bytes,
-    is_damage,
     is_full,
     prepare,
     transact,
@@ -27,7 +26,7 @@ from leadsman.spool.eviction import Planner
 from leadsman.spool.index import Changes, Index
 from leadsman.spool.lock import Lock
 from leadsman.spool.records import INSERT, columns
-from leadsman.spool.row import DAMAGED, MIB, DeadLetter, Evicted, Found, Quota, Row
+from leadsman.spool.row import DAMAGED, MIB, MOST_ID, DeadLetter, Evicted, Found, Quota, Row
 from leadsman.spool.salvage import salvage
 from leadsman.text import describe, log_fields
 
@@ -35,6 +34,8 @@ NAME = "outbox.db"
 """The name of the file, in the state directory of an app."""
 LOOK = 600.0
 """Seconds between two searches for rows that have expired. Each reads the whole file."""
+_DAMAGED = (sqlite3.Error, TypeError, ValueError, OverflowError, AttributeError)
+"""SQLite stores any kind of value in any column, so a row may have what no row of ours has."""
 
 logger = logging.getLogger("leadsman")
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class SpoolFile:
         self._looked_at = None
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            quarantine.set_strange_aside(self.path)
             self._lock.acquire()
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
@@ -142,8 +144,8 @@ class SpoolFile:
         quarantine.sync_directory(self.path.parent)
         try:
             self._connect(list_topics)
-        except sqlite3.Error as error:
-            if not is_damage(error):
+        except _DAMAGED as error:
+            if not _blames_file(error):
                 raise
             self._heal(error)
             self._connect()
@@ -155,6 +157,8 @@ class SpoolFile:
             list_topics(queries.topics(database))
         check_structure(database)
         self._index, oldest = queries.count(database)
+        if self._next_id(database) > MOST_ID:
+            raise Damage("a number in it is none of ours")
         self._identity = self._identities()
         self.found = self.found._replace(
             rows=self._index.rows, bytes=self._index.bytes, next_id=self._next_id(database), oldest_taken_at=oldest
@@ -194,8 +198,8 @@ class SpoolFile:
         try:
             try:
                 return work(self._current())
-            except sqlite3.Error as error:
-                if not is_damage(error):
+            except _DAMAGED as error:
+                if not _blames_file(error):
                     raise
                 self._heal(error)
                 return work(self._connect())
@@ -340,6 +344,10 @@ def _statements(changes: Changes) -> Work:
         ("DELETE FROM outbox WHERE id = ?", [(row.id,) for row in changes.removed]),
         (INSERT, [columns(row) for row in changes.added]),
     ]
+
+
+def _blames_file(error: Exception) -> bool:
+    return is_damage(error) if isinstance(error, sqlite3.Error) else True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -5,6 +5,7 @@ import errno
 import os
 from pathlib import Path
 
+from leadsman import own_file
 from leadsman.errors import SpoolLocked
 
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EINVAL})
@@ -30,7 +31,7 @@ class Lock:
             OSError: the side file cannot be opened.
         """
         self.release()
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = own_file.create(self._path)
         try:
             import fcntl  # not on Windows
 

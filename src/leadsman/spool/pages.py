@@ -5,15 +5,21 @@ at alone, so that it costs the rows of the damaged pages and no others. The call
 Pages that are free are left out, if the list of the free pages can be read: they contain rows that were deleted.
 """
 
+import errno
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from leadsman.mqtt.message import LARGEST
+
 _LEAF = 0x0D
 """The type of a page with the rows of a table."""
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _MOST_COLUMNS = 32
+_LONGEST = LARGEST + (1 << 20)
+"""Bytes of a row, at the most."""
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
 """Bytes of an integer, by its serial type."""
 _CONSTANTS = {0: None, 8: 0, 9: 1}
@@ -37,6 +43,7 @@ class Pages:
         self._wal: BinaryIO | None = wal.open("rb") if wal.is_file() else None
         self._logged = {} if self._wal is None else _frames(self._wal, size)
         self._count = max([self._file.seek(0, 2) // size, *self._logged])
+        self._numbers = sorted({*self._logged, *_written(self._file, size)})
 
     def close(self) -> None:
         """Close the files."""
@@ -47,7 +54,7 @@ class Pages:
     def records(self) -> Iterator[tuple[int, Record]]:
         """The row id and the columns of each row of each table. What makes no sense is left out."""
         free = self._free()
-        for number in range(1, self._count + 1):
+        for number in self._numbers:
             if number not in free:
                 yield from self._rows(self._page(number), 100 if number == 1 else 0)
 
@@ -88,8 +95,8 @@ class Pages:
     def _row(self, page: bytes, at: int) -> tuple[int, Record]:
         length, at = _varint(page, at)
         row_id, at = _varint(page, at)
-        if length > self._count * self._size:
-            raise ValueError("longer than the file")
+        if length > min(self._count * self._size, _LONGEST):
+            raise ValueError("longer than the file, or than any row of ours")
         local = self._local(length)
         content = bytearray(page[at : at + local])
         following = int.from_bytes(page[at + local : at + local + 4]) if local < length else 0
@@ -111,6 +118,22 @@ class Pages:
         return share if share <= most else least
 
 
+def _written(file: BinaryIO, size: int) -> Iterator[int]:
+    """The numbers of the pages that are no hole in the file (`lseek(2)`): a file of terabytes may have none."""
+    end, at = file.seek(0, 2), 0
+    while at < end:
+        try:
+            begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            at = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # there is only a hole from here on
+                return
+            begin, at = 0, end  # a file system without holes
+        except AttributeError:  # a system without them
+            begin, at = 0, end
+        yield from range(begin // size + 1, min(end, at + size - 1) // size + 1)
+
+
 def _frames(wal: BinaryIO, size: int) -> dict[int, int]:
     """Where the newest committed version of each page is in a write-ahead log. A log is begun again with another salt,
     so frames with another one than the first are of earlier times. The checksums of the frames are not needed."""
@@ -122,7 +145,7 @@ def _frames(wal: BinaryIO, size: int) -> dict[int, int]:
     while len(frame := wal.read(_FRAME_HEADER + size)) == _FRAME_HEADER + size:
         number, pages_after_commit = struct.unpack_from(">II", frame)
         salt = salt or frame[8:16]
-        if frame[8:16] != salt:
+        if not number or frame[8:16] != salt:
             break
         uncommitted[number] = at + _FRAME_HEADER
         if pages_after_commit:

@@ -9,23 +9,37 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from leadsman import own_file
+
 MOST = 3
 """Files put aside that are kept: the newest."""
-_LOG, _SHARED, _JOURNAL = "-wal", "-shm", "-journal"
+_LOG, _SHARED = "-wal", "-shm"
 
 
 def create(path: Path) -> None:
     """Make an empty file that only this user can read, or make sure that nobody else can read the one that is there.
 
     Raises:
-        OSError: it cannot be made, or it is a symbolic link.
+        OSError: it cannot be made, or it is no regular file.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    handle = own_file.create(path)
     try:
         if os.fstat(handle).st_mode & 0o077:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
+
+
+def set_strange_aside(path: Path) -> None:
+    """Rename what is no regular file at the names that are used for a database.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    for name in (path, Path(f"{path}.new")):
+        for suffix in own_file.BESIDE:
+            own_file.set_aside(Path(f"{name}{suffix}"))
+    own_file.set_aside(Path(f"{path}.lock"))
 
 
 def new_beside(path: Path) -> Path:
@@ -38,7 +52,7 @@ def new_beside(path: Path) -> Path:
 
 def delete(path: Path) -> None:
     """Delete a database with its log, if there is one."""
-    for suffix in ("", _LOG, _SHARED, _JOURNAL):
+    for suffix in own_file.BESIDE:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 

@@ -5,6 +5,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from leadsman.mqtt.message import LARGEST
+from leadsman.own_file import Damage
 from leadsman.spool.database import COLUMNS
 from leadsman.spool.eviction import FIRST_TIME, Aged
 from leadsman.spool.index import Index, Stored
@@ -24,21 +26,28 @@ _LATEST = 8
 
 
 def count(database: sqlite3.Connection) -> tuple[Index, float | None]:
-    """The index of a file, and when its oldest reading was taken."""
+    """The index of a file, and when its oldest reading was taken.
+
+    Raises:
+        Damage: a row is larger than any of ours. It would take the room of all others.
+    """
     index, oldest, after = Index(), list[float](), -(1 << 63)
     while True:
         found = database.execute(
-            "SELECT topic, count(*), sum(bytes), max(id), min(taken_at), max(CASE WHEN flags & ? THEN id END) FROM"
+            "SELECT topic, count(*), sum(bytes), max(bytes), max(id), min(taken_at),"
+            " max(CASE WHEN flags & ? THEN id END) FROM"
             " (SELECT id, topic, length(payload) AS bytes, taken_at, flags FROM outbox WHERE id > ?"
             " ORDER BY id LIMIT ?) GROUP BY topic",
             (_LATEST, after, _STRETCH),
         ).fetchall()
-        for topic, rows, payloads, newest, taken_at, latest in found:
+        for topic, rows, payloads, largest, newest, taken_at, latest in found:
+            if largest > LARGEST:
+                raise Damage(f"one of its rows has {largest:,} bytes")
             index.count(topic, rows, payloads, newest, None if latest is None else (latest, _bytes(database, latest)))
             oldest.append(taken_at)
         if sum(each[1] for each in found) < _STRETCH:
             return index, min(oldest, default=None)
-        after = max(each[3] for each in found)
+        after = max(each[4] for each in found)
 
 
 def _bytes(database: sqlite3.Connection, key: int) -> int:

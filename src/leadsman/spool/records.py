@@ -1,5 +1,6 @@
 """Rows as the tables of the spool have them."""
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,14 @@ def row_of(found: Sequence[Any]) -> tuple[Row, bool]:
     key, run, bits, taken_at, expires_at, checksum, topic, payload = found
     if not isinstance(topic, str) or not isinstance(payload, bytes):
         raise TypeError("the topic is no text, or the payload no bytes")
+    if not all(isinstance(number, int) for number in (key, run, bits, checksum)):
+        raise TypeError("one of its numbers is none")
     expires_at = None if expires_at is None else float(expires_at)
     row = Row(key, int(run), topic, payload, bits & 3, bool(bits & 4), float(taken_at), expires_at, bool(bits & 8))
-    return row, crc(row) == checksum
+    try:
+        return row, crc(row) == checksum
+    except struct.error as error:  # a number is too large
+        raise ValueError(str(error)) from error
 
 
 def dead_columns(row: Row, died_at: float, why: str) -> tuple[object, ...]:
@@ -39,4 +45,6 @@ def dead_columns(row: Row, died_at: float, why: str) -> tuple[object, ...]:
 def dead_letter(found: Sequence[Any]) -> DeadLetter:
     """The dead letter of its columns, in the order of the table."""
     number, died_at, why, *rest = found
+    if not isinstance(died_at, int | float) or not isinstance(why, str):
+        raise TypeError("its time is no number, or its reason no text")
     return DeadLetter(number, row_of(rest)[0], died_at, why)

@@ -12,12 +12,16 @@ DAY = 86_400.0
 _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
+MOST_ID = 1 << 62
+"""The largest number of a row: SQLite has twice as many, and an app that gives out a million a second comes to it in
+146,000 years."""
+
 
 class Row(NamedTuple):
     """One reading, as it waits."""
 
     id: int
-    """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to 2^63 - 1."""
+    """Order of acceptance: unique in the file, and larger after a restart than anything in the file. 1 to `MOST_ID`."""
     run: int
     """Random number of the process that took the reading, 0 to 2^63 - 1. Subscribers know duplicates by (run, id)."""
     topic: str

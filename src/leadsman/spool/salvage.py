@@ -11,7 +11,7 @@ from leadsman.spool.database import PAGE, Work, connect, prepare, transact
 from leadsman.spool.dead import MOST, bury
 from leadsman.spool.pages import Pages, Record
 from leadsman.spool.records import INSERT_DEAD, columns, dead_columns, dead_letter, row_of
-from leadsman.spool.row import DAMAGED, DeadLetter, Row
+from leadsman.spool.row import DAMAGED, MOST_ID, DeadLetter, Row
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BATCH = 2_000
@@ -73,10 +73,12 @@ def _sorted_out(pages: Pages, damaged: deque[Row], letters: deque[DeadLetter]) -
         try:
             if len(record) == _DEAD_COLUMNS:
                 letter = _dead_letter(key, record)
-                if letter is not None:
+                if letter is not None and letter.row.id <= MOST_ID:
                     letters.append(letter)
             elif len(record) == _COLUMNS:
                 row, is_whole = row_of([key, *record[1:]])
+                if row.id > MOST_ID:
+                    continue
                 if is_whole:
                     yield row
                 else:

@@ -4,10 +4,14 @@ They look for its files as any file of a database in the state directory of the 
 """
 
 import contextlib
+import os
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import psutil
 
 from fault_matrix.broker import FIVE
 from fault_matrix.row import MOUNT, P0, P1, P2, Absent, covered, row
@@ -187,6 +191,67 @@ covered(
     "tests/spool/test_committer.py::test_a_file_that_was_replaced_is_written_again",
     "tests/spool/test_file.py::test_a_directory_that_cannot_be_made_is_reported",
 )
+
+KEEPER = """
+app = App("row", mqtt=os.environ.get("URL"), settings=Settings, heartbeat=1, keep_state=True)
+
+@app.telemetry("stored", interval=0.2)
+async def stored(context: Context):
+    context.store["n"] = context.store.get("n", 0) + 1
+    return {"n": context.store["n"]}
+
+meters(5, 0.05)
+"""
+PLANTS = {
+    "a view that never ends": (
+        "ALTER TABLE topics RENAME TO others",
+        "CREATE VIEW topics AS WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n)"
+        " SELECT 'row/' || n AS topic FROM n",
+    ),
+    "a row of 300 MB": (
+        "INSERT INTO outbox SELECT max(id) + 1, 0, 0, 0.0, NULL, 0, 'row/d0/state', zeroblob(300000000) FROM outbox",
+    ),
+}
+
+
+@row(
+    "45b",
+    P0,
+    "somebody plants a view that never ends in the outbox, then a row of 300 MB, and pipes where other files belong",
+    "polls begin at once; what is its own is delivered",
+)
+def planted(stand: Stand) -> None:
+    memory, began = 0.0, 0.0
+    for number, statements in enumerate(PLANTS.values()):
+        stand.tally.clear()
+        broker = stand.broker()
+        proxy = stand.proxy(broker.port)
+        stand.listen(broker.port)
+        stand.lead_nowhere(proxy)
+        app = stand.app(proxy.url, KEEPER, f"app{number}")
+        stand.until(lambda app=app: app.readings >= 80, "80 readings are taken")
+        time.sleep(WITHIN)
+        app.kill()
+        killed, state = time.time(), Path(app.environment["STATE_DIRECTORY"])
+        with contextlib.closing(sqlite3.connect(state / "outbox.db")) as database, database:
+            for statement in statements:
+                database.execute(statement)
+        for name in ("resilience.db", "stored.json", "stored.tmp", "outbox.db.new"):
+            (state / name).unlink(missing_ok=True)
+            os.mkfifo(state / name)
+        before = app.readings
+        proxy.target = broker.port
+        started = time.monotonic()
+        app = stand.app(proxy.url, KEEPER, f"app{number}")
+        stand.until(lambda app=app, before=before: app.readings > before, "a poll")
+        began = max(began, time.monotonic() - started)
+        stand.arrive(app, kills=[killed])
+        memory = max(memory, psutil.Process(app.process.pid).memory_info().rss / 2**20)
+        stand.stop(app)
+    stand.figure("the first poll after", began, "s", most=5)
+    stand.figure("memory at most", memory, "MB", most=150)
+
+
 covered(
     "57",
     P2,

@@ -159,6 +159,12 @@ class Database:
     def executemany(self, statement, parameters):
         return self._called(self._connection.executemany, statement, parameters)
 
+    def setlimit(self, category, limit):
+        return self._connection.limit(category, limit)
+
+    def set_progress_handler(self, handler, steps):
+        self._connection.set_progress_handler(handler, steps)
+
     def close(self):
         """Close it. As with sqlite3, this never fails; what it writes without power does not count."""
         try:

@@ -1,0 +1,245 @@
+"""Whole apps in whose state directory somebody has put something else: they poll at once, keep what is theirs, and can
+store again."""
+
+import os
+import socket
+import sqlite3
+import struct
+from contextlib import closing
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leadsman import App, Context
+from leadsman.monitoring.trace import TraceRow
+from leadsman.mqtt.message import LARGEST
+from leadsman.runtime.statefile import StateFile
+from leadsman.spool.database import MIGRATIONS
+from leadsman.spool.file import SpoolFile
+from leadsman.spool.row import Quota, Row
+from leadsman.testing import Harness
+
+pytestmark = pytest.mark.timeout(60)
+
+NAMES = [
+    f"{name}{suffix}"
+    for name in ("resilience.db", "outbox.db", "outbox.db.new")
+    for suffix in ("", "-wal", "-shm", "-journal")
+]
+NAMES += ["outbox.db.lock", "d.json", "d.tmp"]
+KEPT = {"outbox.durability": "acked-or-durable"}
+ENDLESS = "WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n)"
+
+
+def link_to(target):
+    return lambda path: path.symlink_to(target)
+
+
+def be_a_socket(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(os.path.relpath(path))
+
+
+def be_a_directory(path):
+    (path / "with").mkdir(parents=True)
+
+
+def be_large(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 32)
+
+
+THINGS = {
+    "a pipe": os.mkfifo,
+    "a directory": be_a_directory,
+    "a socket": be_a_socket,
+    "a link to nothing": link_to("nothing"),
+    "a link to a device": link_to("/dev/zero"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "4 GiB of nothing": be_large,
+}
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    (tmp_path / "state").mkdir()
+    monkeypatch.chdir(tmp_path)  # the path of a socket may have 108 bytes
+    return tmp_path / "state"
+
+
+def life(state, seconds=20):
+    """One life of an app that has a store, keeps its state and loses its broker. Returns the numbers of its readings
+    in the first second, in all of it, and in all of the next life."""
+
+    def app():
+        made = App("app", keep_state=True)
+
+        @made.telemetry("d", interval=1)
+        async def read(context: Context):
+            context.store["n"] = context.store.get("n", 0) + 1
+            return {"n": context.store["n"]}
+
+        return made
+
+    with Harness(app(), settings=KEPT, state_directory=state) as first:
+        first.run(0.9)
+        begun = [reading["n"] for reading in first.states("d")]
+        first.broker.stop()
+        first.run(seconds)
+    with Harness(app(), settings=KEPT, state_directory=state, wall=first.loop.wall_time()) as second:
+        second.run(0.9)
+        return begun, [reading["n"] for reading in first.states("d")], [reading["n"] for reading in second.states("d")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("thing", THINGS)
+def test_polls_begin_and_readings_survive_whatever_lies_where_a_file_belongs(state, name, thing, caplog):
+    THINGS[thing](state / name)
+
+    begun, first, second = life(state)
+
+    assert len(begun) == 1
+    assert first + second == list(range(1, len(first) + len(second) + 1)), caplog.text
+    assert len(first) + len(second) >= 21
+
+
+def plant(path, statements):
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def own_outbox(path):
+    with closing(SpoolFile(path, Quota())) as spool:
+        spool.open()
+        spool.write([Row(1, 0, "app/d/state", b'{"n":0}', 1, False, 1.0, None, False)], ())
+
+
+def own_state(path):
+    with closing(StateFile(path)) as file:
+        file.write({"d": "{}"}, [TraceRow(1, 0.0, "d", "retry")], 0.0)
+
+
+ADDED = {
+    "a view that never ends": [f"CREATE VIEW strange AS {ENDLESS} SELECT n FROM n"],
+    "a trigger": ["CREATE TRIGGER strange AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END"],
+    "a table": ["CREATE TABLE strange (n)"],
+    "a column": ["ALTER TABLE {table} ADD COLUMN strange"],
+    "an index": ["CREATE INDEX strange ON {table} (length(CAST(zeroblob(1) AS TEXT)))"],
+    "a view in place of a table": [
+        "ALTER TABLE {table} RENAME TO strange",
+        f"CREATE VIEW {{table}} AS {ENDLESS} SELECT n AS id, n AS name, n AS wall, n AS document FROM n",
+    ],
+    "ten thousand views": [f"CREATE VIEW strange_{number} AS SELECT 1" for number in range(2000)],
+}
+
+
+@pytest.mark.parametrize("added", ADDED)
+@pytest.mark.parametrize(
+    ("name", "table", "make"), [("outbox.db", "outbox", own_outbox), ("resilience.db", "handler", own_state)]
+)
+def test_a_database_with_more_than_ours_is_set_aside_with_what_can_be_read(state, name, table, make, added, caplog):
+    make(state / name)
+    plant(state / name, [statement.format(table=table) for statement in ADDED[added]])
+
+    begun, first, second = life(state)
+
+    assert [n for n in begun if n] == [1]
+    assert [n for n in first + second if n] == list(range(1, max(second) + 1))
+    assert f"{state / name} is damaged (" in caplog.text
+    assert [each for each in os.listdir(state) if each.startswith((f"{name}.bad-", "resilience.broken"))]
+
+
+def test_the_topics_of_a_planted_outbox_are_a_table(state):
+    """The first thing that is asked of an outbox."""
+    statements = [
+        each.replace("CREATE TABLE topics (topic TEXT PRIMARY KEY) WITHOUT ROWID", "") for each in MIGRATIONS[0]
+    ]
+    views = [f"CREATE VIEW topics AS {ENDLESS} SELECT 'app/' || n AS topic FROM n"]
+    numbers = ["PRAGMA application_id = 1279607108", f"PRAGMA user_version = {len(MIGRATIONS)}"]
+    plant(state / "outbox.db", [*statements, *views, *numbers])
+
+    begun, first, second = life(state)
+
+    assert begun == [1]
+    assert first + second == list(range(1, len(first) + len(second) + 1))
+
+
+def test_a_row_that_is_larger_than_any_of_ours_is_not_read_and_the_others_are(state):
+    own_outbox(state / "outbox.db")
+    row = f"INSERT INTO outbox VALUES (2, 0, 0, 0.0, NULL, 0, 'app/d/state', zeroblob({5 * LARGEST}))"
+    plant(state / "outbox.db", [row])
+    own_state(state / "resilience.db")
+    plant(state / "resilience.db", [f"INSERT INTO handler VALUES ('e', 0.0, zeroblob({LARGEST}))"])
+
+    _, first, second = life(state)
+
+    assert 0 in first, "the row of ours was sent"
+    assert [n for n in first + second if n] == list(range(1, max(second) + 1))
+
+
+def test_pages_of_a_schema_that_lead_back_to_themselves_are_damage(state):
+    """A page of the schema with ten thousand ways to itself would have more objects than can be counted."""
+    own_state(state / "resilience.db")
+    data = bytearray((state / "resilience.db").read_bytes())
+    size = 4096
+    cells = 200
+    pointers = b"".join(struct.pack(">H", size - 8 * (number + 1)) for number in range(cells))
+    head = struct.pack(">BHHHBI", 0x05, 0, cells, size - 8 * cells, 0, 1)
+    page = bytearray(data[:size])
+    page[100 : 100 + len(head) + len(pointers)] = head + pointers
+    for number in range(cells):
+        at = size - 8 * (number + 1)
+        page[at : at + 8] = struct.pack(">I", 1) + bytes([number % 127 + 1, 0, 0, 0])
+    (state / "resilience.db").write_bytes(bytes(page) + data[size:])
+
+    begun, first, second = life(state)
+
+    assert begun == [1]
+    assert first + second == list(range(1, len(first) + len(second) + 1))
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.floats(),
+    st.binary(max_size=40),
+    st.text(max_size=40),
+    st.sampled_from(["[" * 5000, '{"at":' * 3000, "9" * 5000, "app/d/state", '{"n":NaN}', "x" * 70_000, b"\xff" * 300]),
+)
+INSERTS = {
+    "outbox": ("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", 8),
+    "dead": ("INSERT OR REPLACE INTO dead VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", 11),
+    "topics": ("INSERT OR REPLACE INTO topics VALUES (?)", 1),
+    "handler": ("INSERT OR REPLACE INTO handler VALUES (?, ?, ?)", 3),
+    "trace": ("INSERT OR REPLACE INTO trace VALUES (?, ?, ?, ?, ?)", 5),
+    "ledger": ("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?)", 3),
+}
+
+
+def rows_of(table):
+    return st.tuples(st.just(table), st.lists(st.tuples(*[VALUES] * INSERTS[table][1]), min_size=1, max_size=3))
+
+
+@pytest.mark.timeout(900)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(planted=st.lists(st.sampled_from(sorted(INSERTS)).flatmap(rows_of), max_size=4))
+def test_rows_of_any_kind_cost_no_poll_and_no_reading_of_ours(tmp_path_factory, planted):
+    state = tmp_path_factory.mktemp("state")
+    own_outbox(state / "outbox.db")
+    own_state(state / "resilience.db")
+    for table, rows in planted:
+        name = "outbox.db" if table in ("outbox", "dead", "topics") else "resilience.db"
+        with closing(sqlite3.connect(state / name)) as database, database:
+            for values in rows:
+                try:
+                    database.execute(INSERTS[table][0], values)
+                except (sqlite3.Error, OverflowError, UnicodeEncodeError):  # SQLite does not store it
+                    continue
+
+    begun, first, second = life(state, seconds=5)
+
+    assert [n for n in begun if n] == [1]
+    ours = [n for n in first + second if isinstance(n, int) and n > 0]
+    assert sorted(ours) == list(range(1, max(ours) + 1))
