@@ -49,12 +49,11 @@ class Outbox(Queues):
         self.admit(item)
         return self._make_room() if self.is_full(RESERVE) else []
 
-    def repeat(self, message: Message) -> None:
-        """Send a message again that arrived before, unless newer ones of its topic are on their way. It was counted
-        and stored then."""
+    def repeat(self, number: int, message: Message) -> None:
+        """Send a message again that arrived before and had this number, unless newer ones of its topic are on their
+        way. It was counted and stored then."""
         if message.topic not in self:
-            self._number += 1
-            self.bring_back(copy_of(self._number, message))
+            self.bring_back(copy_of(number, message))
 
     def hand_over(self, message: Message) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
@@ -110,13 +109,15 @@ class Outbox(Queues):
         return None, expired
 
     def _is_followed(self, item: Item, queue: TopicQueue) -> bool:
-        """Whether an item is a retained reading, and newer ones of its topic wait."""
+        """Whether an item is a retained reading, and newer ones of its topic wait, or were handed out."""
         message = item.message
         if not message.retain or message.taken_at is None:
             return False
         if queue.waiting and queue.waiting[-1].number > item.number:
             return True
-        return self._keeper is not None and self._keeper.follow(message.topic)
+        if queue.newest is not None and queue.newest[0] > item.number:
+            return True
+        return self._keeper is not None and self._keeper.follow(message.topic, item.number)
 
     def prefer_newest(self, preferred: bool) -> None:
         """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
@@ -188,6 +189,17 @@ class Outbox(Queues):
         heads = (head for queue in self._queues.values() if (head := queue.oldest) is not None)
         return any(head.number <= number and head.message.taken_at is not None for head in heads)
 
+    def kept_by_broker(self, topic: str) -> int:
+        """The number of the newest message of a topic that arrived, and that the broker keeps, while others of it did
+        not; 0 if there is none."""
+        queue = self._queues.get(topic)
+        return 0 if queue is None else queue.kept
+
+    def overtook(self, topic: str, number: int) -> None:
+        """The broker has a message of a topic that is newer than those up to this number, from an earlier life."""
+        if number:
+            self._arrived[topic] = max(number, self._arrived.get(topic, 0))
+
     def sendable(self, enough: int) -> int:
         """How many messages wait that may be sent now. It is not counted beyond `enough`."""
         count = 0
@@ -200,6 +212,7 @@ class Outbox(Queues):
     def renumber(self, by: int) -> None:
         """Add to all numbers, so that none of them is that of a row on disk."""
         self._number += by
+        self.renumbered += by
         self._late += by
         self._arrived = {topic: number + by for topic, number in self._arrived.items()}
         for item in self._flying:
@@ -211,6 +224,9 @@ class Outbox(Queues):
                 queue.ahead = queue.ahead[0] + by, queue.ahead[1]
             if queue.newest is not None:
                 queue.newest = queue.newest[0] + by, queue.newest[1]
+            if queue.arrived is not None:
+                queue.arrived = queue.arrived[0] + by, queue.arrived[1]
+            queue.kept += by if queue.kept else 0
 
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
@@ -326,6 +342,9 @@ class Outbox(Queues):
             queue.note_arrival(item)
             if queue.waiting and queue.waiting[0].number < item.number:
                 queue.went_ahead(item)
+        keeper = self._keeper
+        if keeper is not None and arrived and message.retain and not item.unretained and message.taken_at is not None:
+            keeper.arrived(message.topic, item.number)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:

@@ -54,6 +54,8 @@ class Queues:
         self._readings: deque[Item] = deque()
         """What may be."""
         self._number = 0
+        self.renumbered = 0
+        """What was added to the numbers since the start."""
         self._late = 0
         self._keeper: Keeper | None = None
         self._arrived: dict[str, int] = {}

@@ -57,6 +57,11 @@ def topics(database: sqlite3.Connection) -> frozenset[str]:
     return frozenset(topic for (topic,) in database.execute("SELECT topic FROM topics").fetchall())
 
 
+def overtaken(database: sqlite3.Connection) -> dict[str, int]:
+    """`leadsman.spool.row.TopicRows.overtaken` of the topics that have one."""
+    return dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
+
+
 def taken_at(database: sqlite3.Connection, after: int) -> float | None:
     """When the first row with a larger id was taken; None if there is none."""
     query = "SELECT taken_at FROM outbox WHERE id > ? ORDER BY id LIMIT 1"
