@@ -33,13 +33,16 @@ class Outbox(Queues):
             self.drops["too_large"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
-        if message.is_answer and self._has_answers(size):
+        if message.expires is not None and message.is_answer and self._has_answers(size):
             self.drops["full"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, "too many answers wait")]
         self._number += 1
         item = Item(self._number, message, size)
-        self._count(message, size)
+        self.messages += 1
+        self.bytes += size
+        if message.expires is not None:
+            self._count(message, size)
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
             full = not (message.latest or self._newest_first) and self.is_full(RESERVE)
@@ -78,7 +81,10 @@ class Outbox(Queues):
         queue.newest = item.number, message
         item.listed = False
         self._flying[item] = None
-        self._count(message, size)
+        self.messages += 1
+        self.bytes += size
+        if message.expires is not None:
+            self._count(message, size)
         return item
 
     def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
@@ -90,7 +96,7 @@ class Outbox(Queues):
             else:
                 topic, _ = self._ready.popitem(last=False)
                 queue = self._queues[topic]
-                item = self._pop_oldest(queue)
+                item = self._pop_oldest(queue) if queue.behind else queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
                 expired += self._lose(item, "expired", "expired")
@@ -100,6 +106,9 @@ class Outbox(Queues):
             self._flying[item] = None
             queue.in_flight += 1
             item.unretained = self._is_followed(item, queue)
+            if not queue.waiting and queue.ahead is None and queue.newest is None:
+                queue.newest = item.number, item.message
+                return item, expired
             again = queue.hand_out(item)
             if again is not None:
                 self.bring_back(again)
@@ -113,9 +122,8 @@ class Outbox(Queues):
         message = item.message
         if not message.retain or message.taken_at is None:
             return False
-        if queue.waiting and queue.waiting[-1].number > item.number:
-            return True
-        if queue.newest is not None and queue.newest[0] > item.number:
+        waiting, newest = queue.waiting, queue.newest
+        if (waiting and waiting[-1].number > item.number) or (newest is not None and newest[0] > item.number):
             return True
         return self._keeper is not None and self._keeper.follow(message.topic, item.number)
 
@@ -343,7 +351,7 @@ class Outbox(Queues):
             if queue.waiting and queue.waiting[0].number < item.number:
                 queue.went_ahead(item)
         keeper = self._keeper
-        if keeper is not None and arrived and message.retain and not item.unretained and message.taken_at is not None:
+        if keeper is not None and keeper.has_rows and arrived and message.retain and not item.unretained:
             keeper.arrived(message.topic, item.number)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:

@@ -166,6 +166,11 @@ class Keeper(Protocol):
         """Keep a reading that the broker does not take among the dead letters."""
         ...
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether readings may be on disk."""
+        ...
+
     def arrived(self, topic: str, number: int) -> None:
         """The broker has a reading, and keeps it."""
         ...
@@ -195,6 +200,13 @@ class TopicQueue:
         """The number of the newest of those that the broker keeps."""
         self.newest: tuple[int, Message] | None = None
         """The same of the newest one that was handed out; None if it came back or was dropped."""
+
+    def forget(self) -> None:
+        """Nothing waits, and nothing is in flight."""
+        self.ahead = self.arrived = self.newest = None
+        self.kept = 0
+        if self.behind:
+            self.behind.clear()
 
     @property
     def oldest(self) -> Item | None:

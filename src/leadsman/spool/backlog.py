@@ -71,6 +71,8 @@ class Backlog:
         """When the first reading on disk after `read` was taken, epoch seconds; None if that is not known."""
         self.dead = 0
         """Readings since the start that the broker does not take."""
+        self.has_rows = True
+        """Whether readings may be on disk."""
         self._buried: list[tuple[Item, str]] = []
         self.outdated = False
         """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row. Or the
@@ -211,6 +213,7 @@ class Backlog:
             self._overtaken.before = self._outbox.number
         self._listed = None
         self._overtaken.begin(rows)
+        self.has_rows = bool(rows)
         mine: dict[str, int] = {}
         for item in self._stored.values():
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
@@ -237,6 +240,7 @@ class Backlog:
         """Take the readings to be written, up to this number, in order, see `Unstored.batch`."""
         batch = self._unstored.batch(number, self._outbox.flying)
         self._overtaken.writes(batch)
+        self.has_rows = self.has_rows or bool(batch)
         for topic in {item.message.topic for item in batch}:
             self._overtaken.arrived(topic, self._outbox.kept_by_broker(topic))
         return batch
@@ -276,6 +280,7 @@ class Backlog:
         dropped = [drop for each in evicted if (drop := self._evicted(each)) is not None]
         if not self.kept and not self._settled:
             self._overtaken.clear()
+            self.has_rows = False
         return dropped
 
     def failed(
