@@ -66,6 +66,16 @@ class Found(NamedTuple):
     """Rows with a wrong checksum, which are among the dead letters. Rows of unreadable pages cannot be counted."""
 
 
+class TopicRows(NamedTuple):
+    """What is in a file of one topic."""
+
+    rows: int
+    newest: int
+    """The largest id of them."""
+    overtaken: int = 0
+    """The broker keeps a reading that is newer than rows up to this id."""
+
+
 class Evicted(NamedTuple):
     """Rows of one topic that were deleted, or not written, to obey the quota."""
 
