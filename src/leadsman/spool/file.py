@@ -80,8 +80,8 @@ class SpoolFile:
         self._looked_at, self._overtaken = None, {}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            quarantine.set_strange_aside(self.path)
             self._lock.acquire()
+            quarantine.set_strange_aside(self.path)
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
             self._open(list_topics)

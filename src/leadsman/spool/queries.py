@@ -13,6 +13,7 @@ from leadsman.spool.index import Index, Stored
 from leadsman.spool.records import row_of
 from leadsman.spool.row import MOST_ID, Quota, Row, size
 
+MOST_TOPICS = 1_000_000
 _MANY = 500
 """Rows in one query."""
 _IDS = 100
@@ -62,8 +63,15 @@ def largest_dead_id(database: sqlite3.Connection) -> int:
 
 
 def topics(database: sqlite3.Connection) -> frozenset[str]:
-    """The topics that may have rows. No other one has any. They are few, and no row is read."""
-    return frozenset(topic for (topic,) in database.execute("SELECT topic FROM topics").fetchall())
+    """The topics that may have rows. No other one has any. They are few, and no row is read.
+
+    Raises:
+        Damage: they are more than an app has.
+    """
+    found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MOST_TOPICS + 1,))]
+    if len(found) > MOST_TOPICS or not all(isinstance(topic, str) for topic in found):
+        raise Damage("its topics are none of ours")
+    return frozenset(found)
 
 
 def overtaken(database: sqlite3.Connection) -> dict[str, int]:

@@ -4,6 +4,8 @@ import struct
 import zlib
 from typing import NamedTuple
 
+from leadsman.own_file import MOST_NUMBER
+
 ROW_BYTES = 60
 """Bytes that a row counts besides its topic and its payload: its other columns, and its share of the page."""
 MIB = 1024 * 1024
@@ -12,9 +14,8 @@ DAY = 86_400.0
 _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
-MOST_ID = 1 << 62
-"""The largest number of a row: SQLite has twice as many, and an app that gives out a million a second comes to it in
-146,000 years."""
+MOST_ID = MOST_NUMBER
+"""The largest number of a row."""
 
 
 class Row(NamedTuple):
