@@ -176,12 +176,6 @@ def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
     assert [int(code) for code in rows] == [code for code in EXIT_CODES if code not in others]
 
 
-def test_every_exit_code_is_in_the_table_of_the_readme():
-    rows = re.findall(r"^\| (\d+) \|", Path("README.md").read_text(), re.MULTILINE)
-
-    assert [int(code) for code in rows] == list(EXIT_CODES)
-
-
 def script(name):
     spec = importlib.util.spec_from_file_location(name, f"scripts/{name}.py")
     module = importlib.util.module_from_spec(spec)
