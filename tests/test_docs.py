@@ -368,3 +368,16 @@ def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, 
     time.tzset()
     printed, shown = (text.strip("\n").replace("outbox 1", "outbox 0") for text in (printed, shown))
     assert printed == shown
+
+
+def test_the_page_about_a_raspberry_pi_has_the_commands_of_the_unit():
+    unit = Path("src/leadsman/cli/templates/unit.service").read_text()
+    page = Path("docs/how-to/raspberry-pi.md").read_text().replace("sudo ", "")
+    commands = [
+        command
+        for line in re.findall(r"^#     ((?:python3|install|cp) .*)$", unit, re.MULTILINE)
+        for command in line.split(" && ")
+    ]
+
+    assert len(commands) == 5
+    assert [command for command in commands if command not in page] == []
