@@ -6,7 +6,7 @@ from urllib.error import HTTPError
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadsman import App
@@ -126,3 +126,27 @@ def test_an_answer_that_is_no_json_is_asked_for_again(body):
 
     assert calls[1] < 10
     assert harness.errors("meter") == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 200), st.sampled_from([429, 503])), min_size=1, max_size=8),
+    st.sampled_from(["5s", "1m"]),
+)
+@settings(max_examples=15, deadline=None)
+def test_no_call_comes_before_the_end_of_the_pause_that_was_asked_for(pauses, interval):
+    app, calls = App("house"), []
+
+    @app.telemetry("meter", interval=interval, policy="http")
+    async def meter() -> dict[str, float]:
+        calls.append(harness.now)
+        if len(calls) <= len(pauses):
+            pause, status = pauses[len(calls) - 1]
+            raise error_of(status, {"Retry-After": str(pause)})
+        return {"watts": 1.0}
+
+    with Harness(app) as harness:
+        harness.run("1h")
+
+    assert len(calls) > len(pauses)
+    for call, following, (pause, _) in zip(calls, calls[1:], pauses, strict=False):
+        assert following - call >= pause - 0.001

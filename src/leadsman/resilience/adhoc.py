@@ -101,6 +101,9 @@ class Retrying:
             elapsed = asyncio.get_running_loop().time() - began
             failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error, time.time())
             state, verdict = policy.step(state, failure, random.random)
+            asked = policy.pause(failure)
+            if asked is not None and asked > policy.cap:  # the caller waits, and was promised no longer wait
+                verdict = GiveUp("deferred")
             if isinstance(verdict, GiveUp):
                 logger.warning(
                     "%s: %s; call %d failed: %s",
