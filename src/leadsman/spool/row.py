@@ -4,8 +4,6 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from leadsman.own_file import MOST_NUMBER
-
 ROW_BYTES = 60
 """Bytes that a row counts besides its topic and its payload: its other columns, and its share of the page."""
 MIB = 1024 * 1024
@@ -14,8 +12,8 @@ DAY = 86_400.0
 _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
-MOST_ID = MOST_NUMBER
-"""The largest number of a row."""
+MOST_ID = 1 << 62
+"""The largest number of a row, as `leadsman.own_file.MOST_NUMBER`."""
 
 
 class Row(NamedTuple):

@@ -18,6 +18,7 @@ from leadsman.errors import (
 )
 from leadsman.extras import missing
 from leadsman.resilience.failure import RetryRequested
+from leadsman.resilience.retry_after import LONGEST_PAUSE
 from leadsman.text import clean, describe, suggestion
 
 try:
@@ -35,8 +36,6 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one megabyte."""
 MOST_TAGS = 100_000
 """Tags of one reply, which take a second to read. One event has about 14."""
-LONGEST_PAUSE = 86400.0
-"""Seconds; a server may ask for a longer pause, but gets the next request after this one."""
 
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
