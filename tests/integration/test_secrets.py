@@ -11,17 +11,19 @@ import json
 import logging
 import pkgutil
 import re
+import threading
 from argparse import Namespace
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from pydantic import BaseModel, SecretBytes, SecretStr, field_validator, model_validator
+from tests.http.conftest import serving
 
 import leadsman
 from leadsman import App, Broker, CircuitBreaker, RetryRequested
 from leadsman.adapters.caldav import CalDav
-from leadsman.cli.main import run_command
+from leadsman.cli.main import main, run_command
 from leadsman.errors import ConnectionRefused, InvalidType, InvalidValue, LeadsmanError
 from leadsman.lease.engines import store_at
 from leadsman.lease.lease import Member, Terms
@@ -192,6 +194,92 @@ def test_no_outlet_has_the_value_of_a_secret_whatever_repeats_it(secret, logs, t
     assert "***" in dict(found)["log"]
     assert {topic for topic, _ in found} >= {"house/poll/error", "house/bug/error", "house/introspect/response"}
     assert [(where, text[:3000]) for where, text in found if holds(text, secret)] == []
+
+
+PATHS = (
+    *("/", "/healthz", "/readyz", "/metrics", "/introspect", "/introspect/poll", "/trace", "/registry", "/ledger"),
+    *("/why/poll", "/why/shut", "/why/nothing", "/openapi.json"),
+)
+
+
+@pytest.mark.parametrize("secret", [KEYED, QUERY, BROKER, TOKEN])
+def test_no_page_of_the_endpoint_has_the_value_of_a_secret(secret, tmp_path):
+    class Door:
+        async def __aenter__(self):
+            raise OSError(said(secret))
+
+        async def __aexit__(self, *exc_info):
+            pass
+
+    app = App("house", mqtt=f"mqtt://ann:{quote(BROKER)}@broker.lan", settings=Settings, adapters=(Door(),))
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    failed = threading.Event()
+
+    @app.telemetry("poll", interval="1h")
+    async def poll():
+        failed.set()
+        raise OSError(said(secret))
+
+    @app.telemetry("shut", interval="1h")
+    async def shut(door: Door):
+        pass
+
+    async def ask():
+        async with serving(app, **GIVEN, **{"http.token_file": str(file)}) as house:
+            await asyncio.to_thread(failed.wait, 60)
+            while "house/poll/error" not in [message.topic for message in house.broker.log]:
+                await asyncio.sleep(0.01)
+            right = {"Authorization": f"Bearer {TOKEN}"}
+            answers = [await house.get(path, headers=right) for path in PATHS]
+            return [*answers, await house.get("/introspect", headers={"Authorization": f"Bearer {TOKEN[:-1]}"})]
+
+    answers = asyncio.run(ask())
+
+    assert [each.status_code for each in answers if each.status_code not in (200, 401, 404, 503)] == []
+    assert "***" in answers[PATHS.index("/why/poll")].text
+    texts = [(str(each.url), f"{each.headers} {each.text}") for each in answers]
+    assert [url for url, text in texts if holds(text, secret)] == []
+
+
+HOUSE = """
+from pydantic import BaseModel, SecretStr
+from leadsman import App
+
+class Settings(BaseModel):
+    pin: SecretStr
+
+def adapters(settings):
+    if settings.pin.get_secret_value().endswith("!"):
+        raise ValueError(f"cannot log in with {settings.pin.get_secret_value()!r}")
+    return ()
+
+app = App("house", mqtt="mqtt://ann:broker%20canary@127.0.0.1:9", settings=Settings, adapters=adapters)
+
+@app.telemetry("poll", interval="10s")
+async def poll():
+    return {"t": 1}
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["check", "house.py:app"], ["inspect", "house.py:app"], ["inspect", "house.py:app", "--json"]),
+        *(["doctor", "house.py:app"], ["why", "poll", "--app", "house.py:app"], ["acl", "house.py:app"]),
+    ],
+)
+@pytest.mark.parametrize("pin", ["canary ten", "canary ten!", "broker canary"])
+def test_no_command_shows_the_value_of_a_secret(arguments, pin, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOUSE_PIN", pin)
+    (tmp_path / "house.py").write_text(HOUSE)
+
+    main(arguments)
+
+    told = capsys.readouterr()
+    assert told.out + told.err
+    assert "canary" not in told.out + told.err
 
 
 @pytest.mark.parametrize("secret", CANARIES)
