@@ -330,6 +330,10 @@ def app_with_a_secret_url(tmp_path):
     return App("house", mqtt=[SecretStr(f"mqtt://ann:{quote(CALENDARS)}@broker.lan"), "mqtt://other.lan"])
 
 
+def app_with_settings(tmp_path):
+    return App("house", settings=Account(pin=SecretStr(CALENDARS)))
+
+
 def nats(tmp_path):
     return store_at(f"nats://one:4222,nats://ann:{quote(CALENDARS)}@two:4222", TERMS, MEMBER)
 
@@ -376,6 +380,7 @@ def cluster(tmp_path):
         (broker, CALENDARS),
         (broker_with_a_secret, CALENDARS),
         (app_with_a_secret_url, CALENDARS),
+        (app_with_settings, CALENDARS),
         (nats, CALENDARS),
         (nats_with_a_token, CALENDARS),
         (nats_with_a_secret, CALENDARS),

@@ -89,7 +89,7 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
-        self._secrets: tuple[Secret, ...] = ()
+        self._secrets = _secrets_of(declaration.settings)
         """What the settings have that is hidden."""
         self._public: tuple[Public, ...] = (Public(declaration.name), Public(self.prefix))
         """What is shown, even if it is a password, too."""
@@ -150,7 +150,6 @@ class Setup:
             return
         from leadsman.settings.load import read
         from leadsman.settings.rows import rows_of
-        from leadsman.settings.secrets import secrets_of
         from leadsman.settings.sources import Where, near_misses, settings_file
 
         declared, where = self.declaration, where or Where.here()
@@ -159,7 +158,7 @@ class Setup:
         self.settings_file = None if file is None else str(file)
         if declared.settings is not None:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
-        self._secrets = (*loaded.secrets, *secrets_of(loaded.settings))
+        self._secrets = (*loaded.secrets, *_secrets_of(loaded.settings))
         self._check(loaded)
         if (near := near_misses(where.environment)) and "url" not in loaded.broker and "host" not in loaded.broker:
             about = log_fields("variable unread", variables=", ".join(near))
@@ -410,3 +409,11 @@ class Setup:
         from leadsman.registration.idle import idle_reason
 
         return idle_reason(self.registry, self.rows, self.declaration)
+
+
+def _secrets_of(settings: object) -> tuple[Secret, ...]:
+    if settings is None:
+        return ()
+    from leadsman.settings.secrets import secrets_of  # only apps with settings pay for it
+
+    return tuple(secrets_of(settings))
