@@ -261,3 +261,13 @@ def test_a_handler_that_gives_up_after_some_requests_asks_its_device_again(harne
     assert len(running.states("d")) >= 2
     assert "RetryRequested" not in {error["type"] for error in running.errors("d")}
     assert all(after - before <= 3700 for before, after in itertools.pairwise(calls))
+
+
+@pytest.mark.parametrize("delay", [1e12, 1e300, 4e9])
+def test_a_pause_of_many_years_lasts_one_and_breaks_no_document(harness, delay):
+    running = harness(app_with(Scripted(asked(1, delay), READING), interval="1h"))
+    running.run("2h")
+
+    assert "d" in look(running)["devices"]
+    running.run("367d")
+    assert running.states("d")[0] == READING

@@ -46,8 +46,8 @@ class RetryRequested(LeadsmanError):
     poll defers the polls until then. Only ``budget`` and ``within`` limit it.
 
     Args:
-        delay: from now, exactly as given, without jitter or cap, but at least 100 ms. None: as long as the backoff
-            says.
+        delay: from now, exactly as given, without jitter, but at least 100 ms and at most a year. None: as long as
+            the backoff says.
         reason: the reason, for readers of the trace.
 
     Attributes:
@@ -56,13 +56,16 @@ class RetryRequested(LeadsmanError):
     """
 
     def __init__(self, delay: Duration | None = None, reason: str | None = None) -> None:
-        self.delay = None if delay is None else max(SHORTEST_REQUEST, seconds(delay, "delay"))
+        asked = None if delay is None else seconds(delay, "delay")
+        self.delay = None if asked is None else min(max(SHORTEST_REQUEST, asked), LONGEST_REQUEST)
         self.reason = None if reason is None else clean(str(reason))
         super().__init__(self.reason or "the device asks for another attempt")
 
 
 SHORTEST_REQUEST = 0.1
 """Seconds. A handler that requests an immediate retry again and again must not use the whole processor."""
+LONGEST_REQUEST = 366 * 86_400.0
+"""Seconds. What a device asks for in an answer may be any number, and has to be a date that can be written."""
 
 
 def sifted(error: Exception) -> Exception:
