@@ -423,8 +423,7 @@ class TestOvertaken:
 
         assert (life.woken, life.backlog.deletes) == (0, 0)
 
-    def test_a_life_that_only_read_what_it_sent_is_followed_by_one_that_retains_it(self, life, disk):
-        """The disk failed meanwhile, and nothing newer came."""
+    def test_a_reading_that_comes_back_after_the_disk_failed_is_retained_if_nothing_newer_arrived(self, life, disk):
         life.put("t", b"1", retain=True)
         life.commit()
         after = Life(disk, run=2)
