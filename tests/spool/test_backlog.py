@@ -391,6 +391,22 @@ class TestOvertaken:
 
         assert self.next_life(disk) == [(b"older", False)]
 
+    def test_the_order_is_known_after_the_numbers_grew_because_the_file_has_rows_of_an_earlier_life(self, life, disk):
+        life.put("u", b"1")
+        life.commit()
+        after = Life(disk, run=2)
+        after.backlog.list_topics({"u"})
+        after.put("t", b"older", retain=True)
+        after.send()
+        after.put("t", b"newer", retain=True)
+        after.deliver()
+        after.open()
+        after.outbox.lost()
+        after.drain()
+
+        again = [(message.payload, message.retain) for message in after.sent if message.topic == "t"][2:]
+        assert again == [(b"older", False), (b"newer", True)]
+
     def test_a_reading_that_comes_after_both_is_retained(self, life, disk):
         self.overtake(life)
         life.put("t", b"newest", retain=True)
