@@ -266,7 +266,8 @@ class Committer:
         try:
             return _Done(job, written=True, evicted=file.write(job.add, job.delete, job.dead, job.overtaken))
         except SpoolFull as error:
-            evicted = file.write((), job.delete) if job.add and job.delete else ()
+            less = job.add and (job.delete or job.overtaken)
+            evicted = file.write((), job.delete, (), job.overtaken) if less else ()
             return _Done(job, evicted=evicted, error=error)
 
     def _spool_file(self) -> "SpoolFile":

@@ -31,11 +31,6 @@ class Overtaken:
         """How many numbers are to be written."""
         return len(self._due)
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether readings may be on disk."""
-        return not self.counted or bool(self._newest)
-
     def number(self, topic: str) -> int:
         """Rows of a topic up to this number were overtaken."""
         return max(self.before, self._numbers.get(topic, 0))

@@ -70,9 +70,9 @@ class TopicRows(NamedTuple):
 
     rows: int
     newest: int
-    """The largest id of them."""
+    """The largest id that was accepted since the topic was last without rows."""
     overtaken: int = 0
-    """The broker keeps a reading that is newer than rows up to this id."""
+    """The broker keeps a reading that is newer than the rows up to this id; 0 if there are none."""
 
 
 class Evicted(NamedTuple):
