@@ -144,6 +144,8 @@ class PollMissed(NamedTuple):
     polls: int
     at: float = UNSTAMPED
     wall: float = UNSTAMPED
+    cause: str = ""
+    """Why the last of them was missed; empty if a timer rang late."""
 
 
 class CircuitMoved(NamedTuple):

@@ -178,15 +178,23 @@ def test_a_circuit_that_flaps_has_bounded_lines_and_the_rest_is_counted(log, cap
 
 
 def test_missed_polls_and_failed_commands_are_counted(log, caplog):
-    log.observe(PollMissed("d", 3, 1.0, 1001.0))
+    log.observe(PollMissed("d", 3, 1.0, 1001.0, "the poll before still ran"))
     log.observe(PollMissed("d", 1, 2.0, 1002.0))
     log.observe(CommandDone("lamp", 0.1, ValueError("odd"), 3.0, 1003.0))
     log.observe(CommandDone("lamp", 0.1, None, 4.0, 1004.0))
 
     assert caplog.messages == [
-        "3 polls missed so far, the last one of d: a device is slower than its schedule, "
-        "the machine is too slow for what it is asked, or the process slept",
+        "3 polls missed so far, the last one of d: the poll before still ran",
         "1 command failed so far, the last one for lamp: ValueError: odd",
+    ]
+
+
+def test_polls_that_a_late_timer_missed_are_not_blamed_on_the_device(log, caplog):
+    log.observe(PollMissed("d", 1, 1.0, 1001.0))
+
+    assert caplog.messages == [
+        "1 poll missed so far, the last one of d: the app was late, since the machine is too slow for what it "
+        "is asked, or slept"
     ]
 
 

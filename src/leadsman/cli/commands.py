@@ -71,7 +71,7 @@ def check(options: argparse.Namespace) -> int:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print(f"\nThe app does nothing: {idle}")
-    if (hidden := hidden_values_of(app.plan(os.environ))) is not None:
+    if app.setup.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
         print(f"\n{hidden}")
     print("\nok")
     return 0

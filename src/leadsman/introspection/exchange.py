@@ -135,6 +135,7 @@ class Happening(TypedDict):
     seconds: NotRequired[float]
     by: NotRequired[str]
     polls: NotRequired[int]
+    cause: NotRequired[str]
     state: NotRequired[str]
     failures: NotRequired[int]
     by_hand: NotRequired[bool]

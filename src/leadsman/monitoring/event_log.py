@@ -145,8 +145,8 @@ class Log:
                 self._circuit(event)
             case CircuitRequested() | DeviceHeld() | DeviceReleased() | DeviceLeft():
                 self._person_acted(event)
-            case PollMissed(entity=entity, polls=polls):
-                self._count(self._missed, polls, entity, event.at)
+            case PollMissed(entity=entity, polls=polls, cause=cause):
+                self._count(self._missed, polls, f"{entity}: {cause or LATE}", event.at)
             case MessageDropped(topic=topic, reason=reason, messages=messages):
                 self._count(self._dropped, messages, f"{topic}: {reason}", event.at)
             case CommandDone():
@@ -371,6 +371,7 @@ class Log:
         self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
 
 
+LATE = "the app was late, since the machine is too slow for what it is asked, or slept"
 _ACTIONS = {
     "isolate": "isolated; the device is not polled until somebody closes the circuit",
     "close": "closed; the device is polled as after a success",
@@ -384,8 +385,7 @@ def _local(wall: float) -> str:
 
 
 def _missed(count: int, last: str) -> str:
-    why = "a device is slower than its schedule, the machine is too slow for what it is asked, or the process slept"
-    return f"{counted(count, 'poll')} missed so far, the last one of {last}: {why}"
+    return f"{counted(count, 'poll')} missed so far, the last one of {last}"
 
 
 def _commands_failed(count: int, last: str) -> str:

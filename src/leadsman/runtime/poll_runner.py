@@ -156,10 +156,10 @@ class PollRunner:
         if execution.circuit.held:
             self._lost(period, HELD, "until a person releases the device", now)
         elif self.busy:
-            self._report_missed(1, now)
             cause = (
                 "the poll before still ran" if self.task is not None else "the thread of an earlier call is still busy"
             )
+            self._report_missed(1, now, cause)
             self._lost(period, MISSED, cause, now)
             execution.horizon = self._horizon(now)  # retries of the poll under way go on in place of this one
         elif execution.admit():
@@ -180,14 +180,14 @@ class PollRunner:
         ledger.period.slots += missed
         self._lost(ledger.period, disposition, cause, since, missed)
 
-    def _report_missed(self, polls: int, now: float) -> None:
+    def _report_missed(self, polls: int, now: float, cause: str = "") -> None:
         """Count missed polls, and report those that are to be reported now: once the app stops, all of them."""
         missed, environment = self._missed, self._context.environment
         if missed is None:
             missed = self._missed = MissedPolls(self.telemetry.interval)
         reported = missed.add(polls, now) or (missed.take() if environment.stopping.is_set() else 0)
         if reported:
-            environment.events.emit(PollMissed(self.telemetry.name, reported))
+            environment.events.emit(PollMissed(self.telemetry.name, reported, cause=cause))
         elif not polls and missed.over(now):
             self._missed = None
 
