@@ -65,6 +65,28 @@ def test_secrets_and_control_characters_are_not_shown(text, shown):
     assert clean(text) == shown
 
 
+WORDS = [
+    *("password", "passwd", "passphrase", "token", "secret", "credential", "credentials", "authorization"),
+    *("api_key", "api-key", "apikey", "access_key", "access-key", "private_key", "X-Api-Key", "X-Auth-Token"),
+    *("client_secret", "refresh_token", "MQTT__PASSWORD"),
+]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("{}=hunter2", "?a=1&{}=hunter2&b=2", "{}: hunter2", "{} : hunter2", "{}:hunter2", "{} => hunter2"),
+        *("{}='hunter2 hunter2'", '{}="hunter2 hunter2', "{}=b'hunter2 hunter2'", "f({}='hunter2')", "{}%3Dhunter2"),
+        *("a '{}': 'hunter2 hunter2'", 'a "{}": "hunter2 hunter2", "b": 1', "b'{}': b'hunter2'", '"{}": "hunter2 hun'),
+        *("('{}', 'hunter2 hunter2')", '["{}", "hunter2"]', '\\"{}\\": \\"hunter2 hunter2\\"', "<{}>hunter2</{}>"),
+    ],
+)
+def test_what_follows_a_word_for_a_secret_is_hidden_however_it_is_written(form):
+    texts = [clean(form.replace("{}", each)) for word in WORDS for each in (word, word.upper())]
+
+    assert [text for text in texts if "hunter2" in text or "hun" in text] == []
+
+
 @pytest.mark.parametrize(
     "piece", ["a", "a.", "a-", "x://", "x://@", "password", "password=", "token: bearer ", 'secret="']
 )
@@ -94,11 +116,11 @@ PIECES = [
 @pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:20])
 def test_a_pattern_takes_as_many_steps_as_a_text_is_long(pattern):
     for piece in PIECES:
-        text = piece * (200_000 // len(piece))
+        text = piece * (60_000 // len(piece))
         before = time.process_time()
         pattern.sub("", text)
 
-        assert time.process_time() - before < 5.0, piece  # of CPU; the square of its length takes minutes
+        assert time.process_time() - before < 3.0, piece  # of CPU; the square of its length takes ten times that
 
 
 def test_to_hide_many_long_secrets_takes_as_many_steps_as_they_and_the_text_are_long():

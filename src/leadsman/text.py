@@ -13,23 +13,24 @@ _URL = re.compile(r"(\w[\w+.-]{0,20})://(\S+)")
 square. So it is with each repeat in these patterns that another one may follow."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
 _BETWEEN_URLS = re.compile(r"(?:,|(?<!\s)\s)\s*(?=[a-z+]+://)")
-_VALUE = r"""(?:b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
-"""What is assigned to a word: in quotes, up to the end if the text was cut within them, or up to the next space."""
+_VALUE = r"""(?:\\{1,3}"[^"]*"?|b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
+"""What is assigned to a word: in quotes, up to the end if the text was cut within them, or up to the next space. The
+quotes of JSON that is itself in quotes have a backslash."""
 _SECRETS = re.compile(
     r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|credentials?|authorization|api[_-]?key|access[_-]?key"
     r"|account[_-]?key|auth[_-]?key|encryption[_-]?key|private[_-]?key|shared[_-]?key))\b"
-    rf"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}""",
+    rf"""(\\{{0,3}}["']?\s*(?:[=:]>?|%3[ad])\s*|>)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}""",
     re.DOTALL,
 )
-"""A word for a secret and what is assigned to it: also as in JSON, and after the scheme of RFC 9110 §11.4."""
+"""A word for a secret and what is assigned to it: also as in JSON and XML, and after the scheme of RFC 9110 §11.4."""
 _PAIRS = re.compile(
-    r"""(?i)([(\[]\s*b?["'][\w-]{0,40}(?:authorization|cookie|key|token|password|secret|credential|auth)["']\s*,\s*)"""
+    r"""(?i)([(\[]\s*b?["'][\w-]{0,40}(?:authorization|auth|cookie|credentials?|key|pass|passphrase|passwd|password|pwd|secret|signature|token)["']\s*,\s*)"""
     r"""b?(?:"[^"]*"?|'[^']*'?)"""
 )
 """A word for a secret and its value as a pair, as lists of headers have them."""
 _SHORT_SECRETS = re.compile(
-    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig|signature|auth)(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
-    r"""(["'](?:pwd|pass|pin|auth|signature)["'])(\s*:\s*)(?:"[^"]*"?|'[^']*'?|[\w.+/-]+)|"""
+    rf"""(?i)(?:\b(key|appid|pin|sid|(?:\w{{0,40}}_)?(?:pwd|pass|sig|signature|auth))(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
+    r"""(["'](?:pwd|pass|pin|auth|signature)["'])(\s*:\s*)b?(?:"[^"]*"?|'[^']*'?|[\w.+/-]+)|"""
     r"""\b(response)(=)["']?[0-9a-f]{32,}["']?""",
     re.DOTALL,
 )
@@ -39,7 +40,7 @@ _AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*
 """A scheme and its credentials (RFC 9110 §11.6.2)."""
 _SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}")
 """Credentials without the name of their header. A digit or a = tells them from words such as "basic authentication"."""
-_COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+""")
+_COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*b?["']?)[^"'\n]+""")
 _PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 
 
