@@ -2,7 +2,7 @@
 
 import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, say } from "./dom.js";
-import { attemptsOf, circuitOf, rhythm, shown, sinceOf, WORDS } from "./overview.js";
+import { attemptsOf, circuitOf, inFull, rhythm, shown, sinceOf, WORDS } from "./overview.js";
 import { bars, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
 import { ago, clock, counted, local, span, until } from "./time.js";
 import { traceTable } from "./trace.js";
@@ -148,18 +148,22 @@ export class DeviceView {
 			this.values.dataset.fields = names;
 			this.cells.clear();
 			const rows = fields.map(([name]) => {
-				const spark = sparkline(), value = h("td", { class: "number" });
-				this.cells.set(name, { spark, value });
-				return h("tr", {}, h("th", { scope: "row" }, name), value, h("td", { class: "pic" }, spark));
+				const spark = sparkline(), value = h("td", { class: "number" }), kind = h("span", { class: "dim" });
+				const picture = h("td", { class: "pic" }, spark);
+				this.cells.set(name, { spark, value, kind, picture });
+				return h("tr", {}, h("th", { scope: "row" }, name, kind), value, picture);
 			});
 			this.when = h("p", { class: "dim" });
 			const none = "No reading since this page was opened.";
 			this.values.replaceChildren(fields.length ? h("table", { class: "values" }, h("tbody", {}, rows)) : h("p", { class: "dim" }, none), this.when);
 		}
 		for (const [name, value] of fields) {
-			const cell = this.cells.get(name);
-			say(cell.value, shown(value));
-			drawSparkline(cell.spark, device.series.get(name));
+			const cell = this.cells.get(name), terms = device.terms[name], kind = terms?.device_class, points = device.series.get(name);
+			say(cell.value, shown(value, terms));
+			put(cell.value, "title", inFull(value, terms));
+			say(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
+			drawSparkline(cell.spark, points);
+			put(cell.picture, "title", points?.length > 1 ? rangeOf(points, terms) : null);
 		}
 		say(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
 	}
@@ -202,6 +206,12 @@ export class DeviceView {
 	tick() {
 		if (this.name && !this.box.hidden) this.draw();
 	}
+}
+
+/** The lowest and the highest of the values of a line, and since when. */
+function rangeOf(points, terms) {
+	const values = points.map(({ value }) => value);
+	return `${shown(Math.min(...values), terms)} to ${shown(Math.max(...values), terms)} since ${clock(points[0].at)}`;
 }
 
 /** A line of a list of what happened. */
