@@ -4,7 +4,7 @@ import itertools
 import os
 import random
 from tempfile import TemporaryDirectory
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 import pytest
 from hypothesis import settings
@@ -61,6 +61,8 @@ def same_dice():
 def own_secrets(monkeypatch):
     """No text is hidden because an app of another test had it as its password."""
     monkeypatch.setattr("leadsman.redaction._ACTIVE", WeakSet())
+    monkeypatch.setattr("leadsman.redaction._SECRETS", WeakValueDictionary())
+    monkeypatch.setattr("leadsman.redaction._PUBLIC", WeakValueDictionary())
 
 
 @pytest.fixture(autouse=True)

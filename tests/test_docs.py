@@ -176,12 +176,6 @@ def test_every_exit_code_of_an_app_is_in_the_table_of_the_deployment():
     assert [int(code) for code in rows] == [code for code in EXIT_CODES if code not in others]
 
 
-def test_every_exit_code_is_in_the_table_of_the_readme():
-    rows = re.findall(r"^\| (\d+) \|", Path("README.md").read_text(), re.MULTILINE)
-
-    assert [int(code) for code in rows] == list(EXIT_CODES)
-
-
 def script(name):
     spec = importlib.util.spec_from_file_location(name, f"scripts/{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -374,3 +368,16 @@ def test_the_answers_about_silent_devices_are_those_on_the_page(command, shown, 
     time.tzset()
     printed, shown = (text.strip("\n").replace("outbox 1", "outbox 0") for text in (printed, shown))
     assert printed == shown
+
+
+def test_the_page_about_a_raspberry_pi_has_the_commands_of_the_unit():
+    unit = Path("src/leadsman/cli/templates/unit.service").read_text()
+    page = Path("docs/how-to/raspberry-pi.md").read_text().replace("sudo ", "")
+    commands = [
+        command
+        for line in re.findall(r"^#     ((?:python3|install|cp) .*)$", unit, re.MULTILINE)
+        for command in line.split(" && ")
+    ]
+
+    assert len(commands) == 5
+    assert [command for command in commands if command not in page] == []

@@ -1,6 +1,7 @@
 import gc
 import json
 import logging
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadsman import App
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
-from leadsman.redaction import Redaction, pattern_of
+from leadsman.redaction import SHORTEST_SECRET, Address, Redaction, Secret, pattern_of, without_secrets
 from leadsman.text import clean
 
 SERIAL = r"SN-[0-9]{8}"
@@ -117,3 +118,35 @@ def test_every_text_is_a_pattern_or_a_named_error_and_a_pattern_ends_on_long_tex
         return
     for hard in ("a" * 300 + "!", "ab" * 150 + "!", "1" * 300 + "!"):  # an exponential one would not end
         assert isinstance(pattern.sub("", hard), str)
+
+
+@given(st.text(min_size=SHORTEST_SECRET).filter(lambda secret: "*" not in secret), st.text(), st.text())
+def test_any_secret_is_hidden_in_any_text(text, before, after):
+    secret = Secret(text)
+    forms = (text, repr(text)[1:-1], json.dumps(text)[1:-1], quote(text, safe=""), text.encode().hex())
+
+    for form in forms:
+        assert form not in without_secrets(f"{before}{form}{after}")
+        assert form not in without_secrets(f"{before}{form}")
+    assert secret == text
+
+
+@given(st.text(min_size=12).filter(lambda secret: "*" not in secret), st.text(max_size=10))
+def test_what_a_cut_has_left_of_any_secret_is_hidden(text, before):
+    secret = Secret(text)
+
+    assert secret[:8] not in without_secrets(f"{before}{text[:-1]}…")
+
+
+@given(st.lists(st.text(alphabet="abc/?#:@&=%,.", max_size=8), max_size=12).map("".join))
+def test_any_text_may_be_a_secret_url(text):
+    secret = Secret(f"https://{text}")
+
+    assert str(secret) in secret.hidden
+    assert Address(f"nats://{text}").hidden <= Secret(f"nats://{text}").hidden
+
+
+def test_a_secret_shows_itself_nowhere_but_is_the_text_that_it_was():
+    secret = Secret("canary eleven")
+
+    assert (f"{secret!r}", secret == "canary eleven", json.dumps(secret)) == ("'***'", True, '"canary eleven"')

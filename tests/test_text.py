@@ -1,4 +1,5 @@
 import ast
+import logging
 import re
 import time
 from pathlib import Path
@@ -7,6 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import leadsman.redaction
+import leadsman.text
+from leadsman.monitoring.log_format import Text
+from leadsman.redaction import LONGEST_LINE, Secret
 from leadsman.text import LONGEST, clean, describe, log_fields, masked
 
 
@@ -33,6 +38,25 @@ def test_clean_text_is_one_printable_line_of_bounded_length(text):
         ('{"password": "hunter 2", "user": "ann"}', '{"password": ***, "user": "ann"}'),
         ("client_secret=hunter2&api_key=hunter2", "client_secret=***"),
         ("MQTT__PASSWORD=hunter2 x", "MQTT__PASSWORD=*** x"),
+        (
+            "Authorization: Digest username=x, nonce=y, response=" + "0af1" * 8,
+            "Authorization: *** nonce=y, response=***",
+        ),
+        ('Digest username="x", response="' + "0af1" * 8 + '"', 'Digest username="x", response=***'),
+        ("response=timeout", "response=timeout"),
+        ("('Authorization', 'Basic aHVudGVyMg==')", "('Authorization', ***)"),
+        ("[(b'x-api-key', b'hunter2'), (b'host', b'h')]", "[(b'x-api-key', ***), (b'host', b'h')]"),
+        ('["Cookie", "a=hunter2"]', '["Cookie", ***]'),
+        ("['password', 'user', 'host']", "['password', ***, 'host']"),
+        ("Basic aHVudGVyMjpodW50ZXIy refused", "Basic *** refused"),
+        ("basic authentication is refused", "basic authentication is refused"),
+        ("private_key=hunter2 access-key=hunter2", "private_key=*** access-key=***"),
+        ("X-Amz-Signature=hunter2", "X-Amz-Signature=***"),
+        ("?x=1&auth=hunter2", "?x=1&auth=***"),
+        ("credential: hunter2", "credential: ***"),
+        ("{'auth': 'hunter2', 'signature': 'hunter2'}", "{'auth': ***, 'signature': ***}"),
+        ('{"password": "hunter2 is cut', '{"password": ***'),
+        ("-----BEGIN PRIVATE KEY-----\nhunter2", "-----BEGIN PRIVATE KEY-----***"),
         ("\x1b[31mred\r\nForged line", "\\x1b[31mred\\r\\nForged line"),
         ("plain", "plain"),
     ],
@@ -51,6 +75,41 @@ def test_a_long_text_of_any_kind_is_cleaned_in_milliseconds(piece):
         clean(text)
 
     assert time.process_time() - before < 1.0  # of CPU; the square of its length would be more
+
+
+PATTERNS = [each for each in vars(leadsman.text).values() if isinstance(each, re.Pattern)] + [
+    each for each in vars(leadsman.redaction).values() if isinstance(each, re.Pattern)
+]
+
+
+PIECES = [
+    *("-", "=", ":", " ", ",", "'", '"', "\\", "(", "a", "a-", "a.", "@", "://", "x://", "x://@", "x://a:", "?a"),
+    *("-----BEGIN ", "-----BEGIN A-----", "-----BEGIN A-----\n", "-----END"),
+    *("password", "password=", "password='", 'token="', "token: bearer ", "secret = ", "x-", "x-key", "x-key: "),
+    *("('", "('key", "('key', ", "('key', '", "['token', \"", "'pin' : ", "response=", "response=0", "basic "),
+    *("authorization: a ", "cookie=", "credential:", "bearer a0", "basic 0=", "a://,"),
+]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS, ids=lambda pattern: pattern.pattern[:20])
+def test_a_pattern_takes_as_many_steps_as_a_text_is_long(pattern):
+    for piece in PIECES:
+        text = piece * (200_000 // len(piece))
+        before = time.process_time()
+        pattern.sub("", text)
+
+        assert time.process_time() - before < 5.0, piece  # of CPU; the square of its length takes minutes
+
+
+def test_to_hide_many_long_secrets_takes_as_many_steps_as_they_and_the_text_are_long():
+    secrets = [Secret(f"{number:03}" + "ab" * 2_000) for number in range(100)]
+    text = "ab" * LONGEST_LINE
+    before = time.process_time()
+    for _ in range(3):
+        clean(text)
+
+    assert time.process_time() - before < 10.0  # of CPU; their product for each shape would take minutes
+    assert len(secrets) == 100
 
 
 def test_the_credentials_of_a_url_with_a_long_scheme_are_hidden_too():
@@ -102,3 +161,14 @@ def test_every_log_line_has_fields_for_json_logs():
     ]
 
     assert lines == []
+
+
+def test_a_key_is_hidden_over_all_lines_of_a_record():
+    key = "\n".join(["-----BEGIN EC PRIVATE KEY-----", "hunter2", "hunter3", "-----END EC PRIVATE KEY-----"])
+    record = logging.LogRecord("leadsman", logging.ERROR, "", 0, f"cannot load\n{key}\nfrom x\n{key}", (), None)
+
+    shown = Text(colour=False).format(record)
+
+    assert "hunter" not in shown
+    assert shown.count("-----BEGIN EC PRIVATE KEY-----***-----END EC PRIVATE KEY-----") == 2
+    assert "  | from x\n" in shown

@@ -168,10 +168,7 @@ class App(Registrar, Live):
             ConfigurationError: settings are wrong, one fault a line; or the broker, the adapters or the devices made
                 from them are.
         """
-        try:
-            self.setup.load(where)
-        finally:  # an error of what is made from the settings may repeat them
-            self._redaction.learn(self.setup.secrets())
+        self.setup.load(where)
 
     @contextmanager
     def unloaded(self, adapters: AdapterSource | None = None) -> Iterator[None]:

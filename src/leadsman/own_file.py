@@ -20,6 +20,9 @@ BESIDE = ("", "-wal", "-shm", "-journal")
 """What follows the name of a database in those of its files."""
 MOST_STEPS = 1_000_000
 """Instructions of SQLite's machine that reading a schema may take. Ours take some hundreds."""
+MOST_NUMBER = 1 << 62
+"""The largest number of a row: SQLite has twice as many, and an app that gives out a million a second comes to it in
+146,000 years."""
 _MOST_OBJECTS = 100
 """Objects of a schema that are compared."""
 _STATISTICS = "sqlite_stat"
@@ -58,18 +61,19 @@ def is_strange(path: Path) -> bool:
 
 
 def set_aside(path: Path) -> None:
-    """Rename what is there if it is no regular file, and log its new name.
+    """Rename what is there if it is no regular file, or a journal, and log its new name. A database of ours has a log
+    instead of a journal; SQLite would apply one, and open the file that it names.
 
     Raises:
         OSError: it cannot be renamed.
     """
-    if not is_strange(path):
+    if not (is_strange(path) or (path.name.endswith("-journal") and os.path.lexists(path))):
         return
     names = [f"{path}.strange", *(f"{path}.strange.{number}" for number in range(1, 100))]
     aside = next((name for name in names if not os.path.lexists(name)), names[-1])
     path.rename(aside)
     logger.warning(
-        "%s is no regular file; it is kept as %s, and a new file is begun",
+        "%s is no file of ours; it is kept as %s, and a new one is begun",
         path,
         Path(aside).name,
         extra=log_fields("state damaged", file=str(path)),
@@ -126,8 +130,8 @@ def read(path: Path, most: int) -> bytes:
 
 
 def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int) -> bool:
-    """Check the schema of a database, before anything else is asked of it. Values of more than `largest` bytes are
-    damage from then on.
+    """Check the schema of a database, before anything else is asked of it, and that its counters have numbers left.
+    Values of more than `largest` bytes are damage from then on.
 
     Args:
         database: just connected.
@@ -146,6 +150,10 @@ def admit(database: sqlite3.Connection, statements: Iterable[str], largest: int)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         found = set(_objects(database))
+        if any(name == "sqlite_sequence" for _, name, _, _ in found):
+            largest_number = database.execute("SELECT max(seq) FROM sqlite_sequence").fetchall()[0][0]
+            if largest_number is not None and not (isinstance(largest_number, int) and largest_number <= MOST_NUMBER):
+                raise Damage("it has no numbers left")
     finally:
         database.set_progress_handler(None, 0)
     strange = sorted(str(name) for _, name, _, _ in found - _made_by(tuple(statements)))

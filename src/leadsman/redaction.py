@@ -1,7 +1,7 @@
-"""Redaction: the values of secret settings, and what matches patterns of the user's own, such as serial numbers.
+"""Redaction: the values of secrets, and what matches patterns of the user's own, such as serial numbers.
 
-A secret that the app was given is hidden by its value, wherever an error repeats it: as it is, quoted, percent-encoded,
-in base64, and cut at the end of a text.
+A secret that leadsman was given is a `Secret`, and hidden by its value as long as that lives, wherever an error repeats
+it: as it is, quoted, percent-encoded, in base64, in hexadecimal digits, and cut at the end of a text.
 
 The patterns of an app apply to all text that `leadsman.text.clean` makes safe, in the whole process, as long as the app
 object lives. Text from a device may be made to hurt: a pattern that takes too long on the worst of texts would block
@@ -14,10 +14,11 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from re import _parser  # type: ignore[attr-defined]  # the only reader of patterns that there is
-from typing import Any
-from urllib.parse import quote, quote_plus
-from weakref import WeakSet
+from typing import Any, Protocol, Self, TypeGuard
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from weakref import WeakSet, WeakValueDictionary
 
 from leadsman.errors import InvalidType, InvalidValue
 
@@ -42,7 +43,7 @@ class Redaction:
         InvalidType, InvalidValue: see `pattern_of`.
     """
 
-    __slots__ = ("__weakref__", "_shapes", "patterns")
+    __slots__ = ("__weakref__", "patterns")
 
     def __init__(self, patterns: Iterable[str]) -> None:
         if isinstance(patterns, str | bytes) or not isinstance(patterns, Iterable):
@@ -50,42 +51,144 @@ class Redaction:
                 f"redact is {patterns!r}; write a list of regular expressions, such as [r'SN-[0-9]{{8}}']"
             )
         self.patterns = tuple(pattern_of(pattern) for pattern in patterns)
-        self._shapes: list[str] = []
         if self.patterns:
             _ACTIVE.add(self)
 
-    def learn(self, secrets: Iterable[str]) -> None:
-        """Hide these values from now on, instead of those that were learned before."""
-        shapes = {shape for secret in secrets for shape in shapes_of(secret)}
-        self._shapes = sorted(shapes, key=len, reverse=True)
-        if shapes:
-            _ACTIVE.add(self)
 
-    def without_secrets(self, text: str) -> str:
-        """The text, with `HIDDEN` in place of each secret that was learned."""
-        for shape in self._shapes:
-            if shape in text:
-                text = text.replace(shape, HIDDEN)
-        shown = text.rstrip("…'\". ")
-        for shape in self._shapes:  # the text may have been cut in the middle of one
-            at = shown.rfind(shape[:SHORTEST_SECRET])
-            if at >= 0 and shape.startswith(shown[at:]):
-                return f"{shown[:at]}{HIDDEN}"
-        return text
+class SecretValue(Protocol):
+    """A `SecretStr` or `SecretBytes` of pydantic, or anything that keeps its value as they do."""
+
+    def get_secret_value(self) -> str | bytes: ...
+
+
+class Secret(str):
+    """A text that is hidden in whatever leaves the process, as long as this object lives. Of a URL, which is often not
+    repeated whole, its credentials, the values of its query and the levels of its path that a token may be, too."""
+
+    hidden: frozenset[str]
+    """The values that are hidden."""
+
+    def __new__(cls, text: str) -> Self:
+        self = super().__new__(cls, text)
+        self.hidden = frozenset(each for each in cls.values_in(str(text)) if len(each) >= SHORTEST_SECRET)
+        _SECRETS[id(self)] = self
+        return self
+
+    @staticmethod
+    def values_in(text: str) -> Iterator[str]:
+        """What is hidden of a text."""
+        yield from (text, text.strip())
+        if "://" in text:
+            yield from credentials_in(text)
+            yield from _parts_of(text)
+
+    def __repr__(self) -> str:
+        return repr(HIDDEN)
+
+
+class Address(Secret):
+    """A text with URLs, of which only the credentials are hidden."""
+
+    @staticmethod
+    def values_in(text: str) -> Iterator[str]:
+        """What is hidden of a text."""
+        return credentials_in(text)
+
+
+class Public(str):
+    """A word, such as the name of an app, that is shown as long as this object lives, even if it is a secret, too."""
+
+    __slots__ = ("__weakref__",)
+
+    def __new__(cls, text: str) -> Self:
+        self = super().__new__(cls, text)
+        _PUBLIC[id(self)] = self
+        return self
 
 
 _ACTIVE: WeakSet[Redaction] = WeakSet()
+_SECRETS: WeakValueDictionary[int, Secret] = WeakValueDictionary()
+_PUBLIC: WeakValueDictionary[int, Public] = WeakValueDictionary()
+"""By the identity of the objects: two with the same text live for times of their own."""
+
+
+def is_secret_value(value: object) -> TypeGuard[SecretValue]:
+    """Whether it is a secret of pydantic, or its class is derived from one."""
+    return hasattr(type(value), "get_secret_value")
+
+
+def revealed(value: object) -> object:
+    """The text of a secret of pydantic. Anything else as it is."""
+    if not is_secret_value(value):
+        return value
+    secret = value.get_secret_value()
+    return secret.decode(errors="surrogateescape") if isinstance(secret, bytes) else str(secret)
+
+
+def secret_or_none(name: str, value: object) -> Secret | None:
+    """An argument that is a secret, hidden from now on.
+
+    Raises:
+        InvalidType: it is no text; the message does not show it.
+    """
+    text = revealed(value)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidType(f"{name} has the type {type(text).__name__}; write text or a SecretStr")
+    return Secret(text)
+
+
+def address_of(value: str | SecretValue) -> Secret:
+    """A URL that may have credentials, hidden from now on: all of it if it was given as a secret."""
+    if isinstance(value, Secret):
+        return value
+    text = str(revealed(value))
+    return Secret(text) if is_secret_value(value) else Address(text)
+
+
+def credentials_in(text: str) -> Iterator[str]:
+    """The credentials in URLs: as they are written, and without percent-encoding. A user without a password is a token,
+    but not where servers know users without passwords."""
+    for scheme, user, colon, password in _USER_INFO.findall(text):
+        if colon or scheme.lower() in _TOKEN_SCHEMES:
+            secret = password if colon else user
+            yield from (secret, unquote(secret))
+    for secret in _QUERY_SECRETS.findall(text):
+        yield from (secret, unquote(secret))
+
+
+_USER_INFO = re.compile(r"(\w[\w+.-]{0,20})://([^\s/?#:@,]*)(?:(:)([^\s/?#]*))?@")
+"""RFC 3986 §3.2.1."""
+_TOKEN_SCHEMES = ("nats", "tls", "http", "https")
+_QUERY_SECRETS = re.compile(r"(?i)[?&]\w{0,40}(?:password|passwd|token|secret|api_?key)=([^\s&#]+)")
+_LONG = 16
+
+
+def _parts_of(url: str) -> Iterator[str]:
+    """What may be a secret in a URL that is one: the user, what is in the query and behind #, and those levels of the
+    path that are long or have a digit."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return
+    found = [parts.username or "", parts.fragment, *(value for _, value in parse_qsl(parts.query))]
+    found += [each for each in parts.path.split("/") if len(each) >= _LONG or any(map(str.isdigit, each))]
+    for each in found:
+        yield from (each, unquote(each))
 
 
 def shapes_of(secret: str) -> Iterator[str]:
-    """How a secret may stand in a text: as it is, as Python and JSON quote it, percent-encoded (RFC 3986 §2.1), and
-    inside base64 at each of its three positions (RFC 4648 §4), where a user and a colon may precede it. Of one that
-    has several lines, each long line."""
-    if len(secret) < SHORTEST_SECRET:
-        return
-    for each in (secret, *(line for line in secret.splitlines() if "\n" in secret and len(line) >= 16)):
-        raw = each.encode(errors="surrogatepass")
+    """How a secret may stand in a text: as it is, as Python and JSON quote it, percent-encoded (RFC 3986 §2.1), in
+    hexadecimal digits, and inside base64 at each of its three positions (RFC 4648 §4), where a user and a colon may
+    precede it. Of one that has several lines, each long line."""
+    for each in (secret, *(line for line in secret.splitlines() if "\n" in secret and len(line) >= _LONG)):
+        try:
+            raw = each.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            raw = each.encode(errors="surrogatepass")
         yield from (each, repr(each)[1:-1], json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1])
+        yield from (repr(raw)[2:-1], raw.decode(errors="replace"), raw.hex(), raw.hex().upper())
         encoded = quote(raw, safe=""), quote(raw), quote_plus(raw)
         yield from (*encoded, *(re.sub("%..", lambda found: found[0].lower(), text) for text in encoded))
         for before in range(3):
@@ -97,10 +200,26 @@ def shapes_of(secret: str) -> Iterator[str]:
 
 
 def without_secrets(text: str) -> str:
-    """The text, with `HIDDEN` in place of each secret of an app in this process."""
-    for redaction in tuple(_ACTIVE):
-        text = redaction.without_secrets(text)
+    """The text, with `HIDDEN` in place of each secret that is known in this process."""
+    known = frozenset[str]().union(*(secret.hidden for each in _SECRETS.valuerefs() if (secret := each()) is not None))
+    if not known:
+        return text
+    shapes = _shapes(known.difference(word for each in _PUBLIC.valuerefs() if (word := each()) is not None))
+    for shape in shapes:
+        if shape in text:
+            text = text.replace(shape, HIDDEN)
+    shown = text.rstrip("…'\". ")
+    for shape in shapes:  # the text may have been cut in the middle of one
+        at = shown.rfind(shape[:SHORTEST_SECRET])
+        if at >= 0 and shape.startswith(shown[at:]):
+            return f"{shown[:at]}{HIDDEN}"
     return text
+
+
+@lru_cache(maxsize=1)
+def _shapes(secrets: frozenset[str]) -> tuple[str, ...]:
+    """The shapes of these secrets, the longest first."""
+    return tuple(sorted({shape for secret in secrets for shape in shapes_of(secret)}, key=len, reverse=True))
 
 
 def redacted(text: str) -> str:

@@ -8,25 +8,39 @@ from leadsman.redaction import LONGEST_LINE, LONGEST_TEXT, redacted, without_sec
 
 LONGEST = 500
 """Characters. A longer text is cut, since it is a payload and not an error message."""
-_URL = re.compile(r"(\w[\w+.-]{0,20})://(\S*@\S*)")
-"""A URL with credentials. The length of its scheme is bounded: else a long word takes as many steps as its square."""
+_URL = re.compile(r"(\w[\w+.-]{0,20})://(\S+)")
+"""A URL, which may have credentials. The length of its scheme is bounded: else a long word takes as many steps as its
+square. So it is with each repeat in these patterns that another one may follow."""
 _BROKER_SCHEMES = frozenset({"mqtt", "mqtts", "ws", "wss", "mqtt+unix"})
-_BETWEEN_URLS = re.compile(r"[,\s]\s*(?=[a-z+]+://)")
-_VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\s&"']\S*)"""
+_BETWEEN_URLS = re.compile(r"(?:,|(?<!\s)\s)\s*(?=[a-z+]+://)")
+_VALUE = r"""(?:b?"(?:[^"\\]|\\.)*"|b?'(?:[^'\\]|\\.)*'|b?["'].*|[^\s&"']\S*)"""
+"""What is assigned to a word: in quotes, up to the end if the text was cut within them, or up to the next space."""
 _SECRETS = re.compile(
-    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|api[_-]?key|authorization))\b"
-    rf"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}"""
+    r"(?i)\b(\w*(?:password|passwd|passphrase|token|secret|credentials?|authorization|api[_-]?key|access[_-]?key"
+    r"|account[_-]?key|auth[_-]?key|encryption[_-]?key|private[_-]?key|shared[_-]?key))\b"
+    rf"""(["']?\s*[=:]\s*)(?:(?:basic|bearer|digest|negotiate|token|apikey)\s+)?{_VALUE}""",
+    re.DOTALL,
 )
 """A word for a secret and what is assigned to it: also as in JSON, and after the scheme of RFC 9110 §11.4."""
-_SHORT_SECRETS = re.compile(
-    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig)(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
-    r"""(["'](?:pwd|pass|pin)["'])(\s*:\s*)(?:"[^"]*"|'[^']*'|[\w.+/-]+)"""
+_PAIRS = re.compile(
+    r"""(?i)([(\[]\s*b?["'][\w-]{0,40}(?:authorization|cookie|key|token|password|secret|credential|auth)["']\s*,\s*)"""
+    r"""b?(?:"[^"]*"?|'[^']*'?)"""
 )
-"""Words that mean other things, too: only in a query, in JSON, or as the name of a header."""
+"""A word for a secret and its value as a pair, as lists of headers have them."""
+_SHORT_SECRETS = re.compile(
+    rf"""(?i)(?:\b(key|appid|pwd|pass|pin|sid|sig|signature|auth)(=)|\b(x-[\w-]{{0,40}}key)(["']?\s*[=:]\s*)){_VALUE}|"""
+    r"""(["'](?:pwd|pass|pin|auth|signature)["'])(\s*:\s*)(?:"[^"]*"?|'[^']*'?|[\w.+/-]+)|"""
+    r"""\b(response)(=)["']?[0-9a-f]{32,}["']?""",
+    re.DOTALL,
+)
+"""Words that mean other things, too: only in a query, in JSON, as the name of a header, or, of the response of a digest
+(RFC 7616 §3.4), with hexadecimal digits."""
 _AUTHORIZATION = re.compile(r"""(?i)\b((?:proxy-)?authorization)(["']?\s*[=:]\s*["']?)[a-z][\w-]{0,30}\s+[^\s"',]+""")
 """A scheme and its credentials (RFC 9110 §11.6.2)."""
+_SCHEMES = re.compile(r"(?i)\b(basic|bearer)( )(?=[\w+/.~-]{0,200}[\d=])[\w+/=.~-]{12,}")
+"""Credentials without the name of their header. A digit or a = tells them from words such as "basic authentication"."""
 _COOKIES = re.compile(r"""(?i)\b((?:set-)?cookie)(["']?\s*[=:]\s*["']?)[^"'\n]+""")
-_PEM = re.compile(r"(-----BEGIN [A-Z ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
+_PEM = re.compile(r"(-----BEGIN [A-Z0-9 ]{1,40}-----)(?:(?!-----END).)*", re.DOTALL)
 
 
 def clean(text: str) -> str:
@@ -37,12 +51,22 @@ def clean(text: str) -> str:
     drive a terminal, or the URL with its password.
     """
     text = without_secrets(text[:LONGEST_LINE])[:LONGEST_TEXT]
+    text = without_pem(_PAIRS.sub(r"\1***", text))
     text = _AUTHORIZATION.sub(r"\1\2***", _URL.sub(_without_credentials, text))
-    text = _SECRETS.sub(r"\1\2***", text)
-    text = _PEM.sub(r"\1***", _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text)))
-    text = redacted(text)
-    text = escaped(text)
+    text = _SCHEMES.sub(r"\1\2***", _SECRETS.sub(r"\1\2***", text))
+    text = _COOKIES.sub(r"\1\2***", _SHORT_SECRETS.sub(_without_value, text))
+    text = _printable(redacted(text))
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def without_pem(text: str) -> str:
+    """Hide what is between the first and the last line of a key or a certificate (RFC 7468 §2)."""
+    return _PEM.sub(r"\1***", text) if "-----BEGIN" in text else text
+
+
+def without_secret_lines(text: str) -> str:
+    """Hide those secrets in a text that have several lines, before it is divided into its lines."""
+    return without_pem(without_secrets(text)) if "\n" in text else text
 
 
 def _without_value(found: re.Match[str]) -> str:
@@ -50,7 +74,11 @@ def _without_value(found: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Escape control characters, so that the text cannot drive a terminal."""
+    """Escape control characters, so that the text cannot drive a terminal, and hide the values of secrets."""
+    return _printable(without_secrets(text))
+
+
+def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -85,6 +113,8 @@ def split_urls(text: str) -> list[str]:
 def _without_credentials(match: re.Match[str]) -> str:
     """A URL in a text. An @ after the host stays if it cannot end a password: the paths of calendars have one."""
     scheme, rest = match.groups()
+    if "@" not in rest:
+        return match.group()
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if scheme in _BROKER_SCHEMES or "@" in authority or not _port_is_number(authority):
         return f"{scheme}://***@{rest.rpartition('@')[2]}"

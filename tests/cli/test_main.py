@@ -77,3 +77,20 @@ def empty(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     return tmp_path
+
+
+@pytest.mark.parametrize(("convention", "said"), [("homeassistant", True), ("off", False)])
+def test_check_names_devices_whose_values_discovery_cannot_show(tmp_path, monkeypatch, capsys, convention, said):
+    (tmp_path / "loose.py").write_text(
+        "from leadsman import App\n"
+        "app = App('loose')\n"
+        "@app.telemetry('meter', interval=1)\n"
+        "async def meter() -> dict[str, float]: return {'watts': 1.0}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("DISCOVERY__CONVENTION", convention)
+    monkeypatch.delitem(sys.modules, "loose", raising=False)
+
+    assert main(["check", "loose:app"]) == 0
+    assert ("shows no value of meter" in capsys.readouterr().out) is said

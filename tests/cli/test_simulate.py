@@ -47,7 +47,7 @@ def test_a_day_is_shown_with_the_usual_policies_and_advice(run):
     assert (code, err) == (0, "")
     assert out.startswith("house: a flaky day\n2 devices, 12h from 2026-02-10 00:00 UTC, seed 1\n")
     assert [out.count(line) for line in ("as written: ", "\nretry=3\n", "\nUNTIL_NEXT_POLL\n")] == [1, 1, 1]
-    assert "would have lost least" in out
+    assert "would do best" in out
     assert "\x1b" not in out
     assert max(map(len, out.splitlines())) <= 80
 

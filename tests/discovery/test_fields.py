@@ -112,6 +112,21 @@ def test_a_title_of_the_author_is_the_name():
     assert fields_of(schema_of(create_model("M", radon_24h_avg=(float, ...))))[0].name == "Radon 24h avg"
 
 
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [
+        ("co2", "CO₂"),
+        ("room_co2", "Room CO₂"),
+        ("ph", "pH"),
+        ("pm25", "PM2.5"),
+        ("energy_kwh", "Energy kWh"),
+        ("id_", "ID"),
+    ],
+)
+def test_known_abbreviations_are_written_as_people_write_them(field, name):
+    assert fields_of({"properties": {field: {"type": "number"}}})[0].name == name
+
+
 def test_a_payload_has_a_most_of_fields():
     many = create_model("M", **{f"f{number}": (float, ...) for number in range(MOST + 10)})
 

@@ -81,7 +81,7 @@ def test_a_device_has_one_configuration_with_its_entities():
     }
     assert found["co2"] == {
         "platform": "sensor",
-        "name": "Co2",
+        "name": "CO₂",
         "state_topic": "house/kitchen/state",
         "value_template": "{{value_json.get('co2')}}",
         "unit_of_measurement": "ppm",
@@ -191,6 +191,29 @@ def test_a_command_without_payload_is_a_button():
     app.add_command("kitchen", nothing)
 
     assert entities(configuration(app).payload)["_run"]["platform"] == "button"
+
+
+@pytest.mark.parametrize("titled", [False, True])
+def test_a_switch_that_is_all_of_its_device_has_its_name_unless_the_author_gave_it_one(titled):
+    class Fan(BaseModel):
+        on: Annotated[bool, Field(title="Ventilation" if titled else None)]
+
+    assert commanded(Fan)["on"]["name"] == ("Ventilation" if titled else None)
+
+
+def test_a_switch_beside_other_values_has_a_name_of_its_own():
+    class Fan(BaseModel):
+        on: bool = False
+        speed: int = 1
+
+    assert commanded(Fan)["on"]["name"] == "On"
+
+
+def test_a_button_that_is_all_of_its_device_has_its_name():
+    app = App("house")
+    app.add_command("beep", nothing)
+
+    assert entities(configuration(app, "beep").payload)["_run"]["name"] is None
 
 
 def test_a_field_of_a_command_is_sent_as_an_object():

@@ -94,7 +94,7 @@ def test_a_device_is_described_with_its_nodes_and_properties():
         "nodes": {
             "indoor": {
                 "properties": {
-                    "co2": {"name": "Indoor co2", "datatype": "integer", "unit": "ppm"},
+                    "co2": {"name": "Indoor CO₂", "datatype": "integer", "unit": "ppm"},
                     "temperature": {"name": "Indoor temperature", "datatype": "float"},
                 }
             },

@@ -1,10 +1,12 @@
 """A bug in code of the user has its place in the log, its traceback once, and a row in the trace, wherever it is."""
 
+import contextlib
 import inspect
 
 import pytest
 
 from leadsman import App, Router
+from leadsman.publish import PublishRule
 
 MARK = "BUG"
 
@@ -50,6 +52,57 @@ def plain_command(app):
         bug()
 
 
+def lifespan(app):
+    @contextlib.asynccontextmanager
+    async def live(app):
+        bug()
+        yield
+
+    return App("app", lifespan=live)
+
+
+def on_failure(app):
+    async def substitute(error):
+        return bug()
+
+    @app.telemetry("d", interval="10s", on_failure=substitute)
+    async def poll() -> dict[str, int]:
+        raise OSError("gone")
+
+
+class Rule(PublishRule):
+    def wants(self, last, fields, now):
+        return bug()
+
+
+def publish_rule(app):
+    @app.telemetry("d", interval="10s", publish=Rule())
+    async def poll() -> dict[str, int]:
+        return {"t": 1}
+
+
+def wedged_adapter(app):
+    app = App("app", adapters=(Stick(),))
+
+    @app.on_wedged_adapter
+    async def restart(adapter, failures):
+        bug()
+
+    @app.telemetry("d", interval="5s")
+    async def poll(stick: Stick) -> dict[str, int]:
+        raise OSError("gone")
+
+    return app
+
+
+class Stick:
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *exc_info):
+        pass
+
+
 KINDS = {
     "telemetry": telemetry,
     "periodic": periodic,
@@ -57,6 +110,10 @@ KINDS = {
     "command": command,
     "subscribe": subscribe,
     "plain command": plain_command,
+    "lifespan": lifespan,
+    "on_failure": on_failure,
+    "publish rule": publish_rule,
+    "on_wedged_adapter": wedged_adapter,
 }
 NO_KIND = {"register"}
 """Methods that register a handler of any of these kinds."""
@@ -74,7 +131,7 @@ def test_every_kind_of_registration_is_tried():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_bug_has_its_place_its_traceback_once_and_a_row_in_the_trace(harness, caplog, kind):
     app = App("app")
-    KINDS[kind](app)
+    app = KINDS[kind](app) or app
     running = harness(app)
     running.run("1s")
     for _ in range(3):

@@ -429,3 +429,43 @@ def test_a_thousand_devices_are_described_within_ten_seconds_and_no_reading_is_l
     assert max(len(message.payload) for message in configurations) <= 4096
     late = [m.at + START - m.taken_at for m in running.broker.log if m.taken_at is not None]
     assert max(late) <= 0.1
+
+
+class Power(BaseModel):
+    watts: float
+
+
+async def typed() -> Power:
+    return Power(watts=1)
+
+
+async def loose() -> dict[str, float]:
+    return {"watts": 1.0}
+
+
+async def nothing() -> None: ...
+
+
+def test_devices_whose_values_home_assistant_cannot_show_are_named_once_at_the_start(caplog):
+    app = App("house", discovery="homeassistant")
+    app.add_telemetry("typed", typed, interval=1)
+    app.add_telemetry("silent", nothing, interval=1)
+    app.add_command("loose_command", loose)
+    for number in range(7):
+        app.add_telemetry(f"loose{number}", loose, interval=1)
+
+    with Harness(app) as harness:
+        harness.run("10s")
+
+    (said,) = [each.getMessage() for each in caplog.records if "no value of" in each.getMessage()]
+    assert "homeassistant shows no value of loose0, loose1, loose2, loose3, loose4 and 3 more: the handler" in said
+
+
+def test_nothing_is_said_where_all_is_described_or_discovery_is_off(caplog):
+    for how, handler in (("homeassistant", typed), (None, loose)):
+        app = App("house", discovery=how)
+        app.add_telemetry("kitchen", handler, interval=1)
+        with Harness(app) as harness:
+            harness.run("1s")
+
+    assert caplog.records == []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from leadsman import App, Discovery, Received, Router
+from leadsman import App, Context, Discovery, Received, Router
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue
 from leadsman.mqtt.topics import check_filter, filters_overlap, topic_matches
 
@@ -426,3 +426,12 @@ def test_every_text_is_a_filter_or_a_named_error(text):
         assert check_filter(text) == text
     except ConfigurationError as error:
         assert "write" in str(error) or "leave" in str(error)  # noqa: PT017  # most texts are filters
+
+
+def test_a_subscription_that_asks_for_a_context_is_told_how_to_publish():
+    app = App("house")
+
+    async def sun(degrees: float, context: Context) -> None: ...
+
+    with pytest.raises(InvalidValue, match=r"put the message into a Buffer, and let an @app.source take it out"):
+        app.add_subscription("sun/position", sun)

@@ -54,7 +54,7 @@ def test_a_dict_that_is_no_such_model_is_a_failed_poll_with_a_named_error(harnes
     assert states == []
     assert len(calls) == 2  # one call a poll: such an error is not retried; then the circuit is open
     assert errors[0]["type"] == "ResultError"
-    assert "a dict that is no Climate: t: Input should be a valid number" in errors[0]["message"]
+    assert "a dict that is not a valid Climate: t: Input should be a valid number" in errors[0]["message"]
     assert errors[0]["message"].endswith("mend it, or annotate dict")
 
 
@@ -104,7 +104,7 @@ def test_one_bad_reading_does_not_end_a_source(harness):
     states, errors = states_and_errors(harness, listen, kind="source")
 
     assert [state["t"] for state in states[:2]] == [1.0, 2.0]
-    assert "no Climate" in errors[0]["message"]
+    assert "not a valid Climate" in errors[0]["message"]
 
 
 def test_a_command_is_answered_with_the_error(harness):
@@ -121,7 +121,7 @@ def test_a_command_is_answered_with_the_error(harness):
 
     (result,) = [each.json for each in running.broker.messages("app/d/set/result")]
     assert result["status"] == "error"
-    assert "no Door: door: Input should be 'open' or 'shut'" in result["error"]
+    assert "not a valid Door: door: Input should be 'open' or 'shut'" in result["error"]
     assert running.states("d") == []
 
 
@@ -136,7 +136,7 @@ def test_a_validator_of_the_user_may_raise_anything():
 
     def read() -> Odd: ...
 
-    with pytest.raises(ResultError, match="no Odd: LookupError: no such zone"):
+    with pytest.raises(ResultError, match="a valid Odd: LookupError: no such zone"):
         result_validator(read)({"t": 1})
 
 

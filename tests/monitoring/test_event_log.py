@@ -220,6 +220,18 @@ def test_a_fault_is_one_line_that_names_the_part_and_the_error(log, caplog, even
     assert found.startswith(line)
 
 
+def test_a_fault_that_comes_back_at_each_poll_has_a_few_lines_which_count_the_others(caplog):
+    log = Log("house", "house", Lines())
+    hour = 3600
+
+    for second in range(24 * hour):
+        log.observe(AppFault("publish rule of d", ZeroDivisionError("x"), float(second), 1001.0))
+
+    assert len(caplog.messages) < 3 * 30  # at most three in an hour, once the periods have grown
+    assert caplog.messages[0] == "publish rule of d: ZeroDivisionError: x"
+    assert caplog.messages[-3].endswith(f"({hour - 3} lines about it left out before this one)")
+
+
 def test_calls_and_readings_are_logged_at_debug_only(log, caplog):
     failed = AttemptFailed("d", OSError("away"), 2, 1.5, "retry", 0, 0.0, 1000.0, "closed", at=1.0, wall=1001.0)
     log.observe(failed)

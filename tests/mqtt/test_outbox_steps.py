@@ -67,7 +67,7 @@ class Case:
         for number in range(count):
             message = Message(self._topic(number), b"", retain=True, taken_at=1.0)
             if self.kind == "behind a copy":
-                self.outbox.repeat(message)
+                self.outbox.repeat(0, message)
             else:
                 self.outbox.put(message)
         self.write()

@@ -50,6 +50,31 @@ def test_a_call_is_repeated_until_it_succeeds(run):
     assert fetch.calls == [(("url",), {"timeout": 5})] * 3
 
 
+class Busy(Exception):
+    """What an HTTP library raises."""
+
+    status = 503
+
+    def __init__(self, pause):
+        self.headers = {"Retry-After": str(pause)}
+
+
+@pytest.mark.parametrize(("pause", "waits"), [(0, 2), (12, 12), (30, 30)])
+def test_a_server_gets_the_pause_that_it_asks_for(run, pause, waits):
+    _, took = run(retrying("http", min_wait=2, max_wait=30).call(Flaky(1, Busy(pause))))
+
+    assert waits <= took <= max(waits, 30)
+
+
+def test_a_pause_beyond_the_longest_wait_raises_the_error_at_once(run):
+    fetch = Flaky(1, Busy(31))
+
+    with pytest.raises(Busy):
+        run(retrying("http", max_wait=30).call(fetch))
+
+    assert len(fetch.calls) == 1
+
+
 def test_the_original_error_is_raised_with_its_own_cause(run):
     cause = OSError("cable")
     error = ConnectionError("refused")

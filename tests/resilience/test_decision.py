@@ -108,7 +108,7 @@ class TestRequest:
     def test_a_request_of_a_probe_defers_the_polls(self):
         streak = streak_of(immediate())
 
-        decision = given_up(streak, Failure(RetryRequested("1h")), "probe")
+        decision = given_up(streak, Failure(RetryRequested("1h")), "probe", 60.0)
 
         assert decision == (streak._replace(waits=1), GiveUp("probe"), 3600)
 

@@ -37,6 +37,7 @@ POLICIES = {
     "budget: {limit: 5m, inner: immediate}": immediate().budget(300),
     "clamp: {minDelay: 100ms, maxDelay: 2s, inner: immediate}": immediate().clamp(0.1, 2),
     "addDelay: {delay: 1s, inner: immediate}": immediate().plus(1),
+    "retryAfter: {inner: immediate}": immediate().obey_retry_after(),
     "jitter: {factor: 0.15, inner: immediate}": immediate().jitter(0.15),
     "jitter: {inner: {periodic: 5s}, mode: full, cap: 9s}": Jitter(0.2, periodic(5), "full", 9),
     "filteredOn: {predicate: false, inner: immediate}": immediate().only_when(False),

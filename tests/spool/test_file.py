@@ -15,7 +15,7 @@ from leadsman.spool.dead import MOST
 from leadsman.spool.file import LOOK, SpoolFile
 from leadsman.spool.lock import Lock
 from leadsman.spool.records import INSERT, columns
-from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, crc, size
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Quota, TopicRows, crc, size
 
 NOW = 1_800_000_000.0
 
@@ -246,6 +246,22 @@ def test_a_topic_stays_in_the_list_until_it_had_no_rows_for_ten_minutes(path, op
     assert listed(path) == [{"c", "d"}]
 
 
+def test_what_newer_readings_overtook_is_noted_as_long_as_the_topic_has_rows(path, open_spool, row):
+    spool = open_spool()
+    spool.write([row(1, topic="a"), row(2, topic="b"), row(3, topic="c")], ())
+    spool.write((), [3], (), {"a": 8, "b": 9, "c": 10, "without rows": 11})
+    spool.write((), (), (), {"a": 5})
+    assert {topic: each.overtaken for topic, each in spool.by_topic().items()} == {"a": 8, "b": 9}
+
+    spool = open_spool()
+    assert spool.by_topic() == {"a": TopicRows(1, 1, 8), "b": TopicRows(1, 2, 9)}
+    assert spool.found.next_id == 10
+    spool.write((), [2])
+    assert open_spool().found.next_id == 9
+    open_spool().write((), [1])
+    assert open_spool().found.next_id == 1
+
+
 def test_the_first_row_after_another_has_its_time(spool, row):
     spool.write([row(2, taken_at=NOW + 2), row(5, taken_at=NOW + 5)], ())
 
@@ -264,18 +280,21 @@ def test_dead_letters_that_are_sent_again_are_in_the_list_of_topics(path, open_s
     assert listed(path) == [{"a", "b"}]
 
 
-def test_a_file_of_the_first_version_gets_its_list_of_topics(path, open_spool, row, everything, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(database, "MIGRATIONS", database.MIGRATIONS[:1])
-        earlier.setattr(database, "VERSION", 1)
-        open_spool().close()
+@pytest.mark.parametrize("version", range(1, database.VERSION))
+def test_a_file_of_an_earlier_version_gets_what_it_lacks(path, open_spool, row, everything, monkeypatch, version):
+    path.parent.mkdir()
+    path.touch()
+    with monkeypatch.context() as earlier, closing(database.connect(path)) as file:
+        earlier.setattr(database, "VERSION", version)
+        database.prepare(file, path)
     with closing(sqlite3.connect(path)) as file, file:
         file.executemany(INSERT, [columns(row(1, topic="a")), columns(row(2, topic="b"))])
 
     assert listed(path) == [{"a", "b"}]
     spool = open_spool()
-    spool.write([row(3, topic="c")], ())
+    spool.write([row(3, topic="c")], (), (), {"a": 2})
     assert [each.id for each in everything(spool)] == [1, 2, 3]
+    assert spool.by_topic()["a"].overtaken == 2
     spool.close()
     assert listed(path) == [{"a", "b", "c"}]
 

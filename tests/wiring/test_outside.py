@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from leadsman.mqtt import client
@@ -117,3 +119,28 @@ def test_a_dry_run_has_a_state_directory_of_its_own_which_is_removed_at_the_end(
 
     assert list(found) == ["STATE_DIRECTORY"]
     assert not directory.exists()
+
+
+WITHOUT_FILES = """
+import os, resource
+from leadsman.mqtt.brokers import Brokers
+from leadsman.wiring.outside import load_modules
+
+load_modules(Brokers.of("mqtt://broker.lan"), None, None)
+free = os.dup(0)
+os.close(free)
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free, before[1]))
+try:
+    "broker.lan".encode("idna")
+except LookupError:
+    pass
+resource.setrlimit(resource.RLIMIT_NOFILE, before)
+print("broker.lan".encode("idna"))
+"""
+
+
+def test_the_name_of_a_broker_is_found_after_a_time_without_free_descriptors():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_FILES], capture_output=True, text=True, check=False)
+
+    assert (done.stdout, done.stderr) == ("b'broker.lan'\n", "")

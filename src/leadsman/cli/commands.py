@@ -53,7 +53,10 @@ def run_with_twins(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """Check an app and its settings, and show its registrations."""
+    import os
+
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
+    from leadsman.wiring.access import hidden_values_of
 
     app = load_app(options)
     show_settings(app)
@@ -68,6 +71,8 @@ def check(options: argparse.Namespace) -> int:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
         print(f"\nThe app does nothing: {idle}")
+    if (hidden := hidden_values_of(app.plan(os.environ))) is not None:
+        print(f"\n{hidden}")
     print("\nok")
     return 0
 

@@ -11,7 +11,7 @@ WHY = Command(
     "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
     "Without --prefix and --app, asks the only app at the broker, or the only one there that has the device.",
     "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
-    "Exits with 3 if a device is silent and should not be, which a broker that cannot be reached is a reason for;\n"
+    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached;\n"
     "with 1 if the app or the broker refuses to answer, else with 0.",
     (
         argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE", type=device),

@@ -37,7 +37,6 @@ from leadsman.cli.upkeep import ACL, CLEAN
 from leadsman.errors import ConfigurationError, LeadsmanError
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
 from leadsman.monitoring.log_format import abandon_unwritable_streams
-from leadsman.redaction import without_secrets
 from leadsman.simulation.figures import Figures
 from leadsman.text import escaped, suggestion
 
@@ -356,7 +355,7 @@ def run_command(options: argparse.Namespace, program: str) -> int:
         return code
     except LeadsmanError as error:
         for line in str(error).splitlines():
-            print(escaped(without_secrets(f"{program}: {line}")), file=sys.stderr)
+            print(escaped(f"{program}: {line}"), file=sys.stderr)
         if isinstance(error, UsageError):
             return USAGE
         return CONFIG if isinstance(error, ConfigurationError) else FAILED

@@ -20,6 +20,8 @@ SENDER = "Home Assistant"
 """Who asked, in the answers and in the trace."""
 ABOUT = ("_status", "_circuit", "_failures", "_success", "_poll", "_release", "_close")
 """The components of every device: how it is, and what a person may ask for."""
+SWITCHES = frozenset({"On", "State", "Enabled", "Value", "Switch"})
+"""Names of a switch that say no more than that it is one."""
 Component = dict[str, Any]
 
 
@@ -59,10 +61,10 @@ def of_app(topics: Topics) -> dict[str, Component]:
         | {"name": "Connected since", "dev_cla": "timestamp"}
         | {"val_tpl": "{{(value_json.session / 1000) | as_datetime}}"},
         "_outbox": diagnostic
-        | {"name": "Messages that wait", "stat_cla": "measurement"}
+        | {"name": "Messages waiting", "stat_cla": "measurement"}
         | {"val_tpl": "{{value_json.get('mqtt', {}).get('outbox_messages')}}"},
         "_outbox_age": diagnostic
-        | {"name": "Age of the oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
+        | {"name": "Oldest message", "dev_cla": "duration", "unit_of_meas": "s"}
         | {"val_tpl": "{{value_json.get('mqtt', {}).get('oldest_s')}}"},
         "_version": diagnostic | {"name": "Version", "val_tpl": "{{value_json.version}}"},
     }
@@ -115,11 +117,18 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
     component of its own, unless it has a state class: Home Assistant has statistics of sensors alone."""
     topic = places.topics.of(device.name, "set")
     if command.parameter is None:
-        return {"_run": {"p": "button", "name": "Run", "cmd_t": topic, "pl_prs": "{}"}}
+        return {"_run": {"p": "button", "name": "Run" if device.fields else None, "cmd_t": topic, "pl_prs": "{}"}}
     shown = {each.path: each for each in device.fields}
     found = {}
     for field in command.fields:
         component, path = _setting(field) | {"cmd_t": topic}, field.path or (command.parameter,)
+        if (
+            field.name in SWITCHES
+            and component["p"] == "switch"
+            and shown.keys() <= {path}
+            and len(command.fields) == 1
+        ):
+            component["name"] = None  # as the device: a lamp is called "Lamp", and not "Lamp On"
         state = shown.get(path)
         if state is None:
             found[joined(*path)] = component

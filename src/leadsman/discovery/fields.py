@@ -33,6 +33,31 @@ MOST = 100
 """Fields of a payload, at most: each is an entity that a person sees."""
 _SENSOR = ("unit", "device_class", "state_class", "precision", "icon", "category")
 _NUMBERS = ("number", "integer")
+KNOWN = {
+    word.lower().replace("₂", "2"): word
+    for word in (
+        *(
+            "CO₂",
+            "NO₂",
+            "VOC",
+            "TVOC",
+            "PM1",
+            "PM2.5",
+            "PM10",
+            "UV",
+            "pH",
+            "RSSI",
+            "dBm",
+            "CPU",
+            "RAM",
+            "GPU",
+            "IP",
+            "MAC",
+        ),
+        *("ID", "UUID", "MQTT", "USB", "LED", "GPS", "AC", "DC", "PV", "DHW", "kW", "kWh", "kVA", "Hz", "hPa", "CO"),
+    )
+} | {"pm25": "PM2.5"}
+"""Words of field names that people write otherwise."""
 
 
 def fields_of(schema: Schema) -> tuple[Field, ...]:
@@ -190,5 +215,6 @@ def _title(node: Schema, key: str) -> str | None:
 
 
 def _name(path: tuple[str, ...], title: str | None) -> str:
-    words = " ".join(each.replace("_", " ").strip() for each in path)
-    return title or (words[:1].upper() + words[1:]) or "Value"
+    words = [word for each in path for word in each.replace("_", " ").split()]
+    text = " ".join(KNOWN.get(word.lower(), word) for word in words)
+    return title or (text[:1].upper() + text[1:] if words and words[0].lower() not in KNOWN else text) or "Value"

@@ -66,6 +66,18 @@ class Registered:
             retained=each is None or each.delivery.retain,
         )
 
+    def without_values(self) -> Sequence[str]:
+        """The names of the devices of which no value is shown, because the handler does not say what it returns."""
+        return [name for name in self.names if self._says_nothing(name)]
+
+    def _says_nothing(self, name: str) -> bool:
+        each = self._read.get(name, self._commands.get(name))
+        if each is None or self._fields_of(each.handler):
+            return False
+        annotations = getattr(each.handler, "__annotations__", {})
+        silent = annotations.get("return", None if name in self._commands else dict) in (None, "None")
+        return not silent  # what returns nothing has no value to show
+
     def _fields_of(self, handler: Handler) -> tuple[Field, ...]:
         key = id(handler)
         if key not in self._fields:

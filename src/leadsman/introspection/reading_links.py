@@ -120,7 +120,7 @@ def _circuit(s: Situation) -> "Verdict | None":
     evidence = [f"its circuit is {state['circuit'].replace('_', ' ')} since {s.at(state['opened_at'])}{after}"]
     evidence += [f"the next probe is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
     advice = f"{_mend(s, state['last_error'])}; to poll it at once: {s.command('circuit')} --action close"
-    summary = "it failed poll after poll, so its circuit is open: it is only probed"
+    summary = "it failed poll after poll; to spare it, leadsman only probes it"
     since = state["failing_since"] or state["opened_at"]
     return s.verdict("circuit", summary, [*evidence, *s.failure()], advice, since)
 

@@ -6,16 +6,18 @@ from contextlib import AbstractAsyncContextManager
 from leadsman.errors import InvalidValue
 from leadsman.lease.lease import Member, Terms
 from leadsman.lease.store import LeaseStore
+from leadsman.redaction import SecretValue, address_of
 
 _NATS, _POSTGRES = ("nats", "tls"), ("postgresql", "postgres")
 
 
-def store_at(url: str, terms: Terms, member: Member) -> AbstractAsyncContextManager[LeaseStore]:
+def store_at(url: str | SecretValue, terms: Terms, member: Member) -> AbstractAsyncContextManager[LeaseStore]:
     """The store of one node, to be entered by ``async with``; see `LeaseStore` for what entering raises.
 
     Args:
         url: the engine: ``nats://user:password@one:4222,nats://two:4222`` (``tls://`` with TLS) for NATS JetStream, or
-            ``postgresql://user:password@host/database`` for PostgreSQL.
+            ``postgresql://user:password@host/database`` for PostgreSQL. Its credentials are hidden as long as the store
+            lives. It may be a `SecretStr`.
         terms: the terms of the cluster.
         member: this run of the node.
 
@@ -23,7 +25,8 @@ def store_at(url: str, terms: Terms, member: Member) -> AbstractAsyncContextMana
         InvalidValue: the URL has another scheme, or cannot be read.
         NotInstalled: the library of the engine is missing.
     """
-    return _store_of(url)(url, terms, member)
+    address = address_of(url)
+    return _store_of(address)(address, terms, member)
 
 
 def load_engine(url: str) -> None:

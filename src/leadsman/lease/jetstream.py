@@ -15,6 +15,7 @@ from leadsman.errors import LeaseError
 from leadsman.lease.jetstream_bucket import OPENING, Bucket, Entry, in_batches
 from leadsman.lease.lease import Lease, Member, Terms, checked_keys, is_owner, read_member
 from leadsman.lease.store import Acquired, Snapshot
+from leadsman.redaction import SecretValue
 from leadsman.text import clean
 
 GATHER = 0.05
@@ -38,7 +39,7 @@ class JetStreamStore:
     """One node's access to the leases in a NATS cluster: a `LeaseStore`.
 
     Args:
-        url: of the servers, with commas in between.
+        url: of the servers, with commas in between; it may be a `SecretStr`.
         terms: the terms of the cluster.
         member: this run of the node.
 
@@ -46,7 +47,7 @@ class JetStreamStore:
         InvalidValue: the URL cannot be read.
     """
 
-    def __init__(self, url: str, terms: Terms, member: Member) -> None:
+    def __init__(self, url: str | SecretValue, terms: Terms, member: Member) -> None:
         self._bucket = Bucket(url, terms)
         self._terms = terms
         self._member = member

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.extras import missing
 from leadsman.lease.lease import Terms
+from leadsman.redaction import SecretValue, address_of
 
 try:
     import nats
@@ -69,8 +70,9 @@ class Bucket:
         InvalidValue: the URL cannot be read.
     """
 
-    def __init__(self, url: str, terms: Terms) -> None:
-        self._servers = [_checked(each.strip()) for each in url.split(",")]
+    def __init__(self, url: str | SecretValue, terms: Terms) -> None:
+        self._address = address_of(url)
+        self._servers = [_checked(each.strip()) for each in self._address.split(",")]
         self._terms = terms
         self.name = f"leadsman-{terms.cluster}"
         self._prefix = f"$KV.{self.name}."

@@ -12,6 +12,7 @@ from leadsman.errors import LeaseError
 from leadsman.lease.lease import Lease, Member, Terms, checked_keys, read_member
 from leadsman.lease.postgres_connection import PostgresConnection, Row
 from leadsman.lease.store import Acquired, Snapshot
+from leadsman.redaction import SecretValue, address_of
 from leadsman.text import clean
 
 _LOCK = 0x6C656173
@@ -102,7 +103,7 @@ class PostgresStore:
     """One node's access to the leases in a PostgreSQL database: a `LeaseStore`.
 
     Args:
-        url: ``postgresql://user:password@host/database``.
+        url: ``postgresql://user:password@host/database``; it may be a `SecretStr`.
         terms: the terms of the cluster.
         member: this run of the node.
 
@@ -110,12 +111,12 @@ class PostgresStore:
         InvalidValue: the URL cannot be read.
     """
 
-    def __init__(self, url: str, terms: Terms, member: Member) -> None:
-        self._url = url
+    def __init__(self, url: str | SecretValue, terms: Terms, member: Member) -> None:
+        self._url = address_of(url)
         self._terms = terms
         self._member = member
         self._restated = False
-        self._connection = PostgresConnection(url, terms.timeout)
+        self._connection = PostgresConnection(self._url, terms.timeout)
         self._values: dict[str, object] = {
             "cluster": terms.cluster,
             **terms.document(),

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from leadsman.errors import InvalidValue, LeaseError, LeaseStoreRefused, LeaseStoreUnreachable, TermsDiffer
 from leadsman.extras import missing
+from leadsman.redaction import SecretValue, address_of
+from leadsman.text import describe
 
 try:
     from psycopg import AsyncConnection, Error, ProgrammingError, errors
@@ -53,18 +55,18 @@ class PostgresConnection:
         InvalidValue: the URL cannot be read.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str | SecretValue, timeout: float) -> None:
+        self._url = address_of(url)
         try:
-            parts = conninfo_to_dict(url)
+            parts = conninfo_to_dict(self._url)
         except ProgrammingError as error:
             raise InvalidValue(
-                f"the URL of PostgreSQL cannot be read ({str(error).strip()}); write"
+                f"the URL of PostgreSQL cannot be read ({describe(error)}); write"
                 " postgresql://user:password@host/database"
             ) from None
         self.database = str(parts.get("dbname") or parts.get("user") or "")
         self.user = str(parts.get("user") or "this user")
         self._where = f"PostgreSQL at {parts.get('host') or 'the local socket'}, database {self.database!r},"
-        self._url = url
         self._timeout = timeout
         self._open: Connection | None = None
         self._opening: asyncio.Task[Connection] | None = None

@@ -206,10 +206,17 @@ class Log:
                 )
             case StateWritten(file=file):
                 logger.info("%s is written again", file, extra=log_fields("state written", file=file))
-            case AppFault(where=where, error=error):
-                kind = type(error).__name__
-                about = log_fields("fault", error_type=kind)
-                logger.error("%s: %s: %s", where, kind, describe(error), exc_info=error, extra=about)
+            case AppFault():
+                self._app_fault(event)
+
+    def _app_fault(self, event: AppFault) -> None:
+        """Log a fault: in a part of the user's that belongs to no poll, or in one of ours."""
+        where, error = event.where, event.error
+        before = self._others.left_out(where, event.at)
+        if before is None:
+            return
+        text = "\n".join([f"{where}: {placed(error)}{left_out_before(before)}", *self._tracebacks.lines(where, error)])
+        logger.error("%s", text, extra=log_fields("fault", error_type=type(error).__name__))
 
     def _shared(self, event: PrefixShared) -> None:
         before = self._others.left_out("", event.at)  # no device has this name

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from leadsman.errors import InvalidValue
-from leadsman.text import clean, suggestion
+from leadsman.text import clean, suggestion, without_secret_lines
 from leadsman.timing.clock import rfc3339
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -70,7 +70,7 @@ class Journal(logging.Formatter):
 
 
 def _lines(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    lines = logging.Formatter.format(formatter, record).splitlines() or [""]
+    lines = without_secret_lines(logging.Formatter.format(formatter, record)).splitlines() or [""]
     if (more := len(lines) - MOST_LINES) > 0:
         half = MOST_LINES // 2
         lines = [*lines[:half], f"… {more:,} lines are left out …", *lines[-half:]]

@@ -5,6 +5,7 @@ from typing import Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
+from leadsman.redaction import Secret, SecretValue, revealed, secret_or_none
 from leadsman.value import Value
 
 _UNIX = "mqtt+unix"
@@ -59,7 +60,7 @@ class Broker(Value):
         scheme: ``mqtt``, ``mqtts`` (TLS), ``ws`` or ``wss`` (WebSocket), or ``mqtt+unix`` (a socket of this host).
             There is no fallback to an unencrypted connection.
         username: None where the broker wants none.
-        password: None where the broker wants none.
+        password: text or a `SecretStr`, which is hidden from now on; None where the broker wants none.
         path: of a WebSocket, or of a unix socket.
         tls: certificates, for ``mqtts`` and ``wss``.
         protocol: the MQTT version to try first, ``5.0`` or ``3.1.1``. The other one is tried if the broker demands it.
@@ -70,7 +71,7 @@ class Broker(Value):
     port: int
     scheme: str
     username: str | None
-    password: str | None
+    password: Secret | None
     path: str
     tls: Tls
     protocol: str
@@ -82,7 +83,7 @@ class Broker(Value):
         scheme: str = "mqtt",
         *,
         username: str | None = None,
-        password: str | None = None,
+        password: str | SecretValue | None = None,
         path: str = "/mqtt",
         tls: Tls = _SYSTEM_TLS,
         protocol: str = "5.0",
@@ -91,7 +92,8 @@ class Broker(Value):
             raise InvalidValue(f"the broker's scheme is {scheme!r}; it must be mqtt, mqtts, ws, wss or mqtt+unix")
         if protocol not in _PROTOCOLS:
             raise InvalidValue(f"the broker's protocol is {protocol!r}; it must be 5.0 or 3.1.1")
-        self._hold(host=host, port=port, scheme=scheme, username=username, password=password, path=path)
+        secret = secret_or_none("the broker's password", password)
+        self._hold(host=host, port=port, scheme=scheme, username=username, password=secret, path=path)
         self._hold(tls=tls, protocol=protocol)
 
     @property
@@ -143,6 +145,7 @@ class Broker(Value):
         Raises:
             InvalidType, InvalidValue: without the password in the message.
         """
+        url = revealed(url)
         if not isinstance(url, str):
             raise InvalidType(f"the broker has the type {type(url).__name__}; write a URL such as {DEFAULT_URL!r}")
         scheme, separator, _ = url.partition("://")

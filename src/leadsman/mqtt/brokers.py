@@ -5,6 +5,7 @@ from typing import Self
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, raise_together
 from leadsman.mqtt.broker import DEFAULT_URL, Broker, check_key
+from leadsman.redaction import revealed
 from leadsman.text import split_urls
 from leadsman.value import Value
 
@@ -102,6 +103,7 @@ def check_setting(key: str, value: object) -> None:
 
 def split(urls: object) -> list[object]:
     """The items of a list, or of a text with commas or white space between URLs. Anything else is one item."""
+    urls = revealed(urls)
     if isinstance(urls, str):
         return list(split_urls(urls))
     return list(urls) if isinstance(urls, list | tuple) else [urls]

@@ -33,13 +33,16 @@ class Outbox(Queues):
             self.drops["too_large"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, f"larger than {self._largest} bytes")]
-        if message.is_answer and self._has_answers(size):
+        if message.expires is not None and message.is_answer and self._has_answers(size):
             self.drops["full"] += 1
             never_arrives(message)
             return [Dropped(message.topic, 1, "too many answers wait")]
         self._number += 1
         item = Item(self._number, message, size)
-        self._count(message, size)
+        self.messages += 1
+        self.bytes += size
+        if message.expires is not None:
+            self._count(message, size)
         keeper = self._keeper
         if keeper is not None and message.taken_at is not None:
             full = not (message.latest or self._newest_first) and self.is_full(RESERVE)
@@ -49,12 +52,11 @@ class Outbox(Queues):
         self.admit(item)
         return self._make_room() if self.is_full(RESERVE) else []
 
-    def repeat(self, message: Message) -> None:
-        """Send a message again that arrived before, unless newer ones of its topic are on their way. It was counted
-        and stored then."""
+    def repeat(self, number: int, message: Message) -> None:
+        """Send a message again that arrived before and had this number, unless newer ones of its topic are on their
+        way. It was counted and stored then."""
         if message.topic not in self:
-            self._number += 1
-            self.bring_back(copy_of(self._number, message))
+            self.bring_back(copy_of(number, message))
 
     def hand_over(self, message: Message) -> Item | None:
         """`put` and `take` in one step, for a message that nothing waits before. None if anything waits, pauses or is
@@ -79,7 +81,10 @@ class Outbox(Queues):
         queue.newest = item.number, message
         item.listed = False
         self._flying[item] = None
-        self._count(message, size)
+        self.messages += 1
+        self.bytes += size
+        if message.expires is not None:
+            self._count(message, size)
         return item
 
     def take(self, now: float) -> tuple[Item | None, list[Dropped]]:
@@ -91,7 +96,7 @@ class Outbox(Queues):
             else:
                 topic, _ = self._ready.popitem(last=False)
                 queue = self._queues[topic]
-                item = self._pop_oldest(queue)
+                item = self._pop_oldest(queue) if queue.behind else queue.waiting.popleft()
             expires = item.message.expires
             if expires is not None and expires <= now:
                 expired += self._lose(item, "expired", "expired")
@@ -101,6 +106,9 @@ class Outbox(Queues):
             self._flying[item] = None
             queue.in_flight += 1
             item.unretained = self._is_followed(item, queue)
+            if not queue.waiting and queue.ahead is None and queue.newest is None:
+                queue.newest = item.number, item.message
+                return item, expired
             again = queue.hand_out(item)
             if again is not None:
                 self.bring_back(again)
@@ -110,13 +118,14 @@ class Outbox(Queues):
         return None, expired
 
     def _is_followed(self, item: Item, queue: TopicQueue) -> bool:
-        """Whether an item is a retained reading, and newer ones of its topic wait."""
+        """Whether an item is a retained reading, and newer ones of its topic wait, or were handed out."""
         message = item.message
         if not message.retain or message.taken_at is None:
             return False
-        if queue.waiting and queue.waiting[-1].number > item.number:
+        waiting, newest = queue.waiting, queue.newest
+        if (waiting and waiting[-1].number > item.number) or (newest is not None and newest[0] > item.number):
             return True
-        return self._keeper is not None and self._keeper.follow(message.topic)
+        return self._keeper is not None and self._keeper.follow(message.topic, item.number)
 
     def prefer_newest(self, preferred: bool) -> None:
         """Whether the newest reading of each topic goes ahead of all that wait, in the order in which they come.
@@ -188,6 +197,17 @@ class Outbox(Queues):
         heads = (head for queue in self._queues.values() if (head := queue.oldest) is not None)
         return any(head.number <= number and head.message.taken_at is not None for head in heads)
 
+    def kept_by_broker(self, topic: str) -> int:
+        """The number of the newest message of a topic that arrived, and that the broker keeps, while others of it did
+        not; 0 if there is none."""
+        queue = self._queues.get(topic)
+        return 0 if queue is None else queue.kept
+
+    def overtook(self, topic: str, number: int) -> None:
+        """The broker has a message of a topic that is newer than those up to this number, from an earlier life."""
+        if number:
+            self._arrived[topic] = max(number, self._arrived.get(topic, 0))
+
     def sendable(self, enough: int) -> int:
         """How many messages wait that may be sent now. It is not counted beyond `enough`."""
         count = 0
@@ -200,6 +220,7 @@ class Outbox(Queues):
     def renumber(self, by: int) -> None:
         """Add to all numbers, so that none of them is that of a row on disk."""
         self._number += by
+        self.renumbered += by
         self._late += by
         self._arrived = {topic: number + by for topic, number in self._arrived.items()}
         for item in self._flying:
@@ -211,6 +232,9 @@ class Outbox(Queues):
                 queue.ahead = queue.ahead[0] + by, queue.ahead[1]
             if queue.newest is not None:
                 queue.newest = queue.newest[0] + by, queue.newest[1]
+            if queue.arrived is not None:
+                queue.arrived = queue.arrived[0] + by, queue.arrived[1]
+            queue.kept += by if queue.kept else 0
 
     def drop_held(self, item: Item) -> None:
         """A reading that was held will never be sent."""
@@ -326,6 +350,9 @@ class Outbox(Queues):
             queue.note_arrival(item)
             if queue.waiting and queue.waiting[0].number < item.number:
                 queue.went_ahead(item)
+        keeper = self._keeper
+        if keeper is not None and keeper.has_rows and arrived and message.retain and not item.unretained:
+            keeper.arrived(message.topic, item.number)
         self._forget(item, arrived=arrived)
         if not queue.in_flight:
             if queue.waiting:

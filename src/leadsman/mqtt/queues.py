@@ -45,6 +45,8 @@ class Queues:
         self._most_bytes = most_bytes
         self._largest = min(most_bytes // 8, LARGEST)
         self._queues: dict[str, TopicQueue] = {}
+        self._spare: TopicQueue | None = None
+        """One that is used again: where the broker answers at once, a topic has a queue for the time of one message."""
         self._ready: OrderedDict[str, None] = OrderedDict()
         self._fresh: OrderedDict[str, None] = OrderedDict()
         self._newest_first = False
@@ -54,6 +56,8 @@ class Queues:
         self._readings: deque[Item] = deque()
         """What may be."""
         self._number = 0
+        self.renumbered = 0
+        """What was added to the numbers since the start."""
         self._late = 0
         self._keeper: Keeper | None = None
         self._arrived: dict[str, int] = {}
@@ -146,10 +150,8 @@ class Queues:
         return self._answers >= max(1.0, most_messages) or self._answer_bytes + size > most_bytes
 
     def _count(self, message: Message, size: int) -> None:
-        """Count a message that is put."""
-        self.messages += 1
-        self.bytes += size
-        if message.expires is not None and message.is_answer:
+        """Count a message that expires."""
+        if message.is_answer:
             self._answers += 1
             self._answer_bytes += size
 
@@ -170,13 +172,14 @@ class Queues:
     def admit(self, item: Item) -> None:
         """Let an item take its place behind the others of its topic, or that of an older one if only the latest
         counts."""
-        topic = item.message.topic
-        if item.message.latest and item.number < self._arrived.get(topic, 0):
+        message = item.message
+        topic = message.topic
+        if message.latest and item.number < self._arrived.get(topic, 0):
             self._supersede(item)
             return
         queue = self._queue(topic)
         if queue.waiting:
-            if item.message.latest and queue.waiting[-1].message.latest:
+            if message.latest and queue.waiting[-1].message.latest:
                 if self._merge(queue, item):
                     self._listed_in(item).append(item)
                 return
@@ -252,13 +255,15 @@ class Queues:
         """The queue of a topic, which is made if there is none."""
         queue = self._queues.get(topic)
         if queue is None:
-            queue = self._queues[topic] = TopicQueue()
+            queue, self._spare = self._spare or TopicQueue(), None
+            self._queues[topic] = queue
             self._unpaused += topic not in self.paused
         return queue
 
     def _remove_queue(self, topic: str) -> None:
         """Nothing of a topic is left."""
-        del self._queues[topic]
+        self._spare = queue = self._queues.pop(topic)
+        queue.forget()
         self._unpaused -= topic not in self.paused
 
     def _offer(self, topic: str, queue: TopicQueue) -> None:
@@ -279,21 +284,24 @@ class Queues:
         return [Dropped(item.message.topic, 1, why)]
 
     def _forget(self, item: Item, *, arrived: bool = False) -> None:
+        message = item.message
         if not arrived:
-            never_arrives(item.message)
-        elif (receipt := item.message.receipt) is not None:
+            never_arrives(message)
+        elif (receipt := message.receipt) is not None:
             if item.number <= self._late:
                 receipt.replayed += 1
             else:
                 receipt.published += 1
         if item.row > 0 and self._keeper is not None:
             self._keeper.settled(item.row)
-        if item.message.expires is not None and item.message.is_answer:
+        if message.expires is not None and message.is_answer:
             self._answers -= 1
             self._answer_bytes -= item.size
         self.messages -= 1
         self.bytes -= item.size
         item.message = SETTLED
+        if not item.listed:
+            return
         order, readings = self._order, self._readings
         while order and order[0].message is SETTLED:
             order.popleft()

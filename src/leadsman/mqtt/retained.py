@@ -19,7 +19,7 @@ class Retained:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._messages: dict[str, tuple[int, Message]] = {}
-        """By topic, each with its number in the outbox."""
+        """By topic, each with its number in the outbox less `Outbox.renumbered`."""
         self._unretained: set[str] = set()
 
     def arrived(self, item: Item, message: Message) -> None:
@@ -32,12 +32,12 @@ class Retained:
             if self._unretained:
                 self.settled(topic)
             return
-        known = self._messages.get(topic)
-        if known is not None and item.number < known[0]:  # a newer one was acknowledged before it
+        known, number = self._messages.get(topic), item.number - self._outbox.renumbered
+        if known is not None and number < known[0]:  # a newer one was acknowledged before it
             if self._unretained:
                 self.settled(topic)
             return
-        self._messages[topic] = item.number, message
+        self._messages[topic] = number, message
         if item.unretained:
             self._unretained.add(topic)
             self.settled(topic)
@@ -49,7 +49,7 @@ class Retained:
         and none follows."""
         if topic in self._unretained and topic not in self._outbox:
             self._unretained.discard(topic)
-            self._outbox.repeat(self._messages[topic][1])
+            self._send_again(*self._messages[topic])
 
     def forget(self, topic: str) -> None:
         """The broker closes the connection on messages of this topic: send none of it again."""
@@ -59,8 +59,11 @@ class Retained:
     def repeat(self, is_blamed: Callable[[str], bool]) -> None:
         """Send all again, but for topics that the broker closes the connection on. Of those of which something waits,
         only if that is dropped: this may be another broker, which has nothing of them."""
-        for topic, (_, message) in self._messages.items():
+        for topic, (number, message) in self._messages.items():
             if topic in self._outbox:
                 self._unretained.add(topic)
             elif not is_blamed(topic):
-                self._outbox.repeat(message)
+                self._send_again(number, message)
+
+    def _send_again(self, number: int, message: Message) -> None:
+        self._outbox.repeat(number + self._outbox.renumbered, message)

@@ -137,8 +137,8 @@ class Keeper(Protocol):
         """How many readings of a topic are held, or on disk only."""
         ...
 
-    def follow(self, topic: str) -> bool:
-        """Whether newer readings of a topic than those that wait in memory are held, or on disk only."""
+    def follow(self, topic: str, number: int) -> bool:
+        """Whether newer readings of a topic than this one, which waited in memory, are held, or on disk only."""
         ...
 
     def takes(self, topic: str, *, full: bool) -> bool:
@@ -166,6 +166,15 @@ class Keeper(Protocol):
         """Keep a reading that the broker does not take among the dead letters."""
         ...
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether readings may be on disk."""
+        ...
+
+    def arrived(self, topic: str, number: int) -> None:
+        """The broker has a reading, and keeps it."""
+        ...
+
     def settled(self, row: int) -> None:
         """A row is of no use any more: its reading arrived or was dropped."""
         ...
@@ -174,7 +183,7 @@ class Keeper(Protocol):
 class TopicQueue:
     """The messages of a topic that wait, and what is known of those in flight."""
 
-    __slots__ = ("ahead", "arrived", "behind", "in_flight", "newest", "waiting")
+    __slots__ = ("ahead", "arrived", "behind", "in_flight", "kept", "newest", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[Item] = deque()
@@ -187,8 +196,17 @@ class TopicQueue:
         self.arrived: tuple[int, Message] | None = None
         """The number and the message of the newest one that arrived while others were in flight or waited. Those in
         flight may come back, and may be older."""
+        self.kept = 0
+        """The number of the newest of those that the broker keeps."""
         self.newest: tuple[int, Message] | None = None
         """The same of the newest one that was handed out; None if it came back or was dropped."""
+
+    def forget(self) -> None:
+        """Nothing waits, and nothing is in flight."""
+        self.ahead = self.arrived = self.newest = None
+        self.kept = 0
+        if self.behind:
+            self.behind.clear()
 
     @property
     def oldest(self) -> Item | None:
@@ -227,6 +245,8 @@ class TopicQueue:
         """An item arrived, and others of the topic did not."""
         if self.arrived is None or self.arrived[0] < item.number:
             self.arrived = item.number, item.message
+        if item.message.retain and not item.unretained and item.number > self.kept:
+            self.kept = item.number
 
     def fell_back(self, item: Item) -> None:
         """An item that may have gone ahead is not with the broker."""

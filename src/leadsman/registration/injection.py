@@ -290,10 +290,10 @@ def _dependency_for(handler: Handler, parameter: str, wanted: object, available:
     if not found:
         known = ", ".join(sorted({dependency.label for dependency in available})) or "none"
         wish = f"{type_name} named {name!r}" if name else type_name
-        raise InvalidValue(
-            f"{where} asks for {wish}, and there is: {known}; "
-            "add an adapter to App(adapters=…), or a class to App(settings=…)"
-        )
+        advice = "add an adapter to App(adapters=…), or a class to App(settings=…)"
+        if type_name == "Context":  # of a device
+            advice = "a Context is that of a device: put the message into a Buffer, and let an @app.source take it out"
+        raise InvalidValue(f"{where} asks for {wish}, and there is: {known}; {advice}")
     names = [dependency.name for dependency in found if dependency.name]
     raise InvalidValue(
         f"{where} asks for {type_name}, and there are {len(found)}; "

@@ -52,7 +52,9 @@ def _validator(annotation: Any, names: str) -> ValidateResult:
             found = reasons(error.errors(include_url=False))
         except Exception as error:  # a validator of the user's own
             found = f"{type(error).__name__}: {describe(error)}"
-        raise ResultError(f"the handler returned a dict that is no {names}: {found}; mend it, or annotate dict")
+        raise ResultError(
+            f"the handler returned a dict that is not a valid {names}: {found}; mend it, or annotate dict"
+        )
 
     return validate
 

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
 from leadsman.adapters.managed import check_installed, managed_adapters, replace_by_twins
 from leadsman.errors import ConfigurationError, InvalidValue, SettingsError, raise_together
 from leadsman.extras import check_found
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.topics import Topics, check_client_id, check_instance, check_prefix
+from leadsman.redaction import Public, Secret
 from leadsman.registration.declaration import AdapterSource, Declaration, declared_discovery
 from leadsman.registration.injection import Dependency, fill, settings_dependencies
 from leadsman.registration.record import Record
@@ -89,8 +89,10 @@ class Setup:
         """Where the settings were read from; None until they are loaded."""
         self.settings_file: str | None = None
         self.overrides: PolicyOverride = [] if overrides is None else overrides
-        self._given: object = None
-        """The settings, from the moment at which they are read."""
+        self._secrets = _secrets_of(declaration.settings)
+        """What the settings have that is hidden."""
+        self._public: tuple[Public, ...] = (Public(declaration.name), Public(self.prefix))
+        """What is shown, even if it is a password, too."""
         self._brokers = declaration.brokers
         self._make_adapters = adapters if callable(adapters) else None
         self._settings_dependencies = settings_dependencies(declaration.model)
@@ -138,21 +140,6 @@ class Setup:
         """Every loaded value with its origin. Secrets are masked."""
         return () if self._loaded is None else self._loaded.rows
 
-    def secrets(self) -> set[str]:
-        """The secrets that the app was given. One that is a name of the app or of a broker too is no secret."""
-        from leadsman.settings.rows import secrets_of
-
-        found, public = set[str](), {self.declaration.name, self.prefix, self.client_id}
-        found.update(secrets_of(self._given))
-        for broker in self._brokers.all if self._brokers is not None else ():
-            found |= set() if broker.password is None else {broker.password}
-            public |= {broker.username or "", broker.host}
-        if self.endpoint is not None and self.endpoint.token is not None:
-            found.add(self.endpoint.token)
-        if self.cluster is not None and (password := urlsplit(self.cluster.engine).password) is not None:
-            found |= {password, unquote(password)}
-        return found - public
-
     def load(self, where: "Where | None" = None) -> None:
         """Read the settings, and register the devices that they define. A second call changes nothing.
 
@@ -171,7 +158,7 @@ class Setup:
         self.settings_file = None if file is None else str(file)
         if declared.settings is not None:
             loaded = loaded._replace(settings=declared.settings, rows=(*loaded.rows, *rows_of(declared.settings, {})))
-        self._given = loaded.settings
+        self._secrets = (*loaded.secrets, *_secrets_of(loaded.settings))
         self._check(loaded)
         if (near := near_misses(where.environment)) and "url" not in loaded.broker and "host" not in loaded.broker:
             about = log_fields("variable unread", variables=", ".join(near))
@@ -233,6 +220,7 @@ class Setup:
             self._brokers = brokers_of(loaded.broker)
         else:
             self._brokers = with_credentials(declared, loaded.broker)
+        self._public += tuple(Public(each) for one in self._brokers for each in (one.host, one.username or one.host))
 
     def _read_names(self, loaded: "Loaded") -> None:
         """Take the prefix, the instance and the client id of the settings. Two processes of one app differ in prefix
@@ -247,6 +235,7 @@ class Setup:
         self.client_id = self.prefix + instance
         if (given := loaded.broker.get("client_id")) is not None:
             self.client_id = checked(given, check_client_id)
+        self._public += (Public(self.prefix), Public(self.client_id))
 
     def _read_endpoint(self, loaded: "Loaded") -> None:
         if loaded.http:
@@ -420,3 +409,11 @@ class Setup:
         from leadsman.registration.idle import idle_reason
 
         return idle_reason(self.registry, self.rows, self.declaration)
+
+
+def _secrets_of(settings: object) -> tuple[Secret, ...]:
+    if settings is None:
+        return ()
+    from leadsman.settings.secrets import secrets_of  # only apps with settings pay for it
+
+    return tuple(secrets_of(settings))

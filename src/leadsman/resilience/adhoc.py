@@ -16,6 +16,7 @@ import inspect
 import logging
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
@@ -98,8 +99,11 @@ class Retrying:
             error = sifted(error)
             facts = {"verb": "adhoc", "family": family, "handler": name}
             elapsed = asyncio.get_running_loop().time() - began
-            failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error)
+            failure = Failure(error, facts, 0, elapsed, attempt - 1, False, _on_strategy_error, time.time())
             state, verdict = policy.step(state, failure, random.random)
+            asked = policy.pause(failure)
+            if asked is not None and asked > policy.cap:  # the caller waits, and was promised no longer wait
+                verdict = GiveUp("deferred")
             if isinstance(verdict, GiveUp):
                 logger.warning(
                     "%s: %s; call %d failed: %s",

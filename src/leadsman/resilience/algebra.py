@@ -11,6 +11,7 @@ from leadsman.resilience.failure import Failure, RetryRequested, Scope, as_scope
 from leadsman.resilience.jitter import MODES, decorrelated
 from leadsman.resilience.numbers import fraction_of, whole
 from leadsman.resilience.predicate import Predicate, predicate
+from leadsman.resilience.retry_after import pause_of
 from leadsman.resilience.verdict import GiveUp, Retry, Verdict
 from leadsman.timing.durations import Duration, seconds
 from leadsman.value import Value
@@ -52,6 +53,10 @@ class Policy(Value):
         """The strategy of the first leaf, for a wait that nothing decides about, such as that of a source."""
         return self.inside[0].strategy
 
+    def pause(self, failure: Failure) -> float | None:
+        """For how many seconds the device asked not to be called, as far as this policy listens; else None."""
+        return max((asked for each in self.inside if (asked := each.pause(failure)) is not None), default=None)
+
     def max_retries(self, limit: int, scope: Scope = "cycle") -> "Policy":
         """At most `limit` retries in a poll, or in an outage; 0 allows none."""
         return CountBox(limit, self, scope)
@@ -75,6 +80,11 @@ class Policy(Value):
     def jitter(self, fraction: float = 0.2, mode: str = "symmetric", cap: Duration | None = None) -> "Policy":
         """Randomise the waits; see `Jitter`."""
         return Jitter(fraction, self, mode, cap)
+
+    def obey_retry_after(self) -> "Policy":
+        """Wait at least as long as an HTTP server asks for, by the header ``Retry-After`` of a 429 or 503. A pause
+        that is longer than the time to the next poll defers the polls."""
+        return ObeysRetryAfter(self)
 
     def only_when(self, condition: Predicate | bool) -> "Policy":
         """Give up unless `condition` holds for the failure."""
@@ -292,6 +302,25 @@ class Jitter(_Wrapper):
 def widest(inner: Policy, fraction: float, mode: str) -> float:
     """The cap of a jitter around `inner` that was given none."""
     return MODES[mode].cap(inner.cap, inner.jittered_cap(fraction), fraction)
+
+
+class ObeysRetryAfter(_Wrapper):
+    """Waits at least as long as the header ``Retry-After`` of the failure asks for."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Policy) -> None:
+        self._hold(inner=as_policy(inner))
+
+    def step(self, state: State, failure: Failure, draw: Draw) -> tuple[State, Verdict]:
+        state, verdict = self.inner.step(state, failure, draw)
+        asked = self.pause(failure)
+        if type(verdict) is Retry and asked is not None:
+            return state, Retry(max(verdict.delay, asked))
+        return state, verdict
+
+    def pause(self, failure: Failure) -> float | None:
+        return pause_of(failure.error, failure.get("status-code"), failure.wall)
 
 
 class FilteredOn(_Wrapper):

@@ -33,7 +33,16 @@ _REFUSED = _STATUS.exists() & (_STATUS >= 400) & (_STATUS < 500) & ~_STATUS.in_(
 nothing."""
 _BASES = prop("error-bases")
 _TRANSIENT = is_a(*DEFAULT_RETRY_ON)
-_HTTP = _TRANSIENT | _BASES.in_("httpx.TransportError", "aiohttp.client_exceptions.ClientConnectionError") | _PASSING
+_GARBLED = _BASES.in_("json.decoder.JSONDecodeError", "builtins.UnicodeDecodeError", "httpx.DecodingError") | (
+    (_BASES == "pydantic_core._pydantic_core.ValidationError") & prop("error-message").contains("Invalid JSON")
+)
+"""An answer that broke off, or the page of a proxy in place of one."""
+_HTTP = (
+    _TRANSIENT
+    | _BASES.in_("httpx.TransportError", "aiohttp.client_exceptions.ClientConnectionError")
+    | _PASSING
+    | _GARBLED
+)
 _DAV_NEVER = is_a(PermanentError) | _BASES.in_("caldav.lib.error.AuthorizationError", "caldav.lib.error.NotFoundError")
 
 
@@ -47,6 +56,8 @@ class Family(NamedTuple):
     jitter: float | str
     passing: Predicate = _TRANSIENT
     """Which errors are worth another attempt."""
+    obeys_retry_after: bool = False
+    """Whether a server may ask for longer waits."""
 
 
 FAMILIES: Mapping[str, Family] = {
@@ -56,7 +67,7 @@ FAMILIES: Mapping[str, Family] = {
     "api": Family(4, 1.0, 15.0, "equal"),
     "ble": Family(4, 2.0, 60.0, 0.2, _TRANSIENT | (_BASES == "bleak.exc.BleakError")),
     "serial": Family(5, 0.5, 5.0, 0.0),
-    "http": Family(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP),
+    "http": Family(4, 1.0, 15.0, "equal", ~_REFUSED & _HTTP, obeys_retry_after=True),
     "caldav": Family(
         4, 1.0, 15.0, "equal", ~_REFUSED & ~_DAV_NEVER & (_HTTP | (_BASES == "caldav.lib.error.DAVError"))
     ),
@@ -110,6 +121,12 @@ class Choice(Policy):
 
     def jittered_cap(self, fraction: float) -> float:
         return max((each.policy.jittered_cap(fraction) for each in self.among), default=0.0)
+
+    def pause(self, failure: Failure) -> float | None:
+        for each in self.among:
+            if each.condition.answer(failure) is True:
+                return each.policy.pause(failure)
+        return None
 
     @property
     def strategy(self) -> BackoffStrategy:
@@ -261,7 +278,8 @@ CATALOGUE: ContextVar[Catalogue | None] = ContextVar("leadsman_catalogue", defau
 def made_of(family: Family, also: tuple[type[Exception], ...] = ()) -> Policy:
     """The policy of a family: exponential waits from its shortest to its longest one."""
     passing = family.passing | is_a(*also) if also else family.passing
-    return _waits(family).only_when(passing).max_retries(family.max_attempts - 1)
+    waits = _waits(family).obey_retry_after() if family.obeys_retry_after else _waits(family)
+    return waits.only_when(passing).max_retries(family.max_attempts - 1)
 
 
 def _waits(family: Family) -> Policy:

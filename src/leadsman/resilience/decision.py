@@ -25,12 +25,22 @@ class Decision(NamedTuple):
     """For how many seconds the device asked not to be polled, if the next poll is to obey that."""
 
 
-def given_up(streak: FailureStreak, failure: Failure, reason: str) -> Decision:
-    """End the retries of this cycle. A delay that the device asked for still applies: the next cycle is the retry."""
-    request = failure.request
-    if request is None or request.delay is None:
+def given_up(
+    streak: FailureStreak, failure: Failure, reason: str, to_next_poll: float, policies: Iterable[Policy] = ()
+) -> Decision:
+    """End the retries of this cycle. A pause that the device asked for still applies: the next cycle is the retry. What
+    a policy reads of an error counts if it ends after the next poll, which comes in `to_next_poll` seconds."""
+    asked = _asked(failure, to_next_poll, (*policies, streak.policy))
+    if asked is None:
         return Decision(streak, GiveUp(reason))
-    return Decision(streak._replace(waits=streak.waits + 1), GiveUp(reason), request.delay)
+    return Decision(streak._replace(waits=streak.waits + 1), GiveUp(reason), asked)
+
+
+def _asked(failure: Failure, to_next_poll: float, policies: Iterable[Policy]) -> float | None:
+    if failure.request is not None:
+        return failure.request.delay
+    read = (each.pause(failure) for each in policies)
+    return max((pause for pause in read if pause is not None and pause >= to_next_poll), default=None)
 
 
 def decide(
@@ -53,17 +63,18 @@ def decide(
         tokens: the retries that the adapter has left, if they are limited.
         draw: gives uniform numbers in [0, 1).
     """
+    policies = tuple(policies)
     try:
         state, others, verdict = scope.step(policies, streak.policy, streak.state, streak.others, failure, draw)
     except Exception as fault:
         failure.on_strategy_error(streak.policy, fault)
         return Decision(streak, GiveUp("fault"))
     if isinstance(verdict, GiveUp):
-        return given_up(streak._replace(state=state, others=others), failure, verdict.reason)
+        return given_up(streak._replace(state=state, others=others), failure, verdict.reason, horizon - now, policies)
     if now + verdict.delay >= horizon:
-        if failure.request is None or failure.request.delay is None:
+        if _asked(failure, horizon - now, (*policies, streak.policy)) is None:
             return Decision(streak, GiveUp("next-poll"))
-        return given_up(streak._replace(state=state, others=others), failure, "deferred")
+        return given_up(streak._replace(state=state, others=others), failure, "deferred", horizon - now, policies)
     if tokens is not None and failure.request is None and not tokens.take():
         return Decision(streak, GiveUp("tokens"))
     return Decision(streak._replace(state=state, others=others, waits=streak.waits + 1), verdict)

@@ -110,6 +110,8 @@ class Failure(NamedTuple):
     """Whether the outage began before the app was restarted."""
     on_strategy_error: Callable[[object, Exception], None] = ignore_error
     """Called when a user's strategy raises; the default wait is then used."""
+    wall: float = 0.0
+    """When it failed, epoch seconds."""
 
     @property
     def request(self) -> RetryRequested | None:

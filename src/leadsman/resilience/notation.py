@@ -160,6 +160,11 @@ def _add_delay(node: _Node) -> Policy:
     return algebra.AddDelay(node.duration("delay"), node.inner())
 
 
+def _retry_after(node: _Node) -> Policy:
+    node.fields("inner")
+    return node.inner().obey_retry_after()
+
+
 def _jitter(node: _Node) -> Policy:
     node.fields("factor?", "inner", "mode?", "cap?")
     return algebra.Jitter(node.value.get("factor", 0.2), node.inner(), **node.cap(), **node.options("mode"))
@@ -184,6 +189,7 @@ _POLICIES: Mapping[str, Callable[[_Node], Policy]] = {
     "budget": _budget,
     "clamp": _clamp,
     "addDelay": _add_delay,
+    "retryAfter": _retry_after,
     "jitter": _jitter,
     "filteredOn": _filtered_on,
     "andThen": lambda node: node.pair(_policy, lambda left, right: left >> right),

@@ -184,6 +184,7 @@ _POLICIES: Mapping[str, Writer] = {
     algebra.AddDelay.__name__: lambda policy: {
         "addDelay": {"delay": _duration(policy.delay), "inner": tree_of(policy.inner)}
     },
+    algebra.ObeysRetryAfter.__name__: lambda policy: {"retryAfter": {"inner": tree_of(policy.inner)}},
     algebra.Jitter.__name__: _jitter,
     algebra.FilteredOn.__name__: lambda policy: {
         "filteredOn": {"predicate": condition_of(policy.condition), "inner": tree_of(policy.inner)}

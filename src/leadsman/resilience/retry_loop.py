@@ -293,11 +293,12 @@ class Execution(Generic[T]):
     def _decide(self, error: Exception, streak: FailureStreak, now: float, policies: tuple[Policy, ...]) -> Decision:
         facts = {} if self._caller is None else {**self._caller.facts(), "breaker": self.circuit.name}
         age, report = now - streak.began, self.on_strategy_error
-        failure = Failure(error, facts, streak.cycle, age, streak.waits, streak.resumed, report)
+        wall = self._environment.clock.wall()
+        failure = Failure(error, facts, streak.cycle, age, streak.waits, streak.resumed, report, wall)
         if self.circuit.isolated:
             return Decision(streak, GiveUp("isolated"))
         if self._permit is not None and self._permit.probe:
-            return given_up(streak, failure, "probe")
+            return given_up(streak, failure, "probe", self.horizon - now)
         asked, tokens = (*policies, *self._environment.overriding(self.name)), self._shared.tokens
         return decide(failure, streak, asked, now, self.horizon, tokens, random.random)
 

@@ -109,6 +109,9 @@ _POLICIES: Mapping[str, Callable[[Node], str]] = {
         f"{policy_in_words(policy.inner)}, each wait from {spoken(policy.low)} to {spoken(policy.high)}"
     ),
     algebra.AddDelay.__name__: lambda policy: f"{policy_in_words(policy.inner)}, each {spoken(policy.delay)} later",
+    algebra.ObeysRetryAfter.__name__: lambda policy: (
+        f"{policy_in_words(policy.inner)}, or later if the server asks for it"
+    ),
     algebra.Jitter.__name__: _jitter,
     algebra.FilteredOn.__name__: lambda policy: (
         f"{policy_in_words(policy.inner)}, if {condition_in_words(policy.condition)}"

@@ -104,7 +104,7 @@ class StateDirectory:
         try:
             import fcntl  # not on Windows
 
-            handle = os.open(self.path, os.O_RDONLY)
+            handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
         except (OSError, ImportError):
             return True  # nothing to lock, or no way to
         try:

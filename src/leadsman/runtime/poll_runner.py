@@ -401,6 +401,8 @@ class PollRunner:
             self._deferred(error)
         else:
             self.abandoned(error)
+            if not isinstance(error, RetryRequested):
+                self._await_pause_end()
             await fall_back(self.telemetry, error, self.publisher, self._context.environment)
 
     def _deferred(self, request: RetryRequested) -> None:

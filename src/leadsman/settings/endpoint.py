@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadsman.errors import ConfigurationError, InvalidType, InvalidValue, SettingsError, raise_together
+from leadsman.redaction import Secret
 from leadsman.settings.documents import read_text
 from leadsman.settings.sources import Entry
 from leadsman.text import clean
@@ -28,7 +29,7 @@ class Endpoint(NamedTuple):
     """An IP address, or the path of a unix socket."""
     port: int | None
     """0 lets the system choose one; None for a unix socket."""
-    token: str | None = None
+    token: Secret | None = None
     """What each request must carry; None if the address alone protects the endpoint."""
     hosts: frozenset[str] = frozenset()
     """Host names by which it is reached, besides addresses and the names of this machine."""
@@ -121,7 +122,7 @@ def _split(text: str) -> tuple[str, str]:
     return host, port
 
 
-def _token(entry: Entry) -> str:
+def _token(entry: Entry) -> Secret:
     """The token in a file. Nothing else may hold it: others can read the command line, the environment of a process
     and many settings files."""
     if entry.path[-1] == "token_file":
@@ -136,7 +137,7 @@ def _token(entry: Entry) -> str:
         raise InvalidValue(f"the token has {len(text)} characters; write {SHORTEST_TOKEN} or more")
     if not _TOKEN.fullmatch(text):
         raise InvalidValue("the token has characters that a bearer token must not have; write letters and digits")
-    return text
+    return Secret(text)
 
 
 def _hosts(value: object) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
+from leadsman.redaction import HIDDEN, revealed
 from leadsman.settings.model import (
     SettingPath,
     at,
@@ -13,7 +14,7 @@ from leadsman.settings.model import (
     passes_list,
     required_below,
 )
-from leadsman.settings.rows import is_secret
+from leadsman.settings.secrets import is_secret
 from leadsman.settings.sources import BROKER, CLUSTER, DISCOVERY, HTTP, OUTBOX, RETRY, STANDBY, Entry, variable
 from leadsman.text import clean, nearest, suggestion
 
@@ -157,4 +158,7 @@ def _invalid(model: "type[BaseModel]", path: SettingPath, error: "ErrorDetails",
     plain = bool(path) and isinstance(error["input"], str | int | float | bool)
     hidden = is_secret(name) or declared_secret(model, path)
     given = f", not {clean(repr(error['input']))}" if plain and not hidden else ""
-    return f"{name or model.__name__}: {clean(error['msg'])}{given}{origin(path, origins)}"
+    said, secret = error["msg"], str(revealed(error["input"]))
+    if hidden and secret:  # also a short one: the validator of a user may repeat it
+        said = said.replace(secret, HIDDEN)
+    return f"{name or model.__name__}: {clean(said)}{given}{origin(path, origins)}"

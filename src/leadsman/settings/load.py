@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.errors import SettingsError
+from leadsman.redaction import Secret
 from leadsman.settings.documents import read_text
 from leadsman.settings.faults import KEYS, TABLES, Origins, Place, origin, unknown_key, unknown_keys, validated
 from leadsman.settings.model import SettingPath, has_field, inside, is_model
 from leadsman.settings.rows import SettingRow, retry_rows, rows_of
+from leadsman.settings.secrets import secrets_in
 from leadsman.settings.sources import (
     BROKER,
     CLUSTER,
@@ -58,6 +60,8 @@ class Loaded(NamedTuple):
     """The origins of its values, by their paths."""
     faults: tuple[str, ...] = ()
     """One line for each."""
+    secrets: tuple[Secret, ...] = ()
+    """What is secret in the settings as they are written, hidden as long as this lives."""
 
 
 def load(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
@@ -80,6 +84,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
     """
     faults: list[str] = []
     tree, origins = _merge_all(read_entries(app, where, lambda path: has_field(model, path)), model, faults)
+    secrets = tuple(secrets_in(tree, model))  # hidden from here on: what validates them may show them
     broker = tree.pop(BROKER, {}) if model is None or BROKER not in model.model_fields else tree.get(BROKER, {})
     broker_entries = _entries(BROKER, broker, origins, faults)
     sections = {}
@@ -121,6 +126,7 @@ def read(app: str, model: "type[BaseModel] | None", where: Where) -> Loaded:
         retry=retry,
         retry_origins=retry_origins,
         faults=tuple(faults),
+        secrets=secrets,
     )
 
 

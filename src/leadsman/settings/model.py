@@ -49,12 +49,9 @@ def passes_list(model: object, path: SettingPath) -> bool:
 
 
 def declared_secret(model: object, path: SettingPath) -> bool:
-    """Whether the field at a path, or a field that contains it, is a `SecretStr`."""
-    for length, part in enumerate(path):
-        field = _field(at(model, path[:length]), part)
-        if field is not None and "Secret" in str(field.annotation):
-            return True
-    return False
+    """Whether the field at a path, or a field that contains it, is a `SecretStr` or of a class derived from it."""
+    fields = (_field(at(model, path[:length]), part) for length, part in enumerate(path))
+    return any(field is not None and _has_secret(field.annotation) for field in fields)
 
 
 def required_below(model: object, path: SettingPath) -> list[SettingPath]:
@@ -81,6 +78,14 @@ def _field(model: object, name: str) -> "FieldInfo | None":
         return None
     found = model.model_fields.get(name)
     return found or next((field for field in model.model_fields.values() if field.alias == name), None)
+
+
+def _has_secret(annotation: object, levels: int = 6) -> bool:
+    """Whether an annotation is a secret, or has one: as an item of a list, or with another name. A type may contain
+    itself, so there is an end to the levels."""
+    renamed = getattr(annotation, "__value__", getattr(annotation, "__supertype__", None))
+    inner = (*get_args(annotation), *(() if renamed is None else (renamed,))) if levels else ()
+    return hasattr(annotation, "get_secret_value") or any(_has_secret(each, levels - 1) for each in inner)
 
 
 def _structure(annotation: object) -> object:

@@ -1,4 +1,4 @@
-"""Says which of the policies would have lost least on a day, and at which cost."""
+"""Says which of the policies would have done best on a day, and at which cost."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def advice(compared: Sequence[Compared]) -> list[str]:
             cost = _cost(cheapest.figures, written.figures)
             return [f"{cheapest.policy} would have lost as little as the app as it is written, with {cost}."]
         return [f"Keep the app as it is written: {_fewest(written)}, and no other policy here does better."]
-    sentences = [f"{best.policy} would have lost least: {_against(best.figures, written.figures)}."]
+    sentences = [f"{best.policy} would do best: {_against(best.figures, written.figures)}."]
     thrifty = _thrifty(compared, best)
     if thrifty is not None:
         saved = best.figures.attempts - thrifty.figures.attempts
@@ -75,19 +75,18 @@ def _against(figures: Figures, written: Figures) -> str:
     saved = written.lost - figures.lost
     parts = []
     if saved:
-        lost = f"{counted(abs(saved), 'reading')} {'fewer' if saved > 0 else 'more'} lost"
-        parts.append(f"{lost}, {figures.lost:,} instead of {written.lost:,}")
+        parts.append(f"{counted(figures.lost, 'reading')} lost instead of {written.lost:,}")
     shorter = written.gap_total - figures.gap_total
     if abs(shorter) >= 1:
         parts.append(f"{human(round(abs(shorter)))} {'less' if shorter > 0 else 'more'} without a reading")
-    gained, cost = ", ".join(parts) or "no reading fewer lost", _cost(figures, written)
-    return f"{gained}; it costs {cost}" if figures.attempts >= written.attempts else f"{gained}, with {cost}"
+    gained = ", ".join(parts) or "as many readings lost"
+    return f"{gained}, {'for' if figures.attempts >= written.attempts else 'with'} {_cost(figures, written)}"
 
 
 def _cost(figures: Figures, written: Figures) -> str:
     calls = figures.attempts - written.attempts
-    share = f" ({100 * calls / written.attempts:+.0f} %)" if written.attempts else ""
-    return f"{abs(calls):,} calls {'more' if calls > 0 else 'fewer'}{share}" if calls else "no more calls"
+    much = f"{100 * abs(calls) / written.attempts:.0f} %" if written.attempts else f"{abs(calls):,}"
+    return f"{much} {'more' if calls > 0 else 'fewer'} calls" if calls else "no more calls"
 
 
 def _fewest(written: Compared) -> str:

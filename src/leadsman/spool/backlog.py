@@ -18,8 +18,9 @@ from leadsman.mqtt.queues import BURST
 from leadsman.mqtt.topic_queue import NEVER, SETTLED, UNSTORED, Dropped, Item, OnDisk
 from leadsman.spool.aside import Aside
 from leadsman.spool.eviction import FIRST_TIME
+from leadsman.spool.overtaken import Overtaken
 from leadsman.spool.page_size import PageSize
-from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row
+from leadsman.spool.row import EXPIRED, FULL, SUPERSEDED, Evicted, Row, TopicRows
 from leadsman.spool.tail import Tail, Times, item_of, row_of
 from leadsman.spool.unstored import Unstored
 
@@ -50,9 +51,8 @@ class Backlog:
         self._stored: dict[int, Item] = {}
         self._settled: dict[int, None] = {}
         self._held = 0
-        self._gave_up = False
         self._listed: Collection[str] | None = None
-        self._overtaken = 0
+        self._overtaken = Overtaken()
         self._page_size = PageSize()
         self.store: Store = "opening"
         """Whether the disk can be used."""
@@ -71,9 +71,12 @@ class Backlog:
         """When the first reading on disk after `read` was taken, epoch seconds; None if that is not known."""
         self.dead = 0
         """Readings since the start that the broker does not take."""
+        self.has_rows = True
+        """Whether readings may be on disk."""
         self._buried: list[tuple[Item, str]] = []
         self.outdated = False
-        """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row."""
+        """Whether a topic has rows on disk that arrived, and no others: what it sends from now on has no row. Or the
+        broker keeps a reading that is newer than the rows of its topic, which the next life must know."""
 
     @property
     def kept(self) -> int:
@@ -115,9 +118,10 @@ class Backlog:
         tail = self._tails.get(topic)
         return self._aside.readings(topic) + (0 if tail is None else tail.rows + len(tail.held))
 
-    def follow(self, topic: str) -> bool:
-        """Whether newer readings of a topic than those that wait in memory are held, or on disk only."""
-        return (tail := self._tails.get(topic)) is not None and (tail.rows > 0 or bool(tail.held))
+    def follow(self, topic: str, number: int) -> bool:
+        """Whether newer readings of a topic than this one, which waited in memory, are held, or on disk only."""
+        tail = self._tails.get(topic)
+        return tail is not None and (bool(tail.held) or (tail.rows > 0 and self._overtaken.newest(topic) > number))
 
     def takes(self, topic: str, *, full: bool) -> bool:
         """Whether a new reading is not to be sent before it was on disk only. `full`: the memory has no room."""
@@ -177,6 +181,12 @@ class Backlog:
         buried, self._buried = self._buried, []
         return buried
 
+    def arrived(self, topic: str, number: int) -> None:
+        """The broker keeps a reading."""
+        if self._overtaken.arrived(topic, number):
+            self.outdated = True
+            self._wake()
+
     def settled(self, row: int) -> None:
         """A row is of no use any more: its reading arrived or was dropped."""
         item = self._stored.pop(row, None)
@@ -194,20 +204,22 @@ class Backlog:
             for topic in [topic for topic in self._tails if topic not in topics]:
                 self._release(topic)
 
-    def begin(self, rows: Mapping[str, int], next_row: int | None) -> list[Dropped]:
-        """The disk has so many rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
+    def begin(self, rows: Mapping[str, TopicRows], next_row: int | None) -> list[Dropped]:
+        """The disk has these rows of each topic. With `next_row`, all are of earlier lives of the app, and numbers go
         on there; else rows may be among them that wait in memory as well. Returns what was on disk only, and is not
         there any more."""
         lost = [] if next_row is None else self._begin_again(next_row)
-        surprised = self._listed is not None and not rows.keys() <= set(self._listed)  # the file was damaged
-        if self._gave_up or surprised or (next_row is not None and self.known):  # newer readings may have been sent
-            self._gave_up, self._overtaken = False, self._outbox.number
+        if next_row is not None and self._overtaken.counted:
+            self._overtaken.before = self._outbox.number
         self._listed = None
+        self._overtaken.begin(rows)
+        self.has_rows = bool(rows)
         mine: dict[str, int] = {}
         for item in self._stored.values():
             mine[item.message.topic] = mine.get(item.message.topic, 0) + 1
-        for topic, count in rows.items():
-            if (only := count - mine.get(topic, 0)) > 0:
+        for topic, found in rows.items():
+            self._outbox.overtook(topic, found.overtaken)
+            if (only := found.rows - mine.get(topic, 0)) > 0:
                 self._tails.setdefault(topic, Tail()).rows = only
                 self.rows += only
         self.read = 0
@@ -220,14 +232,18 @@ class Backlog:
         """Nothing can be written or read for now: send what is in memory. Rows on disk come back in another life, or
         with `begin`."""
         self.known, self.works, self.rows = True, False, 0
-        self._gave_up = True
         self._aside.clear()
         for topic in list(self._tails):
             self._release(topic)
 
     def batch(self, number: int) -> list[Item]:
         """Take the readings to be written, up to this number, in order, see `Unstored.batch`."""
-        return self._unstored.batch(number, self._outbox.flying)
+        batch = self._unstored.batch(number, self._outbox.flying)
+        self._overtaken.writes(batch)
+        self.has_rows = self.has_rows or bool(batch)
+        for topic in {item.message.topic for item in batch}:
+            self._overtaken.arrived(topic, self._outbox.kept_by_broker(topic))
+        return batch
 
     def row(self, item: Item, now: Times) -> Row:
         """The row of a reading."""
@@ -240,10 +256,14 @@ class Backlog:
         self.outdated = False
         return rows
 
+    def overtaken(self) -> dict[str, int]:
+        """Take what the file is to know of readings that were overtaken, see `TopicRows.overtaken`."""
+        return self._overtaken.take()
+
     @property
     def deletes(self) -> int:
-        """How many rows are of no use any more, dead letters included."""
-        return len(self._settled) + len(self._buried)
+        """How many rows are of no use any more, dead letters included, and of how many topics they were overtaken."""
+        return len(self._settled) + len(self._buried) + len(self._overtaken)
 
     def written(self, batch: Iterable[Item], evicted: Sequence[Evicted]) -> list[Dropped]:
         """Readings were written, and rows deleted to make room. Returns what is lost by that."""
@@ -257,10 +277,21 @@ class Backlog:
             tail = self._tails.get(topic)
             while tail is not None and tail.held and tail.held[0].row == tail.held[0].number:
                 self._put_away(tail, tail.held.popleft())
-        return [drop for each in evicted if (drop := self._evicted(each)) is not None]
+        dropped = [drop for each in evicted if (drop := self._evicted(each)) is not None]
+        if not self.kept and not self._settled:
+            self._overtaken.clear()
+            self.has_rows = False
+        return dropped
 
-    def failed(self, batch: Iterable[Item], deleted: Iterable[int], dead: Sequence[tuple[Item, str]] = ()) -> None:
+    def failed(
+        self,
+        batch: Iterable[Item],
+        deleted: Iterable[int],
+        dead: Sequence[tuple[Item, str]] = (),
+        overtaken: Mapping[str, int] | None = None,
+    ) -> None:
         """Nothing was written or deleted: it must be done another time."""
+        self._overtaken.failed(overtaken or {})
         self._buried = [*dead, *self._buried][-MOST_DEAD:]
         for item in batch:
             if item.message is not SETTLED:
@@ -302,13 +333,13 @@ class Backlog:
             tail = self._tails.get(row.topic)
             if self._aside.span_of(row.topic, row.id) is not None:
                 item = item_of(row, self._aside.read(row.topic, row.id), now, retain=False)
+                self._stored[row.id] = item
                 older.setdefault(row.topic, []).append(item)
             elif tail is not None and tail.rows:
-                item = self._next_of(tail, row, now)
+                item = self._stored[row.id] = self._next_of(tail, row, now)
                 self._outbox.bring_back(item)
             else:
                 continue
-            self._stored[row.id] = item
             self.rows -= 1
             self.replayed += 1
             if tail is not None and not tail.rows:
@@ -330,9 +361,10 @@ class Backlog:
         return lost
 
     def _next_of(self, tail: Tail, row: Row, now: Times) -> Item:
-        """The reading of a row. Only the newest of its topic is sent with the retain flag."""
+        """The reading of a row. Only the newest of its topic is sent with the retain flag, and only if it was not
+        overtaken."""
         tail.rows -= 1
-        newest = tail.rows == 0 and not tail.held and row.id > self._overtaken
+        newest = tail.rows == 0 and not tail.held and row.id > self._overtaken.number(row.topic)
         return item_of(row, tail.read(row.id), now, retain=newest)
 
     def _put_away(self, tail: Tail, item: Item) -> None:
@@ -386,6 +418,7 @@ class Backlog:
         """No row is ours: what waits in memory is written, or written again."""
         by = next_row - 1
         self._outbox.renumber(by)
+        self._overtaken.renumber(by)
         for item in self._stored.values():
             item.row = UNSTORED
             self._unstored.add(item)

@@ -20,7 +20,7 @@ from leadsman.events import Event, LinkUp, MessageDropped, StateFailed, StateWri
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topic_queue import Dropped, Item
 from leadsman.spool.backlog import Backlog, Store
-from leadsman.spool.row import Evicted, Found, Quota, Row
+from leadsman.spool.row import Evicted, Found, Quota, Row, TopicRows
 from leadsman.spool.tail import Times
 from leadsman.spool.unstored import MOST_ROWS
 from leadsman.text import counted, describe, log_fields
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 IDLE = 1.0
 """Seconds after which rows that are of no use any more are deleted, unless something is written earlier."""
 SOON = 0.05
-"""The same, where a topic has no other rows. Readings that it sends meanwhile have none. If the app is killed then, the
-next life sends the rows again, and the broker keeps the last of them, which is older."""
+"""The same, where a topic has no other rows, or none that is newer than a reading that arrived. Readings that it sends
+meanwhile have none. If the app is killed then, the next life sends the rows again, and the broker keeps the last of
+them, which is older."""
 MANY = 1000
 """Rows of no use that are deleted at once."""
 PAGE = 256 * 1024
@@ -69,12 +70,18 @@ class _Job(NamedTuple):
     delete: list[int]
     buried: list[tuple[Item, str]]
     dead: list[tuple[Row, str]]
+    overtaken: dict[str, int]
     after: int
     page: int
     """How many rows to read; 0 for none."""
 
+    @property
+    def changes(self) -> bool:
+        """Whether something is to be written or deleted."""
+        return bool(self.add or self.delete or self.dead or self.overtaken)
 
-NOTHING = _Job([], [], [], [], [], 0, 0)
+
+NOTHING = _Job([], [], [], [], [], {}, 0, 0)
 
 
 class _Done(NamedTuple):
@@ -82,7 +89,7 @@ class _Done(NamedTuple):
 
     job: _Job
     found: Found | None = None
-    topics: dict[str, int] | None = None
+    topics: dict[str, TopicRows] | None = None
     written: bool = False
     """Whether the rows of the job were written, deleted and buried."""
     evicted: Sequence[Evicted] = ()
@@ -145,7 +152,7 @@ class Committer:
             await self._make(self._job())
         if self._open:
             job = self._job()
-            while job.add or job.delete or job.dead:
+            while job.changes:
                 await self._make(job)
                 job = self._job() if self.backlog.store == "ok" else NOTHING
         await asyncio.wrap_future(self._worker.submit(self._close))
@@ -224,7 +231,8 @@ class Committer:
         rows = [backlog.row(item, now) for item in batch]
         buried = backlog.dead_letters()
         dead = [(backlog.row(item, now), why) for item, why in buried]
-        return self._read()._replace(batch=batch, add=rows, delete=backlog.to_delete(), buried=buried, dead=dead)
+        job = self._read()._replace(batch=batch, add=rows, buried=buried, dead=dead)
+        return job._replace(delete=backlog.to_delete(), overtaken=backlog.overtaken())
 
     def _do(self, job: _Job, *, opened: bool) -> "_Done":
         """In the thread."""
@@ -235,8 +243,8 @@ class Committer:
                 found = file.open(self._listed)
                 if job.delete and not self._first:
                     file.write((), job.delete)
-                return _Done(job, found, file.topics() if found.rows else {}, taken_at=file.taken_at(0))
-            if job.add or job.delete or job.dead:
+                return _Done(job, found, file.by_topic(), taken_at=file.taken_at(0))
+            if job.changes:
                 done = self._write(file, job)
             page = file.read(job.after, job.page, PAGE) if job.page else None
             return done._replace(page=page, taken_at=file.taken_at(page[-1].id if page else job.after))
@@ -256,7 +264,7 @@ class Committer:
     def _write(self, file: "SpoolFile", job: _Job) -> "_Done":
         """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""
         try:
-            return _Done(job, written=True, evicted=file.write(job.add, job.delete, job.dead))
+            return _Done(job, written=True, evicted=file.write(job.add, job.delete, job.dead, job.overtaken))
         except SpoolFull as error:
             evicted = file.write((), job.delete) if job.add and job.delete else ()
             return _Done(job, evicted=evicted, error=error)
@@ -283,7 +291,7 @@ class Committer:
         if done.written or done.evicted:
             self._report(self.backlog.written(done.job.batch if done.written else (), done.evicted))
         if done.error is not None and not done.written:
-            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried)
+            self.backlog.failed(done.job.batch, done.job.delete, done.job.buried, done.job.overtaken)
         if done.error is None:
             self.backlog.taken_at = done.taken_at
             self._succeeded(done)

@@ -39,11 +39,13 @@ MIGRATIONS = (
         " WHEN NOT EXISTS (SELECT 1 FROM topics WHERE topic = NEW.topic)"
         " BEGIN INSERT INTO topics VALUES (NEW.topic); END",
     ),
+    ("CREATE TABLE overtaken (topic TEXT PRIMARY KEY, id INTEGER NOT NULL) WITHOUT ROWID",),
 )
 """The statements that bring a file from version n (``PRAGMA user_version``) to n + 1. A new file begins at 0.
 
 `topics` has the topic of each row, and topics that have no rows any more: whatever inserts a row inserts its topic in
-the same transaction, and only `forget_topics` deletes one.
+the same transaction, and only `forget_topics` deletes one. `overtaken` has `leadsman.spool.row.TopicRows.overtaken` of
+topics that have rows.
 """
 VERSION = len(MIGRATIONS)
 _SETTINGS = (

@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,8 +25,8 @@ from leadsman.spool.database import (
 from leadsman.spool.eviction import Planner
 from leadsman.spool.index import Changes, Index
 from leadsman.spool.lock import Lock
-from leadsman.spool.records import INSERT, columns
-from leadsman.spool.row import DAMAGED, MIB, MOST_ID, DeadLetter, Evicted, Found, Quota, Row
+from leadsman.spool.records import INSERT, NOTE, columns
+from leadsman.spool.row import DAMAGED, MIB, MOST_ID, DeadLetter, Evicted, Found, Quota, Row, TopicRows
 from leadsman.spool.salvage import salvage
 from leadsman.text import describe, log_fields
 
@@ -65,6 +65,7 @@ class SpoolFile:
         self._database: sqlite3.Connection | None = None
         self._identity: tuple[object, object] | None = None
         self._index = Index()
+        self._overtaken: dict[str, int] = {}
         self._looked_at: float | None = None
 
     def open(self, list_topics: Callable[[frozenset[str]], None] | None = None) -> Found:
@@ -76,11 +77,11 @@ class SpoolFile:
                 topics may have rows, too.
         """
         self.close()
-        self._looked_at = None
+        self._looked_at, self._overtaken = None, {}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            quarantine.set_strange_aside(self.path)
             self._lock.acquire()
+            quarantine.set_strange_aside(self.path)
             aside = quarantine.adopt(self.path, self._now())
             self.found = Found(0, 0, 1, None, aside)
             self._open(list_topics)
@@ -91,9 +92,16 @@ class SpoolFile:
             raise
         return self.found
 
-    def write(self, add: Sequence[Row], settled: Sequence[int], dead: Sequence[tuple[Row, str]] = ()) -> list[Evicted]:
-        """Add rows, delete the settled ones, and move dead ones to the dead letters, each with its reason: all of it in
-        one transaction that survives a power cut, or nothing of it.
+    def write(
+        self,
+        add: Sequence[Row],
+        settled: Sequence[int],
+        dead: Sequence[tuple[Row, str]] = (),
+        overtaken: Mapping[str, int] | None = None,
+    ) -> list[Evicted]:
+        """Add rows, delete the settled ones, move dead ones to the dead letters, each with its reason, and note
+        `TopicRows.overtaken` of topics that have rows then: all of it in one transaction that survives a power cut, or
+        nothing of it.
 
         A row whose id is in the file replaces that row, so a write may be repeated. Ids that are not in the file may be
         settled. On a disk that is almost full, ``write((), settled)`` still works where `SpoolFull` refuses more rows.
@@ -101,9 +109,9 @@ class SpoolFile:
         Returns:
             What was deleted or not written because of the quota, its age or a newer row.
         """
-        if not (add or settled or dead):
+        if not (add or settled or dead or overtaken):
             return []
-        return self._guarded(lambda database: self._write(database, add, settled, dead))
+        return self._guarded(lambda database: self._write(database, add, settled, dead, overtaken or {}))
 
     def read(self, after: int, most_rows: int, most_bytes: int) -> list[Row]:
         """Rows with ids larger than `after`, in order; one at least if there are any. `most_bytes` counts as `size`
@@ -113,6 +121,11 @@ class SpoolFile:
     def topics(self) -> dict[str, int]:
         """Rows of each topic."""
         return {name: topic.rows for name, topic in self._index.topics.items()}
+
+    def by_topic(self) -> dict[str, TopicRows]:
+        """What is there of each topic."""
+        found, overtaken = self._index.topics.items(), self._overtaken
+        return {name: TopicRows(topic.rows, topic.newest, overtaken.get(name, 0)) for name, topic in found}
 
     def taken_at(self, after: int) -> float | None:
         """When the first row with an id larger than `after` was taken, epoch seconds; None if there is none."""
@@ -157,6 +170,7 @@ class SpoolFile:
             list_topics(queries.topics(database))
         check_structure(database)
         self._index, oldest = queries.count(database)
+        self._overtaken = queries.overtaken(database)
         if self._next_id(database) > MOST_ID:
             raise Damage("a number in it is none of ours")
         self._identity = self._identities()
@@ -176,7 +190,7 @@ class SpoolFile:
         new = quarantine.new_beside(self.path)
         try:
             quarantine.create(self.path)  # perhaps only its log is there
-            salvaged = salvage(self.path, new, self._now())
+            salvaged = salvage(self.path, new, self._now(), self._overtaken)
         except BaseException:
             quarantine.delete(new)
             raise
@@ -246,7 +260,8 @@ class SpoolFile:
         return _identity(self.path), _identity(Path(f"{self.path}-wal"))
 
     def _next_id(self, database: sqlite3.Connection) -> int:
-        return max(self._index.largest_id, queries.largest_dead_id(database)) + 1
+        largest = self._index.largest_id, queries.largest_dead_id(database), *self._overtaken.values()
+        return max(largest) + 1
 
     def _write(
         self,
@@ -254,6 +269,7 @@ class SpoolFile:
         add: Sequence[Row],
         settled: Sequence[int],
         dead: Sequence[tuple[Row, str]],
+        overtaken: Mapping[str, int],
     ) -> list[Evicted]:
         now = self._now()
         if add:
@@ -266,7 +282,8 @@ class SpoolFile:
         planner.supersede()
         planner.evict(queries.oldest(database))
         changes = planner.changes()
-        work = [*_statements(changes), *dead_letters.bury(dead, now)]
+        noted = self._noted(changes, overtaken)
+        work = [*_statements(changes), *dead_letters.bury(dead, now), *_note(self._overtaken, noted)]
         if looks:  # first, since the topics of rows that are added come back with these
             work = [*forget_topics(queries.topics(database) - self._index.topics.keys()), *work]
         try:
@@ -276,9 +293,17 @@ class SpoolFile:
                 raise
             self._begin_again()
         else:
+            self._overtaken = noted
             self._count(database, changes)
         self._looked_at = now if looks else self._looked_at
         return planner.evicted()
+
+    def _noted(self, changes: Changes, overtaken: Mapping[str, int]) -> dict[str, int]:
+        """`TopicRows.overtaken` after these changes, of the topics that have rows then."""
+        numbers = dict(self._overtaken)
+        for topic, number in overtaken.items():
+            numbers[topic] = max(number, numbers.get(topic, 0))
+        return {topic: numbers[topic] for topic in self._index.left(numbers, changes)} if numbers else numbers
 
     def _check_floor(self) -> None:
         free = free_bytes(self.path.parent)
@@ -348,6 +373,16 @@ def _statements(changes: Changes) -> Work:
 
 def _blames_file(error: Exception) -> bool:
     return is_damage(error) if isinstance(error, sqlite3.Error) else True
+
+
+def _note(before: Mapping[str, int], after: Mapping[str, int]) -> Work:
+    """The statements that change `TopicRows.overtaken`."""
+    work: Work = []
+    if gone := before.keys() - after.keys():
+        work.append(("DELETE FROM overtaken WHERE topic = ?", [(topic,) for topic in gone]))
+    if new := after.items() - before.items():
+        work.append((NOTE, list(new)))
+    return work
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

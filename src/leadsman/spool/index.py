@@ -1,6 +1,7 @@
 """What the file holds, in memory: rows and bytes of each topic. An index on disk would be written with each row."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leadsman.spool.row import Row, size
@@ -59,6 +60,12 @@ class Index:
         self.rows += rows
         self.bytes += rows * size(topic, 0) + payloads
         self.largest_id = max(self.largest_id, newest)
+
+    def left(self, topics: Iterable[str], changes: Changes) -> list[str]:
+        """Those of some topics that have rows after a transaction."""
+        rows = Counter(row.topic for row in changes.added)
+        rows.subtract(row.topic for row in changes.removed)
+        return [topic for topic in topics if rows[topic] + (self.topics[topic].rows if topic in self.topics else 0) > 0]
 
     def apply(self, changes: Changes) -> None:
         """Count what a transaction changed, after its commit. A row that replaces one with its id is removed and

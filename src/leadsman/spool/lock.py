@@ -31,6 +31,7 @@ class Lock:
             OSError: the side file cannot be opened.
         """
         self.release()
+        own_file.set_aside(self._path)
         handle = own_file.create(self._path)
         try:
             import fcntl  # not on Windows

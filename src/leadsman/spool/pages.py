@@ -18,6 +18,8 @@ _LEAF = 0x0D
 """The type of a page with the rows of a table."""
 _WAL_HEADER, _FRAME_HEADER = 32, 24
 _MOST_COLUMNS = 32
+_MOST_FOLLOWED = 4
+"""Times the pages of a file: how many ends of rows are read of it. Each page is the end of one row at the most."""
 _LONGEST = LARGEST + (1 << 20)
 """Bytes of a row, at the most."""
 _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
@@ -43,6 +45,7 @@ class Pages:
         self._wal: BinaryIO | None = wal.open("rb") if wal.is_file() else None
         self._logged = {} if self._wal is None else _frames(self._wal, size)
         self._count = max([self._file.seek(0, 2) // size, *self._logged])
+        self._followed = 0
         self._numbers = sorted({*self._logged, *_written(self._file, size)})
 
     def close(self) -> None:
@@ -102,8 +105,9 @@ class Pages:
         following = int.from_bytes(page[at + local : at + local + 4]) if local < length else 0
         while len(content) < length:
             overflow = self._page(following)
-            if not overflow:
-                raise ValueError("its end is missing")
+            self._followed += 1
+            if not overflow or self._followed > _MOST_FOLLOWED * self._count:
+                raise ValueError("its end is missing, or has no end")
             content += overflow[4 : 4 + length - len(content)]
             following = int.from_bytes(overflow[:4])
         return row_id - (1 << 64 if row_id >= 1 << 63 else 0), _columns(bytes(content))

@@ -31,7 +31,7 @@ def create(path: Path) -> None:
 
 
 def set_strange_aside(path: Path) -> None:
-    """Rename what is no regular file at the names that are used for a database.
+    """Rename what is no file of ours at the names that are used for a database. Its lock is held.
 
     Raises:
         OSError: it cannot be renamed.
@@ -39,7 +39,6 @@ def set_strange_aside(path: Path) -> None:
     for name in (path, Path(f"{path}.new")):
         for suffix in own_file.BESIDE:
             own_file.set_aside(Path(f"{name}{suffix}"))
-    own_file.set_aside(Path(f"{path}.lock"))
 
 
 def new_beside(path: Path) -> Path:

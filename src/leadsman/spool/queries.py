@@ -11,8 +11,9 @@ from leadsman.spool.database import COLUMNS
 from leadsman.spool.eviction import FIRST_TIME, Aged
 from leadsman.spool.index import Index, Stored
 from leadsman.spool.records import row_of
-from leadsman.spool.row import Quota, Row, size
+from leadsman.spool.row import MOST_ID, Quota, Row, size
 
+MOST_TOPICS = 1_000_000
 _MANY = 500
 """Rows in one query."""
 _IDS = 100
@@ -62,8 +63,27 @@ def largest_dead_id(database: sqlite3.Connection) -> int:
 
 
 def topics(database: sqlite3.Connection) -> frozenset[str]:
-    """The topics that may have rows. No other one has any. They are few, and no row is read."""
-    return frozenset(topic for (topic,) in database.execute("SELECT topic FROM topics").fetchall())
+    """The topics that may have rows. No other one has any. They are few, and no row is read.
+
+    Raises:
+        Damage: they are more than an app has.
+    """
+    found = [topic for (topic,) in database.execute("SELECT topic FROM topics LIMIT ?", (MOST_TOPICS + 1,))]
+    if len(found) > MOST_TOPICS or not all(isinstance(topic, str) for topic in found):
+        raise Damage("its topics are none of ours")
+    return frozenset(found)
+
+
+def overtaken(database: sqlite3.Connection) -> dict[str, int]:
+    """`leadsman.spool.row.TopicRows.overtaken` of the topics that have one.
+
+    Raises:
+        Damage: one of them is no number of a row.
+    """
+    found = dict(database.execute("SELECT topic, id FROM overtaken").fetchall())
+    if not all(isinstance(topic, str) and isinstance(key, int) and key <= MOST_ID for topic, key in found.items()):
+        raise Damage("a number of a topic is none of ours")
+    return found
 
 
 def taken_at(database: sqlite3.Connection, after: int) -> float | None:

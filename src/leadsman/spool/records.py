@@ -10,6 +10,7 @@ Columns = tuple[int, int, int, float, float | None, int, str, bytes]
 """The columns of the table `outbox`, in their order."""
 
 INSERT = "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+NOTE = "INSERT OR REPLACE INTO overtaken VALUES (?, ?)"
 INSERT_DEAD = "INSERT INTO dead VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 

@@ -13,8 +13,7 @@ _FIXED = struct.Struct(">qqBdd")
 _NEVER = float("inf")
 
 MOST_ID = 1 << 62
-"""The largest number of a row: SQLite has twice as many, and an app that gives out a million a second comes to it in
-146,000 years."""
+"""The largest number of a row, as `leadsman.own_file.MOST_NUMBER`."""
 
 
 class Row(NamedTuple):
@@ -64,6 +63,16 @@ class Found(NamedTuple):
     """Rows that were copied from the damaged file."""
     damaged: int = 0
     """Rows with a wrong checksum, which are among the dead letters. Rows of unreadable pages cannot be counted."""
+
+
+class TopicRows(NamedTuple):
+    """What is in a file of one topic."""
+
+    rows: int
+    newest: int
+    """The largest id of them."""
+    overtaken: int = 0
+    """The broker keeps a reading that is newer than rows up to this id."""
 
 
 class Evicted(NamedTuple):

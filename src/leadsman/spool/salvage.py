@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from leadsman.spool.database import PAGE, Work, connect, prepare, transact
 from leadsman.spool.dead import MOST, bury
 from leadsman.spool.pages import Pages, Record
-from leadsman.spool.records import INSERT_DEAD, columns, dead_columns, dead_letter, row_of
+from leadsman.spool.records import INSERT_DEAD, NOTE, columns, dead_columns, dead_letter, row_of
 from leadsman.spool.row import DAMAGED, MOST_ID, DeadLetter, Row
 
 _KEEP = "INSERT OR IGNORE INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -28,13 +28,14 @@ class Salvaged(NamedTuple):
     """Rows with a wrong checksum: they are among the dead letters now."""
 
 
-def salvage(path: Path, new: Path, now: float) -> Salvaged:
+def salvage(path: Path, new: Path, now: float, overtaken: Mapping[str, int]) -> Salvaged:
     """Copy all rows of a damaged file and its log into a new file, which is whole and synced at the end.
 
     Args:
         path: the damaged file.
         new: an empty file.
         now: epoch seconds, for the dead letters.
+        overtaken: `leadsman.spool.row.TopicRows.overtaken`, as far as it is known.
 
     Raises:
         sqlite3.Error, OSError: the new file cannot be written, or the damaged one not be read at all.
@@ -43,14 +44,14 @@ def salvage(path: Path, new: Path, now: float) -> Salvaged:
     try:
         database = connect(new)
         try:
-            return _copy(pages, database, new, now)
+            return _copy(pages, database, new, now, overtaken)
         finally:
             database.close()
     finally:
         pages.close()
 
 
-def _copy(pages: Pages, database: sqlite3.Connection, new: Path, now: float) -> Salvaged:
+def _copy(pages: Pages, database: sqlite3.Connection, new: Path, now: float, overtaken: Mapping[str, int]) -> Salvaged:
     prepare(database, new)
     database.execute("PRAGMA synchronous = OFF")  # until the end, for if it fails, the file is thrown away
     damaged: deque[Row] = deque(maxlen=MOST)
@@ -60,7 +61,7 @@ def _copy(pages: Pages, database: sqlite3.Connection, new: Path, now: float) -> 
         transact(database, [(_KEEP, [columns(row) for row in batch])])
     lost = [row for row in damaged if not _has(database, row.id)]
     dead: Work = [(INSERT_DEAD, [dead_columns(each.row, each.died_at, each.why) for each in letters])]
-    transact(database, dead + bury([(row, DAMAGED) for row in lost], now))
+    transact(database, [*dead, *bury([(row, DAMAGED) for row in lost], now), (NOTE, list(overtaken.items()))])
     count = database.execute("SELECT count(*) FROM outbox").fetchall()[0][0]
     database.execute("PRAGMA synchronous = FULL")
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

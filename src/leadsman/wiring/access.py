@@ -109,6 +109,15 @@ def described_at(plan: Plan) -> Mapping[str | None, Collection[str]]:
     return found
 
 
+def hidden_values_of(plan: Plan) -> str | None:
+    """What to say of devices whose values discovery does not show; None if there are none, or discovery is off."""
+    if plan.discovery is None:
+        return None
+    from leadsman.wiring.discovery import hidden_values, registered_of
+
+    return hidden_values(registered_of(plan), plan.discovery)
+
+
 def described_by(plan: Plan) -> "Convention | None":
     """What describes the devices of an app to others; None if discovery is off. Raises as `access_of`."""
     if plan.discovery is None:

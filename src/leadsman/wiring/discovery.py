@@ -1,5 +1,6 @@
 """What describes the devices of an app at the broker. Imported only where discovery is on."""
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,7 @@ from leadsman.registration.command import Command
 from leadsman.registration.source import Source
 from leadsman.registration.telemetry import Telemetry
 from leadsman.settings.discovery import Discovery
+from leadsman.text import log_fields
 from leadsman.wiring.plan import Plan
 
 if TYPE_CHECKING:
@@ -66,6 +68,25 @@ def device_at(plan: Plan, discovery: Discovery) -> Callable[[str], str | None]:
     return topics.get if properties is None else properties.device_of
 
 
+logger = logging.getLogger("leadsman")
+
+MOST_NAMED = 5
+"""Devices in the sentence about those whose values are not shown."""
+
+
+def hidden_values(registered: Registered, discovery: Discovery) -> str | None:
+    """What to say of devices whose values others cannot show, since their handlers return a plain dict."""
+    names = registered.without_values()
+    if not names:
+        return None
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return (
+        f"discovery by {discovery.convention} shows no value of {', '.join(names[:MOST_NAMED])}{more}: the handler "
+        "does not say which fields it returns; annotate a model, such as -> Power "
+        "with class Power(BaseModel): watts: float"
+    )
+
+
 class Described(NamedTuple):
     """The devices of an app, as they are described."""
 
@@ -78,6 +99,8 @@ class Described(NamedTuple):
 def described(plan: Plan, discovery: Discovery, link: "Link", now: float) -> Described:
     """Describe the devices of an app, `now` in epoch seconds."""
     registered = registered_of(plan.settled)
+    if (hidden := hidden_values(registered, discovery)) is not None:
+        logger.warning("%s", hidden, extra=log_fields("values not shown"))
     convention = convention_of(plan, discovery, registered, int(now))
     if convention.properties is None:
         return Described(registered, convention, None)

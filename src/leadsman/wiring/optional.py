@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 _STORED_AFTER = {"acked-or-durable": 0.15, "write-through": 0.01}
 """Seconds after which the write of a reading begins that the broker does not have, by ``outbox.durability``. The write
-before it, and its own sync, come on top: a quarter of a second is promised (docs/how-to/durability.md)."""
+before it, and its own sync, come on top: a quarter of a second is promised of 99 of 100 (docs/how-to/durability.md)."""
 _NOBODY: Mapping[str, str] = {}
 OUTBOX_FILE = "outbox.db"
 """In the state directory."""

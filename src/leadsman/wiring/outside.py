@@ -53,9 +53,8 @@ def load_modules(
         import_module("leadsman.wiring.moving")
         load_engine(cluster.engine)
     chosen(brokers.primary, brokers.primary.protocol)
-    import_module(
-        "encodings.idna"
-    )  # loaded with the first name of a host; without free descriptors that fails for ever
+    # Python loads it with the first name of a host, and remembers for ever that it failed for want of a descriptor.
+    import_module("encodings.idna")
 
 
 def server(standby: "StandbySettings | None") -> Serve:

@@ -44,8 +44,8 @@ def accept(outbox, item, original=Outbox.accept):
     note([message], ACKNOWLEDGED)
     return found
 
-def write(file, add, settled, dead=(), original=SpoolFile.write):
-    evicted = original(file, add, settled, dead)
+def write(file, add, settled, dead=(), overtaken=None, original=SpoolFile.write):
+    evicted = original(file, add, settled, dead, overtaken)
     note(add, COMMITTED)
     return evicted
 

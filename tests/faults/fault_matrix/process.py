@@ -4,10 +4,13 @@ import json
 import logging
 import socket
 import time
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import mqtt5
 from benchmarks.ear import Ear
 
-from fault_matrix.answers import SILENCE, judging, refusing
+from fault_matrix.answers import SILENCE, judging, reading, refusing
 from fault_matrix.broker import FIVE, WINDOW
 from fault_matrix.row import P0, P1, row
 from fault_matrix.stand import LONGEST_EXIT, WITHIN, Job, Stand, good, greet
@@ -15,6 +18,7 @@ from leadsman import App, CircuitBreaker
 from leadsman.testing import Harness, Scripted
 from leadsman.testing.mosquitto import free_port
 from leadsman_rigs.byte_broker import Peer
+from leadsman_rigs.proxy import Way
 
 SETTLED = 150
 """Readings of some seconds. An outbox on disk may still hold them when they are acknowledged, and send them again."""
@@ -62,18 +66,21 @@ def killed_offline(stand: Stand) -> None:
     stand.stop(app)
 
 
-SILENT_LATER = """\
-SILENT = os.path.exists(os.environ["LEDGER"] + ".silent")
+CEASING = """\
+SILENT = os.environ["LEDGER"] + ".silent"
 
 class Ceasing(Meter):
     async def __call__(self):
-        if SILENT:
+        if os.path.exists(SILENT):
             raise OSError("no answer")
         return await super().__call__()
 
-for number in range(5):
-    app.add_telemetry(f"d{number}", Ceasing(f"d{number}"), interval=0.1)
+def ceasing(count, interval):
+    for number in range(count):
+        app.add_telemetry(f"d{number}", Ceasing(f"d{number}"), interval=interval)
+
 """
+"""Devices that give no reading as long as there is a file beside the ledger."""
 
 
 @row(
@@ -86,8 +93,8 @@ def killed_after_an_outage(stand: Stand) -> None:
     broker = stand.broker()
     proxy = stand.proxy(broker.port)
     stand.listen(broker.port)
-    app = stand.app(proxy.url, SILENT_LATER)
-    silent = app.ledger.with_name(f"{app.ledger.name}.silent")
+    app = stand.app(proxy.url, CEASING + "ceasing(5, 0.1)")
+    silent = silence(app)
     older = {}
     for delay in (0.15, 0.3, 0.6, 0.9):
         came = stand.tally.came
@@ -100,9 +107,7 @@ def killed_after_an_outage(stand: Stand) -> None:
         time.sleep(delay)
         app.kill()
         silent.touch()
-        app.start()
-        before = app.log.count("failing: OSError")
-        stand.until(lambda before=before: app.log.count("failing: OSError") >= before + 5, "each device fails")
+        live_silently(stand, app)
         time.sleep(1)
         kept = retained_numbers(broker.port)
         newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
@@ -115,6 +120,92 @@ def killed_after_an_outage(stand: Stand) -> None:
     came = stand.tally.came
     stand.until(lambda: stand.tally.came > came, "readings")
     stand.stop(app)
+
+
+@row(
+    "13c",
+    P1,
+    "a reading is not acknowledged, or refused for now (0x97), newer ones are taken; killed (-9); the next life reads"
+    " nothing",
+    "the older reading comes, and the broker keeps the newest of each device",
+)
+def killed_before_an_older_reading_arrived(stand: Stand) -> None:
+    kept: dict[str, int] = {}
+    withheld, newer = {"d0": SILENCE, "d1": 0x97}, {"d0": 0, "d1": 0}
+
+    def judge(packet: mqtt5.PublishPacket) -> int:
+        device, number = reading(packet)
+        if withheld and number == 5 and device in withheld:
+            return withheld[device]
+        if device:
+            newer[device] = max(newer[device], number)
+            if packet.retain:
+                kept[device] = number
+        return 0
+
+    broker = stand.faulty(judging(judge))
+    proxy = stand.proxy(urlsplit(broker.url).port, Way(delay=0.03))
+    app = stand.app(proxy.url, CEASING + "ceasing(2, 0.02)")
+    stand.until(lambda: min(newer.values()) > 5, "newer readings of both")
+    time.sleep(1)
+    silence(app).touch()
+    time.sleep(WITHIN + 1)  # the older ones are on disk, and the newer ones that were there are not any more
+    app.kill()
+    withheld.clear()
+    live_silently(stand, app)
+    stand.until(lambda: all(5 in stand.tally.numbers[device] for device in newer), "the older readings")
+    time.sleep(1)
+    older = {device: number for device, number in kept.items() if number < newer[device]}
+    stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
+    stand.expect(not older, f"older: {older}, newest: {newer}")
+    stand.stop(app)
+
+
+@row(
+    "13d",
+    P1,
+    "killed (-9) while the newest readings go first over a road that is too slow; the next life reads nothing",
+    "what waited comes, and the broker keeps the newest reading of each device",
+)
+def killed_while_the_newest_go_first(stand: Stand) -> None:
+    broker = stand.broker()
+    proxy = stand.proxy(broker.port, Way(delay=0.02, rate=15_000))
+    stand.listen(broker.port)
+    app = stand.app(proxy.url, CEASING + "ceasing(5, 0.02)")
+    silent = silence(app)
+    stand.until(lambda: stand.tally.disordered, "the newest readings go first")
+    time.sleep(5)
+    silent.touch()
+    time.sleep(0.5)
+    last = {device: max(numbers) for device, numbers in app.taken().items()}
+    stand.until(lambda: all(last[each] in stand.tally.numbers[each] for each in last), "the newest readings")
+    time.sleep(0.5)
+    came = stand.tally.came
+    app.kill()
+    stand.figure("readings that waited", app.readings - came, least=50)
+    stand.expect(stand.tally.disordered, "all came in order, so nothing was tested")
+    proxy.up.rate = proxy.down.rate = None
+    live_silently(stand, app)
+    stand.arrive(app, kills=[time.time()])
+    time.sleep(1)
+    kept = retained_numbers(broker.port)
+    newest = {device: max(numbers) for device, numbers in stand.tally.numbers.items()}
+    older = {device: number for device, number in kept.items() if number < newest[device]}
+    stand.figure("devices whose retained reading is older than the newest", len(older), most=0)
+    stand.expect(not older, f"older: {older}, newest: {newest}")
+    stand.stop(app)
+
+
+def silence(app: Job) -> Path:
+    """The file that keeps the devices of an app silent, see `CEASING`."""
+    return app.ledger.with_name(f"{app.ledger.name}.silent")
+
+
+def live_silently(stand: Stand, app: Job) -> None:
+    """Start an app whose devices are silent, and wait until each of them failed."""
+    before, devices = app.log.count("failing: OSError"), len(app.taken())
+    app.start()
+    stand.until(lambda: app.log.count("failing: OSError") >= before + devices, "each device fails")
 
 
 def retained_numbers(port: int) -> dict[str, int]:

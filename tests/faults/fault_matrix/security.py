@@ -17,25 +17,62 @@ from leadsman.errors import ConfigurationError
 from leadsman.testing.mosquitto import free_port
 
 TELLING = """
+import base64
+
+def told(settings):
+    key = settings.api_key.get_secret_value()
+    encoded = base64.b64encode(key.encode())
+    return f"the settings are {settings!r}, the app is {app!r}, and {key!r} or {encoded!r} is refused"
+
+class Door:
+    def __init__(self, settings):
+        self.settings = settings
+
+    async def __aenter__(self):
+        raise OSError(told(self.settings))
+
+    async def __aexit__(self, *exc_info):
+        pass
+
+def doors(settings):
+    return (Door(settings),)
+
+app = App("row", mqtt=os.environ.get("URL"), settings=Settings, heartbeat=1, adapters=doors)
+
 @app.telemetry("failing", interval=0.5)
 async def failing(settings: Settings):
-    raise RuntimeError(f"the settings are {settings!r}, and the app is {app!r}")
+    raise RuntimeError(told(settings))
+
+@app.telemetry("shut", interval=0.5)
+async def shut(door: Door):
+    pass
 
 @app.command("failing")
 async def obey(settings: Settings):
-    raise RuntimeError(repr(settings))
+    raise RuntimeError(told(settings))
 
 meters(2, 0.2)
 """
 WRONG = """
+from pydantic import field_validator
+
 class Settings(BaseModel):
-    api_key: int = 0
+    api_key: SecretStr
+
+    @field_validator("api_key", mode="before")
+    @classmethod
+    def refuse(cls, key):
+        raise ValueError(f"{key} is no key")
+
 app = App("row", mqtt=os.environ.get("URL"), settings=Settings)
 meters(2, 0.2)
 """
 
 
-PATHS = "/", "/metrics", "/introspect", "/trace", "/ledger", "/why/failing", "/registry", "/healthz", "/openapi.json"
+PATHS = (
+    *("/", "/metrics", "/introspect", "/trace", "/ledger", "/why/failing", "/why/shut", "/registry", "/healthz"),
+    "/openapi.json",
+)
 
 
 @row("22", P0, "a password in the URL, in a file, and in wrong settings", "in no log, message, document, page or file")
@@ -46,7 +83,13 @@ def canary(stand: Stand) -> None:
     port, secret = free_port(), stand.directory / CAGE
     web = {"HTTP__BIND": f"127.0.0.1:{port}", "HTTP__TOKEN_FILE": str(secret)}
     app = stand.app(broker.url, TELLING, LOG_LEVEL="DEBUG", **web)
-    refused = stand.app(stand.faulty(refusing(0x86, [])).url, TELLING, "refused", LOG_LEVEL="DEBUG", LOG_FORMAT="json")
+    refused = stand.app(
+        stand.faulty(refusing(0x86, [], reason_str=f"{CANARY} is wrong")).url,
+        TELLING,
+        "refused",
+        LOG_LEVEL="DEBUG",
+        LOG_FORMAT="json",
+    )
     away = stand.app(f"mqtt://127.0.0.1:{free_port()}", TELLING, "away", LOG_FORMAT="journal")
     wrong = stand.app(broker.url, WRONG, "wrong")
     stand.until(lambda: stand.tally.came >= 10 and wrong.process.poll() is not None, "readings, and an end")

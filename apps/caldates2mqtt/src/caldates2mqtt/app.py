@@ -15,20 +15,15 @@ from leadsman.errors import InvalidValue
 def servers(settings: Settings) -> tuple[CalDav]:
     """The server of the settings."""
     server = settings.server
-    calendars = CalDav(server.url, server.username, password_of(server), token=text_of(server.token), zone=server.zone)
+    calendars = CalDav(server.url, server.username, password_of(server), token=server.token, zone=server.zone)
     return (calendars,)
 
 
-def password_of(server: Server) -> str | Path | None:
+def password_of(server: Server) -> SecretStr | Path | None:
     """The password, or the file that holds it."""
     if server.password is not None and server.password_file is not None:
         raise InvalidValue("server.password and server.password_file are both set; write only one of them")
-    return server.password_file or text_of(server.password)
-
-
-def text_of(secret: SecretStr | None) -> str | None:
-    """The text of a secret."""
-    return None if secret is None else secret.get_secret_value()
+    return server.password_file or server.password
 
 
 def simulated_servers(settings: Settings) -> tuple[CalDav]:

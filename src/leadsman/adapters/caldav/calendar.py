@@ -17,6 +17,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from leadsman.adapters.adapter import Resource
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
 from leadsman.extras import missing
+from leadsman.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
+from leadsman.text import clean
 from leadsman.threads import Worker
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, human, positive_seconds
@@ -69,9 +71,9 @@ class CalDav:
     Args:
         url: the server, the user's collection, or one calendar: ``https://cloud.example/remote.php/dav``.
         username: the name of the user.
-        password: the user's password; often an application password. A `Path` is a file that holds it, read at each
-            connection.
-        token: a bearer token instead of username and password.
+        password: the user's password; often an application password; text or a `SecretStr`. A `Path` is a file that
+            holds it, read at each connection.
+        token: a bearer token instead of username and password; text or a `SecretStr`.
         zone: an IANA name such as ``Europe/Berlin``: the time zone in which days begin. None is the host's.
         ca: a file with the certificate of the authority, if it is not a public one.
         timeout: for one reply of the server; a call may take three times as long.
@@ -83,11 +85,11 @@ class CalDav:
 
     def __init__(
         self,
-        url: str,
+        url: str | SecretValue,
         username: str | None = None,
-        password: str | Path | None = None,
+        password: str | SecretValue | Path | None = None,
         *,
-        token: str | None = None,
+        token: str | SecretValue | None = None,
         zone: str | None = None,
         ca: str | None = None,
         timeout: Duration = 20.0,
@@ -97,7 +99,14 @@ class CalDav:
         if password is not None and token is not None:
             raise InvalidValue("password and token: write one of them")
         self._timeout = positive_seconds(timeout, "timeout")
-        self._access = Access(_checked_url(url), username, password, token, ca, self._timeout)
+        self._access = Access(
+            _checked_url(url),
+            username,
+            password if isinstance(password, Path) else secret_or_none("password", password),
+            secret_or_none("token", token),
+            ca,
+            self._timeout,
+        )
         self._zone = None if zone is None else _checked_zone(zone)
         self._lock = asyncio.Lock()
         self._answers: dict[str | None, _Answer] = {}
@@ -223,14 +232,15 @@ def _day(zone: tzinfo) -> date:
     return datetime.fromtimestamp(system_clock(asyncio.get_running_loop()).wall(), zone).date()
 
 
-def _checked_url(url: object) -> str:
-    if not isinstance(url, str):
+def _checked_url(url: str | SecretValue) -> Secret:
+    if not isinstance(revealed(url), str):
         raise InvalidType(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
+    address = address_of(url)
     with contextlib.suppress(ValueError):
-        parts = urlsplit(url)
+        parts = urlsplit(str(address))  # which keeps its argument: no `Secret`, which would not end then
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return url
-    raise InvalidValue(f"url is {url!r}; write one such as 'https://cloud.example/remote.php/dav'")
+            return address
+    raise InvalidValue(f"url is {clean(repr(str(address)))}; write one such as 'https://cloud.example/remote.php/dav'")
 
 
 def _checked_zone(zone: object) -> tzinfo:

@@ -17,7 +17,9 @@ from leadsman.errors import (
     PermanentError,
 )
 from leadsman.extras import missing
+from leadsman.redaction import Secret
 from leadsman.resilience.failure import RetryRequested
+from leadsman.resilience.retry_after import LONGEST_PAUSE
 from leadsman.text import clean, describe, suggestion
 
 try:
@@ -35,8 +37,6 @@ MOST_BYTES = 8 * 1024 * 1024
 """Of one reply, decompressed. A calendar of ten years has about one megabyte."""
 MOST_TAGS = 100_000
 """Tags of one reply, which take a second to read. One event has about 14."""
-LONGEST_PAUSE = 86400.0
-"""Seconds; a server may ask for a longer pause, but gets the next request after this one."""
 
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
@@ -45,11 +45,11 @@ _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive port
 class Access(NamedTuple):
     """The address of a server, and the account."""
 
-    url: str
+    url: Secret
     username: str | None
-    password: str | Path | None
+    password: Secret | Path | None
     """A `Path` is a file that holds it."""
-    token: str | None
+    token: Secret | None
     ca: str | None
     timeout: float
 
@@ -60,6 +60,8 @@ class Client:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._connected: DavObject = None
+        self._read: Secret | None = None
+        """The password in the file, hidden as long as this lives."""
 
     def search(self, calendar: str | None, start: date, end: date, zone: tzinfo) -> list[str]:
         """Return the iCalendar texts of all objects with an event in the window."""
@@ -119,7 +121,7 @@ class Client:
             access = self._access
             password = access.token or access.password
             if isinstance(password, Path):
-                password = password.read_text().strip()
+                password = self._read = Secret(password.read_text().strip())
             self._connected = DAVClient(
                 url=access.url,
                 username=access.username,
@@ -198,6 +200,6 @@ def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
 
 def shown(url: str) -> str:
     """A URL without the parts that must not be in a log: user, password and query."""
-    parts = urlsplit(url)
+    parts = urlsplit(str(url))  # which keeps its argument: no `Secret`, which would not end then
     host = parts.hostname or ""
     return clean(urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")))

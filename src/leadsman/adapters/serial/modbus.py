@@ -70,6 +70,11 @@ class Modbus:
         self._port.check_installed()
 
     @property
+    def transient_errors(self) -> tuple[type[Exception], ...]:
+        """Those of the port."""
+        return self._port.transient_errors
+
+    @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the port."""
         return self._port.resource

@@ -70,6 +70,11 @@ class Optolink:
         await self._port.__aexit__(*exc_info)
 
     @property
+    def transient_errors(self) -> tuple[type[Exception], ...]:
+        """Those of the port."""
+        return self._port.transient_errors
+
+    @property
     def resource(self) -> Resource:
         """For ``leadsman doctor``: the port."""
         return self._port.resource

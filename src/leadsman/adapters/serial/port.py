@@ -12,6 +12,7 @@ retry of the handler repeats them.
 
 import asyncio
 import contextlib
+import struct
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Self
@@ -108,6 +109,12 @@ class SerialPort:
         """Check that the library for opening is installed; ``socket://`` needs none. Raises `NotInstalled`."""
         if not self.url.startswith("socket://"):
             check_library()
+
+    @property
+    def transient_errors(self) -> tuple[type[Exception], ...]:
+        """What its handlers are retried for, besides `OSError` and `TransientError`: what parsing raises on a garbled
+        message, such as ``float(b"ERR")``."""
+        return (ValueError, struct.error)
 
     @property
     def resource(self) -> Resource:

@@ -4,7 +4,7 @@ import { by, h, keep, kept, toast } from "./dom.js";
 import { post } from "./live.js";
 
 const ACTIONS = {
-	poll: ["Poll now", "It is polled at once, besides its schedule.", "is polled"],
+	poll: ["Poll now", "Reads it now; the schedule stays.", "is polled"],
 	hold: ["Hold", "It is not polled again until somebody releases it.", "is on hold"],
 	release: ["Release", "It is polled again, at its schedule.", "is released"],
 	isolate: ["Isolate", "Its circuit is isolated: polls and retries end until somebody closes the circuit.", "is isolated"],

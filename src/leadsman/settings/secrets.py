@@ -1,0 +1,66 @@
+"""Finds the secrets among settings: as they are written, and in the objects that they make."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import cast
+
+from leadsman.redaction import Address, Secret, is_secret_value, revealed
+from leadsman.settings.model import SettingPath, at, declared_secret, is_model
+
+_SECRET = re.compile(r"(?i)(password|passwd|passphrase|secret|token|api_?key|credential)")
+_PATH = re.compile(r"(?i)_(file|path)$")
+"""A setting with such a name locates a secret. It is not secret itself."""
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting with this name is a secret."""
+    return _SECRET.search(name) is not None and _PATH.search(name) is None
+
+
+def secrets_in(tree: object, model: object, path: SettingPath = (), *, named: bool = False) -> Iterator[Secret]:
+    """The secrets in settings as they are written, before they are validated, and the addresses with credentials.
+
+    Args:
+        tree: the value at the path.
+        model: of the settings.
+        path: where the value is.
+        named: whether the name of a list or a mapping around it is that of a secret.
+    """
+    if isinstance(tree, Mapping | list):
+        for key, each in tree.items() if isinstance(tree, Mapping) else enumerate(tree):
+            inner = (*path, str(key))
+            below = is_secret(str(key)) or (named and not is_model(at(model, path)))
+            yield from secrets_in(each, model, inner, named=below)
+    elif declared_secret(model, path) or (named and isinstance(tree, str)):
+        yield Secret(str(tree))
+    elif (address := Address(str(tree))).hidden:
+        yield address
+
+
+def secrets_of(value: object, *, named: bool = False) -> Iterator[Secret]:
+    """The secrets among the settings of an app, as deep as they are, and the addresses with credentials.
+
+    Args:
+        value: settings, or a part of them.
+        named: whether the name of the value is that of a secret.
+    """
+    if is_secret_value(value):
+        yield Secret(cast("str", revealed(value)))
+    elif is_model(kind := type(value)):
+        more = getattr(value, "model_extra", None) or {}
+        for name, each in [*((name, getattr(value, name)) for name in kind.model_fields), *more.items()]:
+            yield from secrets_of(each, named=is_secret(name))
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from secrets_of(getattr(value, field.name), named=is_secret(field.name))
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from secrets_of(each, named=named or is_secret(str(key)))
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from secrets_of(each, named=named)
+    elif named and isinstance(value, str | bytes):
+        yield Secret(value.decode(errors="surrogateescape") if isinstance(value, bytes) else str(value))
+    elif (address := Address(str(value))).hidden:
+        yield address
