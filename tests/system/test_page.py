@@ -41,6 +41,12 @@ def boiler(): raise OSError({HTML!r})
 @app.telemetry("mains", interval="1s")
 def mains() -> Mains: return Mains(volts=231.23849487304688, load=231.23849487304688, leak=0.00123456)
 
+@app.telemetry("nothing", interval="1s")
+def nothing() -> None: return None
+
+@app.telemetry("code", interval="1s", stale_after="1s")
+def code(): return {{{{}}}}["temperature"]
+
 @app.telemetry("<b>attic<s>", interval="1h")
 def attic(): return {{{{"celsius": 20.5}}}}
 """
@@ -101,8 +107,8 @@ def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
     assert "since" in boiler.inner_text()
     assert re.search(r"open, \d+ min|open, 1 h", boiler.inner_text())
     assert re.search(r"4\d\d\s+watts", row(page, "meter").inner_text())
-    assert page.get_by_role("row").count() == 5  # and the header
-    page.locator("#summary").get_by_text("1 of 4 devices needs attention", exact=True).wait_for()
+    assert page.get_by_role("row").count() == 7  # and the header
+    page.locator("#summary").get_by_text("2 of 6 devices need attention", exact=True).wait_for()
     page.locator("#facts").get_by_text("connected", exact=True).wait_for()
 
 
@@ -161,6 +167,32 @@ def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
     why.get_by_text("First broken link: circuit, since").wait_for()
     assert f"last error: OSError: {HTML}" in why.inner_text()
     assert re.search(r"What to do: \w+", why.inner_text())
+
+
+def test_a_device_that_was_never_read_and_fails_is_an_error_with_its_line_and_the_cause_leads(page):
+    code = row(page, "code").and_(page.locator("[data-status=error]"))
+    code.get_by_text(re.compile(r"KeyError: 'temperature' \(.+:\d+\)")).wait_for()
+    assert "error" in code.locator(".word").inner_text()
+
+    page.get_by_role("link", name="code", exact=True).click()
+    lead = page.locator("#view-device .lead")
+    lead.get_by_text(re.compile(r"^KeyError: 'temperature' \(.+:\d+\) for \d+s, \d+ polls in a row")).wait_for()
+    assert lead.inner_text().endswith(". leadsman tries it every 1s.")
+
+
+def test_what_the_page_advises_is_a_button_and_no_command_line(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+    why = page.get_by_role("region", name="Why nothing arrives")
+
+    why.get_by_text("with its traceback, below", exact=False).wait_for()
+    assert "--prefix" not in why.inner_text()
+    page.get_by_role("button", name="Close circuit").wait_for()
+
+
+def test_a_handler_that_returns_none_has_its_reason_on_the_page_too(page):
+    page.get_by_role("link", name="nothing", exact=True).click()
+
+    page.get_by_role("region", name="Why nothing arrives").get_by_text("its handler returns None").wait_for()
 
 
 def test_the_ledger_of_a_device_has_words_for_its_slots_and_leaves_an_error_as_it_is(page):
@@ -283,7 +315,7 @@ def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
     page.route(re.compile("/introspect$"), multiplied)
     page.route(re.compile("/introspect[?/].*node-"), lambda route: route.fulfill(json={}))
     page.reload()
-    page.get_by_text("1,004 devices").wait_for()
+    page.get_by_text("1,006 devices").wait_for()
 
     assert page.locator("#rows .row").count() < 60
     page.keyboard.press("End")

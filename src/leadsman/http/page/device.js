@@ -92,7 +92,7 @@ export class DeviceView {
 		reicon(this.mark, status);
 		say(this.word, WORDS[status] ?? status);
 		drawActions(this.buttons, device, model.frozen != null);
-		say(this.lead, leadOf(device, now));
+		say(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));
 		put(this.lead, "class", device.error ? "lead bad" : "lead");
 		this.drawWhy(device, now);
 		this.drawFacts(device, now);
@@ -110,14 +110,14 @@ export class DeviceView {
 
 	/** The first link that passes no reading on. That of a device which works matters only if it is broken. */
 	drawWhy({ why, status }, now) {
-		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken");
+		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken" && why.link !== "result");
 		if (this.why.hidden || this.said === why) return;
 		this.said = why;
 		say(this.reason, why.summary);
 		const since = why.since ? `, since ${clock(Date.parse(why.since), now)}` : "";
 		say(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
 		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, local(each, now))));
-		say(this.advice, why.advice);
+		say(this.advice, here(why.advice));
 	}
 
 	drawFacts(device, now) {
@@ -207,6 +207,11 @@ export class DeviceView {
 		if (this.name && !this.box.hidden) this.draw();
 	}
 }
+
+/** An advice with what this page has instead of a command line. */
+const here = (advice) =>
+	advice.replace(/: leadsman (release|circuit|trace) .*$/s, (_, command) =>
+		command === "trace" ? ", below" : `: press “${command === "release" ? "Release" : "Close circuit"}” above`);
 
 /** The lowest and the highest of the values of a line, and since when. */
 function rangeOf(points, terms) {
