@@ -55,8 +55,8 @@ def house():
     return app
 
 
-def asked(running, payload=b"", topic="house/introspect/response", **options):
-    running.broker.send("house/introspect", payload, **options)
+def asked(running, payload=b"", topic="house/introspect/response", at="house/introspect", **options):
+    running.broker.send(at, payload, **options)
     running.run(0.1)
     return running.broker.messages(topic)[-1].json
 
@@ -162,6 +162,37 @@ def test_what_a_device_does_is_said_in_plain_english_if_a_request_asks_for_it(ha
     assert list(data["words"]) == ["air"]
     assert data["words"]["air"][0].startswith("It is polled at the times of the cron schedule")
     assert "words" not in asked(running, {})["data"]
+
+
+class Mains(BaseModel):
+    volts: Annotated[float, Sensor("V", device_class="voltage", precision=1)]
+    phases: list[float]
+    load: float
+
+
+class Panel(BaseModel):
+    mains: Mains
+
+
+def test_what_the_type_of_a_field_declares_is_told_if_a_request_asks_for_it(harness):
+    app = App("plant")
+
+    @app.telemetry("panel", interval="1s")
+    async def panel() -> Panel | None:
+        return None
+
+    @app.telemetry("untyped", interval="1s")
+    async def untyped() -> dict[str, float]:
+        return {"volts": 230.0}
+
+    running = harness(app)
+    running.run("1s")
+    answer = asked(running, {"sections": ["fields"]}, "plant/introspect/response", "plant/introspect")
+
+    assert answer["data"]["fields"] == {
+        "panel": {"mains.volts": {"unit": "V", "device_class": "voltage", "precision": 1}},
+        "untyped": {},
+    }
 
 
 def test_sections_and_devices_can_be_chosen(harness):

@@ -711,3 +711,27 @@ def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(st
 )
 def test_a_rule_that_publishes_in_time_anyway_needs_no_other(rule, advice):
     assert why("boiler", *suppressed(rule))["advice"].startswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        (FAILING, "no message from /dev/ttyUSB0 within 3s for 10m, 4 polls in a row. leadsman tries it every 1m."),
+        (
+            FAILING | {"last_error": "OSError: [Errno 113] No route to host"},
+            "No route to host for 10m, 4 polls in a row.",
+        ),
+        (
+            FAILING | {"last_error": "KeyError: 't' (plant.py:57)"},
+            "KeyError: 't' (plant.py:57) for 10m, 4 polls in a row.",
+        ),
+    ],
+)
+def test_the_cause_of_a_failure_is_one_line(changes, cause):
+    verdict = why("boiler", *of(**changes))
+
+    assert verdict["cause"].startswith(cause), verdict
+
+
+def test_a_device_that_works_has_no_cause():
+    assert "cause" not in why("boiler", *of())

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +52,17 @@ def test_a_failed_poll_makes_it_an_error_that_tells_why_and_since_when():
         "ValueError",
         "odd",
     )
+
+
+def test_a_bug_has_its_place_and_what_any_device_may_do_has_none():
+    def error_of(raised):
+        try:
+            raise raised
+        except Exception as error:  # of any class
+            return after(failed(1.0, error)).trouble.error_message
+
+    assert re.fullmatch(r"'t' \(test_health\.py:\d+\)", error_of(KeyError("t")))
+    assert error_of(OSError("no answer")) == "no answer"
 
 
 def test_a_reading_ends_the_error():

@@ -18,6 +18,15 @@ MOST = 97_000
 """Bytes of all files of the page, as they are sent: 100,000 are allowed."""
 HTML = "<img src=x_y onerror=alert(1)>"
 APP = f"""
+from typing import Annotated
+from pydantic import BaseModel
+from leadsman import Sensor
+
+class Mains(BaseModel):
+    volts: Annotated[float, Sensor("V", device_class="voltage", precision=1)]
+    load: float
+    leak: Annotated[float, Sensor("A")]
+
 os.environ["HTTP__BIND"] = "127.0.0.1:{{port}}"
 polls = iter(range(10**9))
 
@@ -28,6 +37,15 @@ tired = CircuitBreaker(2, recovery="1h")
 
 @app.telemetry("boiler", interval="1s", retry=1, backoff=FixedBackoff("100ms"), circuit_breaker=tired)
 def boiler(): raise OSError({HTML!r})
+
+@app.telemetry("mains", interval="1s")
+def mains() -> Mains: return Mains(volts=231.23849487304688, load=231.23849487304688, leak=0.00123456)
+
+@app.telemetry("nothing", interval="1s")
+def nothing() -> None: return None
+
+@app.telemetry("code", interval="1s", stale_after="1s")
+def code(): return {{{{}}}}["temperature"]
 
 @app.telemetry("<b>attic<s>", interval="1h")
 def attic(): return {{{{"celsius": 20.5}}}}
@@ -89,8 +107,8 @@ def test_it_shows_every_device_with_its_status_values_circuit_and_error(page):
     assert "since" in boiler.inner_text()
     assert re.search(r"open, \d+ min|open, 1 h", boiler.inner_text())
     assert re.search(r"4\d\d\s+watts", row(page, "meter").inner_text())
-    assert page.get_by_role("row").count() == 4  # and the header
-    page.locator("#summary").get_by_text("1 of 3 devices needs attention", exact=True).wait_for()
+    assert page.get_by_role("row").count() == 7  # and the header
+    page.locator("#summary").get_by_text("2 of 6 devices need attention", exact=True).wait_for()
     page.locator("#facts").get_by_text("connected", exact=True).wait_for()
 
 
@@ -100,6 +118,25 @@ def test_a_reading_is_on_the_page_without_a_reload(page):
 
     page.wait_for_function("([e, before]) => e.textContent !== before", arg=[value.element_handle(), before])
     assert row(page, "meter").locator(".spark-line").get_attribute("points")
+
+
+def test_a_value_has_the_unit_and_the_decimals_that_are_declared_and_is_whole_in_its_title(page):
+    value, others = row(page, "mains").locator(".c-value b"), row(page, "mains").locator(".c-value .second")
+    value.get_by_text("231.2 V", exact=True).wait_for()
+    assert value.get_attribute("title") == "231.23849487304688 V (voltage)"
+    assert others.inner_text().endswith("load 231.24, leak 0.00123 A")
+    assert others.get_attribute("title") == "load 231.23849487304688, leak 0.00123456 A"
+
+    page.get_by_role("link", name="mains", exact=True).click()
+    values = page.get_by_role("region", name="Last values")
+    for name, shown, title in (
+        ("volts voltage", "231.2 V", "231.23849487304688 V (voltage)"),
+        ("leak", "0.00123 A", "0.00123456 A"),
+    ):
+        cells = values.get_by_role("row").filter(has=page.get_by_role("rowheader", name=name, exact=True))
+        cells.get_by_text(shown, exact=True).wait_for()
+        assert cells.locator(".number").get_attribute("title") == title
+    values.locator(".pic[title^='231.2 V to 231.2 V since']").wait_for()
 
 
 def test_nothing_that_a_device_says_becomes_html(page):
@@ -130,6 +167,32 @@ def test_a_device_that_is_silent_has_the_first_broken_link_and_what_to_do(page):
     why.get_by_text("First broken link: circuit, since").wait_for()
     assert f"last error: OSError: {HTML}" in why.inner_text()
     assert re.search(r"What to do: \w+", why.inner_text())
+
+
+def test_a_device_that_was_never_read_and_fails_is_an_error_with_its_line_and_the_cause_leads(page):
+    code = row(page, "code").and_(page.locator("[data-status=error]"))
+    code.get_by_text(re.compile(r"KeyError: 'temperature' \(.+:\d+\)")).wait_for()
+    assert "error" in code.locator(".word").inner_text()
+
+    page.get_by_role("link", name="code", exact=True).click()
+    lead = page.locator("#view-device .lead")
+    lead.get_by_text(re.compile(r"^KeyError: 'temperature' \(.+:\d+\) for \d+s, \d+ polls in a row")).wait_for()
+    assert lead.inner_text().endswith(". leadsman tries it every 1s.")
+
+
+def test_what_the_page_advises_is_a_button_and_no_command_line(page):
+    page.get_by_role("link", name="boiler", exact=True).click()
+    why = page.get_by_role("region", name="Why nothing arrives")
+
+    why.get_by_text("with its traceback, below", exact=False).wait_for()
+    assert "--prefix" not in why.inner_text()
+    page.get_by_role("button", name="Close circuit").wait_for()
+
+
+def test_a_handler_that_returns_none_has_its_reason_on_the_page_too(page):
+    page.get_by_role("link", name="nothing", exact=True).click()
+
+    page.get_by_role("region", name="Why nothing arrives").get_by_text("its handler returns None").wait_for()
 
 
 def test_the_ledger_of_a_device_has_words_for_its_slots_and_leaves_an_error_as_it_is(page):
@@ -252,7 +315,7 @@ def test_of_a_thousand_devices_only_those_on_the_screen_are_drawn(page):
     page.route(re.compile("/introspect$"), multiplied)
     page.route(re.compile("/introspect[?/].*node-"), lambda route: route.fulfill(json={}))
     page.reload()
-    page.get_by_text("1,003 devices").wait_for()
+    page.get_by_text("1,006 devices").wait_for()
 
     assert page.locator("#rows .row").count() < 60
     page.keyboard.press("End")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         AdapterSection,
         AppSection,
         DeviceSection,
+        FieldTerms,
         Introspection,
         Recent,
         Registered,
@@ -90,6 +91,8 @@ def show(document: "Introspection", *, as_json: bool) -> None:
             print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
     for name, sentences in document.get("words", {}).items():
         print("\n".join(["", clean(name), *(f"  {clean(sentence)}" for sentence in sentences)]))
+    if "fields" in document:
+        print("\n" + _fields_table(document["fields"]))
     if "recent" in document:
         rows = [_recent_row(name, recent) for name, recent in document["recent"].items()]
         print("\n" + table(("device", f"read at ({zone()})", "last values", "last polls"), rows))
@@ -99,6 +102,21 @@ def show(document: "Introspection", *, as_json: bool) -> None:
     if "trace" in document:
         print()
         Printer(None, as_json=False).print(document["trace"])
+
+
+def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
+    rows = [
+        (
+            clean(device),
+            clean(field),
+            terms.get("unit", "–"),
+            terms.get("device_class", "–"),
+            str(terms.get("precision", "–")),
+        )
+        for device, fields in devices.items()
+        for field, terms in fields.items()
+    ]
+    return table(("device", "field", "unit", "device class", "decimals"), rows)
 
 
 def show_settings(app: App) -> None:

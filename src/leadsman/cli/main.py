@@ -129,7 +129,7 @@ COMMANDS = (
             ),
             argument(
                 "--section",
-                "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger or recent "
+                "app, mqtt, adapters, devices or jobs; of a running app also trace, words, ledger, recent or fields "
                 "(can be repeated)",
                 action="append",
                 metavar="NAME",

@@ -19,9 +19,12 @@ None beside a type changes nothing. Lists, dicts without fields, and what is nes
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from leadsman.discovery.description import Field, Kind
+
+if TYPE_CHECKING:
+    from leadsman.introspection.document import FieldTerms
 
 Schema = Mapping[str, Any]
 DEEPEST = 4
@@ -64,6 +67,17 @@ def fields_of(schema: Schema) -> tuple[Field, ...]:
         other = found.get(field.path)
         found[field.path] = field if other is None else _both(other, field)
     return tuple(found.values())[:MOST]
+
+
+def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
+    """The unit, the device class and the precision of the fields that have one, by their keys, joined by a dot."""
+    found: dict[str, FieldTerms] = {}
+    for field in fields_of(schema):
+        words = {word: getattr(field, word) for word in ("unit", "device_class", "precision")}
+        given = {word: value for word, value in words.items() if value is not None}
+        if given:
+            found[".".join(field.path)] = cast("FieldTerms", given)
+    return found
 
 
 def scalar(schema: Schema, parameter: str) -> Field | None:

@@ -150,7 +150,9 @@ _PARAMETERS = {
         "query",
         {
             "type": "array",
-            "items": {"enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent"]},
+            "items": {
+                "enum": ["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent", "fields"]
+            },
         },
         "Only these sections.",
     ),

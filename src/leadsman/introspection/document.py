@@ -233,6 +233,16 @@ class Recent(TypedDict):
     outcomes: RecentOutcomes
 
 
+class FieldTerms(TypedDict, total=False):
+    """What the type of a field says about its values, as in `leadsman.sensor.Sensor`. What it does not say is left
+    out."""
+
+    unit: str
+    device_class: str
+    precision: int
+    """Decimals to show."""
+
+
 class Introspection(TypedDict, total=False):
     """The ``data`` of an answer of ``{prefix}/introspect``: all sections, or those of the request."""
 
@@ -249,6 +259,9 @@ class Introspection(TypedDict, total=False):
     """Present only if the request names this section."""
     recent: dict[str, Recent]
     """Present only if the request names this section. Kept only while the HTTP endpoint is on."""
+    fields: dict[str, dict[str, FieldTerms]]
+    """The fields of the readings of a device of which the type says more than its name; the keys that lead to a nested
+    one are joined by a dot. Present only if the request names this section."""
 
 
 class StatusDevice(TypedDict, total=False):

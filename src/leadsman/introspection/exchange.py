@@ -16,7 +16,9 @@ from leadsman.mqtt.answers import Json
 class Request(TypedDict, total=False):
     """A request at ``{prefix}/introspect``. An empty payload requests all sections but the last four."""
 
-    sections: list[Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent"]]
+    sections: list[
+        Literal["app", "mqtt", "adapters", "devices", "jobs", "trace", "words", "ledger", "recent", "fields"]
+    ]
     devices: list[str]
     after: int
     """Only rows of the trace with a higher number."""

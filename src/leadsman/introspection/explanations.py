@@ -50,6 +50,8 @@ class Verdict(TypedDict):
     summary: str
     since: str | None
     """Since when the link has been so, as far as that is known."""
+    cause: NotRequired[str]
+    """Of a device that fails: its error, for how long, and how often leadsman tries it; one or two sentences."""
     evidence: list[str]
     """The facts that lead to the verdict, and the others that help; one line each."""
     advice: str

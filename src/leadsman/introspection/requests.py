@@ -10,7 +10,7 @@ from leadsman.mqtt.topics import LONGEST_NAME
 from leadsman.text import clean, nearest, suggestion
 
 SECTIONS = ("app", "mqtt", "adapters", "devices", "jobs")
-ON_REQUEST = ("trace", "words", "ledger", "recent")
+ON_REQUEST = ("trace", "words", "ledger", "recent", "fields")
 """Sections that a request must name."""
 KEYS = ("sections", "devices", "after", "since")
 """The keys of a request."""

@@ -20,6 +20,8 @@ from leadsman.monitoring.ledger_reports import LedgerReports
 from leadsman.monitoring.statuses import Statuses
 from leadsman.mqtt.link import Link
 from leadsman.mqtt.topics import Topics, encode
+from leadsman.registration.command import Command
+from leadsman.registration.injection import Handler
 from leadsman.runtime.runner import Answer, Runner, Runners
 from leadsman.text import clean
 from leadsman.timing.clock import Clock, rfc3339
@@ -27,7 +29,7 @@ from leadsman.timing.clock import Clock, rfc3339
 if TYPE_CHECKING:
     from leadsman.introspection.connection_document import Candidates, DroppedBy, MqttSection, OutboxSection
     from leadsman.introspection.counters_document import Subscribed
-    from leadsman.introspection.document import AdapterSection, AppSection, Runtime
+    from leadsman.introspection.document import AdapterSection, AppSection, FieldTerms, Runtime
     from leadsman.introspection.registry_document import RegistryDevice, RegistryHead
     from leadsman.introspection.watching import Watching
     from leadsman.monitoring.trace import Trace
@@ -77,6 +79,8 @@ class Parts(NamedTuple):
     node: "Ownership | None" = None
     """The node that owns the app; None if it shares it with no other."""
     nodes: "Callable[[], list[Brief]] | None" = None
+    terms_of: "Callable[[Handler], dict[str, FieldTerms]]" = lambda _: {}
+    """What the type of what a handler returns says about its fields."""
     """The nodes that share the app, this one included; None if it shares it with no other."""
 
 
@@ -98,6 +102,7 @@ class Sections:
         self._started = started
         self._written: dict[str, bytes] = {}
         self._texts: dict[bytes, bytes] = {}
+        self._terms: dict[int, dict[str, FieldTerms]] = {}
         self.registrations = registrations
 
     def forget(self, name: str) -> None:
@@ -178,6 +183,17 @@ class Sections:
         from leadsman.introspection.words import sentences  # few ask
 
         return [sentence for each in self.registrations.of(name) for sentence in sentences(each)]
+
+    def fields(self, name: str) -> "dict[str, FieldTerms]":
+        """What the type of each field of a device's readings says about it. A handler is looked at once."""
+        found = [each for each in self.registrations.of(name) if each.enabled]
+        if not found:
+            return {}
+        handler = next((each for each in found if not isinstance(each, Command)), found[0]).handler
+        terms = self._terms.get(id(handler))  # a handler may have no hash
+        if terms is None:
+            terms = self._terms[id(handler)] = self._parts.terms_of(handler)
+        return terms
 
     def registry_entry(self, name: str) -> "RegistryDevice | None":
         """A device in the registry, with its topics; None for a side job."""

@@ -144,6 +144,12 @@ class Service:
                 document.member(name, sections.words(name))
                 if number % SLICE == 0:
                     yield 0.0
+        if "fields" in wanted:
+            document.begin("fields", b"{}")
+            for number, name in enumerate(request.names, 1):
+                document.member(name, sections.fields(name))
+                if number % SLICE == 0:
+                    yield 0.0
         if "ledger" in wanted:
             document.begin("ledger", b"{}")
             ledgers = self._parts.ledgers

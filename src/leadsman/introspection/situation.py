@@ -6,6 +6,7 @@ of the app counts and not that of the reader.
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 READS = frozenset({"telemetry", "source", "periodic"})
 """Kinds of registrations that read a device by themselves."""
+_PLAIN = frozenset({"OSError", "ConnectionError", "TimeoutError", "DeviceTimeout", "DeviceUnavailable", "GarbledData"})
+"""Classes of errors that add nothing to their messages."""
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _FAR = 3650 * 86_400.0
 """Seconds. A longer time is not written out."""
 
@@ -132,6 +136,25 @@ class Situation:
     def command(self, words: str) -> str:
         """A command line about this device."""
         return f"leadsman {words}{self.options} --prefix {self.prefix} --device {self.name}"
+
+    def cause(self) -> str | None:
+        """Why it fails, for how long, and how often it is tried; None if it does not fail."""
+        runtime = self.runtime
+        if runtime is None or not runtime["last_error"]:
+            return None
+        kind, _, message = clean(runtime["last_error"]).partition(": ")
+        error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
+        lasted, polls = self.age(runtime["failing_since"]), runtime["consecutive_failures"]
+        words = error if lasted is None or lasted < 1 else f"{error} for {span(lasted)}"
+        if polls:
+            words += f", {counted(polls, 'poll')} in a row"
+        if self.reader is None or runtime["held"] or runtime["circuit"] == "isolated":
+            return f"{words}."
+        breaker, is_open = self.reader.get("circuit_breaker"), runtime["circuit"] in ("open", "half_open")
+        every = breaker.get("recovery") if is_open and breaker else self.reader.get("interval")
+        if not isinstance(every, int | float):  # each of its pauses is longer than the last, or it has a schedule
+            return f"{words}."
+        return f"{words}. leadsman tries it every {span(every)}."
 
     # Lines of evidence
 

@@ -37,7 +37,10 @@ def why(device: str, document: "Introspection", retained: Retained | None = None
     """
     try:
         situation = Situation(device, document, retained, options)
-        return next(verdict for link in CHAIN if (verdict := link(situation)) is not None)
+        verdict = next(verdict for link in CHAIN if (verdict := link(situation)) is not None)
+        if verdict["state"] == "broken" and (cause := situation.cause()) is not None:
+            verdict["cause"] = cause
+        return verdict
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
         return _not_understood(device, document, error)
 

@@ -21,6 +21,7 @@ between them. Staleness is then reported beside it.
 import math
 from typing import Any, NamedTuple
 
+from leadsman.errors import LeadsmanError
 from leadsman.events import (
     LONG,
     AttemptFailed,
@@ -227,6 +228,16 @@ def _well_again(health: Health) -> None:
     health.trouble = NO_TROUBLE
 
 
+def _placed(error: BaseException) -> str:
+    """The message of an error, and the place of a bug in the code of the user: ``'t' (plant.py:57)``."""
+    if isinstance(error, (OSError, LeadsmanError)):
+        return describe(error)
+    from leadsman.places import place_of  # loaded with the first bug
+
+    place = place_of(error)
+    return f"{describe(error)} ({place})" if place else describe(error)
+
+
 def _poll_failed(health: Health, event: PollFailed) -> None:
     before, counters = health.trouble, health.counters
     hung = before.trying is None  # no call of it raised
@@ -237,7 +248,7 @@ def _poll_failed(health: Health, event: PollFailed) -> None:
         failures=before.failures + 1,
         failing_wall=event.outage if before.failing_wall is None else before.failing_wall,
         error_type=type(event.error).__name__,
-        error_message=describe(event.error),
+        error_message=_placed(event.error),
         left=before.left,
     )
 
@@ -248,7 +259,7 @@ def _call_failed(health: Health, event: AttemptFailed) -> None:
     if event.requested:
         _deferred(health, event)
         return
-    kind, message = type(event.error).__name__, describe(event.error)
+    kind, message = type(event.error).__name__, _placed(event.error)
     next_at = None if event.delay is None else event.at + event.delay
     if failing_early(event, never_read=health.success_wall is None):
         _troubled(health, error_type=kind, error_message=message)

@@ -17,10 +17,12 @@ from leadsman.wiring.plan import OPERATIONS
 
 if TYPE_CHECKING:
     from leadsman.http.door import HttpDoor
+    from leadsman.introspection.document import FieldTerms
     from leadsman.introspection.mqtt_door import MqttDoor
     from leadsman.introspection.registry_publication import RegistryPublication
     from leadsman.introspection.request_queue import Handle, Refuse, RequestQueue
     from leadsman.introspection.service import Service
+    from leadsman.registration.injection import Handler
     from leadsman.wiring.cluster import Cluster
 
 REGISTRY_DELAY = 1.0
@@ -288,9 +290,17 @@ class Doors:
             health=core.described is not None and core.described.convention.has_health,
             node=core.ownership,
             nodes=core.nodes,
+            terms_of=_terms_of,
         )
         registrations = Registrations(plan.telemetries, optional.registered_sources, plan.commands)
         if core.cluster is not None:
             here = optional.telemetries_here, optional.registered_sources, optional.commands_here
             registrations = Registrations(*here, jobs=plan.jobs)
         return Service(about, registrations, parts, core.environment)
+
+
+def _terms_of(handler: "Handler") -> "dict[str, FieldTerms]":
+    from leadsman.discovery.fields import terms_of
+    from leadsman.introspection.schema import returned  # few ask
+
+    return terms_of(returned(handler))

@@ -2,7 +2,7 @@
 
 import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, say } from "./dom.js";
-import { attemptsOf, circuitOf, rhythm, shown, sinceOf, WORDS } from "./overview.js";
+import { attemptsOf, circuitOf, inFull, rhythm, shown, sinceOf, WORDS } from "./overview.js";
 import { bars, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
 import { ago, clock, counted, local, span, until } from "./time.js";
 import { traceTable } from "./trace.js";
@@ -92,7 +92,7 @@ export class DeviceView {
 		reicon(this.mark, status);
 		say(this.word, WORDS[status] ?? status);
 		drawActions(this.buttons, device, model.frozen != null);
-		say(this.lead, leadOf(device, now));
+		say(this.lead, device.since && device.why?.cause ? device.why.cause : leadOf(device, now));
 		put(this.lead, "class", device.error ? "lead bad" : "lead");
 		this.drawWhy(device, now);
 		this.drawFacts(device, now);
@@ -110,14 +110,14 @@ export class DeviceView {
 
 	/** The first link that passes no reading on. That of a device which works matters only if it is broken. */
 	drawWhy({ why, status }, now) {
-		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken");
+		this.why.hidden = !why || why.state === "ok" || (status === "ok" && why.state !== "broken" && why.link !== "result");
 		if (this.why.hidden || this.said === why) return;
 		this.said = why;
 		say(this.reason, why.summary);
 		const since = why.since ? `, since ${clock(Date.parse(why.since), now)}` : "";
 		say(this.link, `${why.state === "broken" ? "First broken link" : "Silent on purpose"}: ${why.link}${since}`);
 		this.evidence.replaceChildren(...why.evidence.map((each) => h("li", {}, local(each, now))));
-		say(this.advice, why.advice);
+		say(this.advice, here(why.advice));
 	}
 
 	drawFacts(device, now) {
@@ -148,18 +148,22 @@ export class DeviceView {
 			this.values.dataset.fields = names;
 			this.cells.clear();
 			const rows = fields.map(([name]) => {
-				const spark = sparkline(), value = h("td", { class: "number" });
-				this.cells.set(name, { spark, value });
-				return h("tr", {}, h("th", { scope: "row" }, name), value, h("td", { class: "pic" }, spark));
+				const spark = sparkline(), value = h("td", { class: "number" }), kind = h("span", { class: "dim" });
+				const picture = h("td", { class: "pic" }, spark);
+				this.cells.set(name, { spark, value, kind, picture });
+				return h("tr", {}, h("th", { scope: "row" }, name, kind), value, picture);
 			});
 			this.when = h("p", { class: "dim" });
 			const none = "No reading since this page was opened.";
 			this.values.replaceChildren(fields.length ? h("table", { class: "values" }, h("tbody", {}, rows)) : h("p", { class: "dim" }, none), this.when);
 		}
 		for (const [name, value] of fields) {
-			const cell = this.cells.get(name);
-			say(cell.value, shown(value));
-			drawSparkline(cell.spark, device.series.get(name));
+			const cell = this.cells.get(name), terms = device.terms[name], kind = terms?.device_class, points = device.series.get(name);
+			say(cell.value, shown(value, terms));
+			put(cell.value, "title", inFull(value, terms));
+			say(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
+			drawSparkline(cell.spark, points);
+			put(cell.picture, "title", points?.length > 1 ? rangeOf(points, terms) : null);
 		}
 		say(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
 	}
@@ -202,6 +206,17 @@ export class DeviceView {
 	tick() {
 		if (this.name && !this.box.hidden) this.draw();
 	}
+}
+
+/** An advice with what this page has instead of a command line. */
+const here = (advice) =>
+	advice.replace(/: leadsman (release|circuit|trace) .*$/s, (_, command) =>
+		command === "trace" ? ", below" : `: press “${command === "release" ? "Release" : "Close circuit"}” above`);
+
+/** The lowest and the highest of the values of a line, and since when. */
+function rangeOf(points, terms) {
+	const values = points.map(({ value }) => value);
+	return `${shown(Math.min(...values), terms)} to ${shown(Math.max(...values), terms)} since ${clock(points[0].at)}`;
 }
 
 /** A line of a list of what happened. */

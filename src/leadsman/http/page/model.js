@@ -32,6 +32,7 @@ class Device {
 		this.main = null; // the registration that is polled, or the first one
 		this.runtime = null; // null: it is not enabled, or the app does not run
 		this.fields = null; // the last values
+		this.terms = {}; // what is declared of them: unit, device_class, precision
 		this.readAt = null;
 		this.series = new Map(); // field -> [{at, value}], numbers only
 		this.outcomes = []; // ok, retried, failed, skipped, missed, deferred; the newest is the last
@@ -40,7 +41,10 @@ class Device {
 	}
 
 	get status() {
-		return this.runtime ? this.runtime.status : "disabled";
+		const runtime = this.runtime;
+		// What was never read is not old: it fails.
+		if (runtime?.status === "stale" && !runtime.last_success_at && runtime.last_error) return "error";
+		return runtime ? runtime.status : "disabled";
 	}
 
 	/** When it is polled next. Between two documents, polls come at a fixed rate. */
@@ -152,10 +156,10 @@ export class Model {
 			for (const [name, found] of Object.entries(section ?? {}))
 				if (!(this.devices.get(name)?.heard > asked) || this.doubted.has(name)) this.describe(name, found, job);
 		for (const [name, found] of Object.entries(document.recent ?? {})) this.remember(name, found);
-		for (const section of ["words", "ledger"])
+		for (const [section, kept] of [["words", "words"], ["ledger", "ledger"], ["fields", "terms"]])
 			for (const [name, found] of Object.entries(document[section] ?? {})) {
 				const device = this.devices.get(name);
-				if (device) device[section] = found;
+				if (device) device[kept] = found;
 				this.changed.add(name);
 			}
 	}

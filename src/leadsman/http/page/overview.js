@@ -21,11 +21,23 @@ export function rhythm(registration) {
 /** The address of a device's own view. */
 export const hrefOf = (name) => `#/device/${encodeURIComponent(name)}`;
 
-/** A value as people read it. */
-export function shown(value) {
-	if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+/** A value of a field as people read it, with its unit: with the decimals that are declared, else with two, or with three
+ * digits of what is small. */
+export function shown(value, terms = {}) {
+	if (typeof value === "number") return terms.unit ? `${digits(value, terms)} ${terms.unit}` : digits(value, terms);
 	if (typeof value === "boolean") return value ? "yes" : "no";
 	return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function digits(value, { precision }) {
+	if (precision != null) return value.toFixed(precision);
+	return String(Number(Math.abs(value) < 1 ? value.toPrecision(3) : value.toFixed(2)));
+}
+
+/** A value in full, and what its field is. */
+export function inFull(value, terms = {}) {
+	const text = typeof value === "number" ? [String(value), terms.unit].filter(Boolean).join(" ") : shown(value);
+	return terms.device_class ? `${text} (${terms.device_class.replaceAll("_", " ")})` : text;
 }
 
 /** What a device's circuit does, with the time that is left. */
@@ -77,11 +89,15 @@ function row(model, name) {
 		say(beat, [device.job ? "side job" : "", rhythm(device.main)].filter(Boolean).map((each) => ` · ${each}`).join(""));
 		drawSparkline(spark, main && device.series.get(main));
 		drawBars(strip, device.outcomes);
-		say(value, main ? shown(device.fields?.[main] ?? "") : "");
+		const measured = main && device.fields?.[main];
+		say(value, main ? shown(measured ?? "", device.terms[main]) : "");
+		put(value, "title", measured == null ? null : inFull(measured, device.terms[main]));
 		say(field, main ?? (device.job || runtime?.last_success_at ? "" : "no reading yet"));
 		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
-		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main).map(([each, text]) => `${each} ${shown(text)}`);
-		say(others, Number.isNaN(read) ? "" : [ago(read, now), rest.join(", ")].filter(Boolean).join(" · "));
+		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main);
+		const listed = (write) => rest.map(([each, text]) => `${each} ${write(text, device.terms[each])}`).join(", ");
+		say(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
+		put(others, "title", rest.length ? listed(inFull) : null);
 		say(circuit, circuitOf(device, now));
 		put(circuit, "data-circuit", runtime?.circuit);
 		say(attempts, attemptsOf(device));
@@ -216,7 +232,7 @@ function matches(device, words) {
 	if (device.name.toLowerCase().includes(words)) return true;
 	if (device.error?.toLowerCase().includes(words)) return true;
 	if (!device.fields) return false;
-	return Object.entries(device.fields).some(([name, value]) => `${name} ${shown(value)}`.toLowerCase().includes(words));
+	return Object.entries(device.fields).some(([name, value]) => `${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
 }
 
 // The facts about the app

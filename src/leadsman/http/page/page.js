@@ -205,7 +205,7 @@ function remember(name) {
 		setTimeout(async () => {
 			const names = [...wanted];
 			wanted.clear();
-			model.take(await sections("recent", names).catch(() => ({})), false);
+			model.take(await sections("recent,fields", names).catch(() => ({})), false);
 			drawSoon();
 		}, SOON);
 	wanted.add(name);
