@@ -361,3 +361,49 @@ def test_without_an_app_the_only_one_at_the_broker_is_asked(monkeypatch, argumen
 
     assert main([*arguments, "--mqtt", "mqtt://broker.lan"]) == 1
     assert asked == ["house/boiler/hold/set" if arguments[0] == "hold" else "house/introspect"]
+
+
+FAILS = WORKS | HELD | {"held": False, "status": "error", "last_error": "DeviceUnavailable: No route to host"}
+
+
+def test_the_cause_comes_first_and_lines_break_between_words_on_a_terminal(ask, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    code, printed = ask("boiler", finds=Looked(document(boiler=FAILS), None, False, {}))
+
+    assert code == 3
+    first = printed.splitlines()[0]
+    assert first.startswith("boiler: No route to host, 3 polls in a row.")
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+def test_advice_with_names_that_have_spaces_can_be_pasted(ask):
+    _, printed = ask("hot water", finds=Looked(document(**{"hot water": HELD}), None, False, {}))
+
+    assert "--device 'hot water'" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "target", "device"),
+    [
+        (["house:app"], "house:app", None),
+        (["house:app", "boiler"], "house:app", "boiler"),
+        (["boiler"], None, "boiler"),
+        (["aa:bb:cc"], None, "aa:bb:cc"),
+        (["--prefix", "house", "a:b"], None, "a:b"),
+        (["--app", "house:app", "a:b"], "house:app", "a:b"),
+    ],
+)
+def test_an_app_is_named_as_elsewhere(monkeypatch, words, target, device):
+    seen = []
+    for name in ("known_brokers", "running_app"):
+        found = None if name == "known_brokers" else (None, "house")
+        monkeypatch.setattr(f"leadsman.cli.commands.{name}", lambda options, found=found: seen.append(options) or found)
+    monkeypatch.setattr(why, "verdicts", lambda brokers, prefix, device, *more: seen.append(device) or why.Answers([]))
+
+    assert main(["why", *words]) == 0
+    assert (seen[0].target, seen[1]) == (target, device)
+
+
+def test_a_word_too_many_is_named(capsys):
+    assert main(["why", "house:app", "boiler", "pump"]) == 2
+    assert "'pump' is one word too many" in capsys.readouterr().err

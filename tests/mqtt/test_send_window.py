@@ -657,7 +657,7 @@ class History:
                 times = {"taken_at": now, "clock_offset": 0.0, "expires": expires, "receipt": receipt}
                 times["latest"] = topic == "n"
                 payload = b"%d" % len(self.receipts)
-                window.put(Message(topic, payload, qos=int(number != 8), retain=number % 2 == 0, **times))
+                window.put(Message(topic, payload, qos=int(number != 8), retain=topic in "an", **times))
             case "answer" | "refuse" | "poison" if unanswered:
                 packet_id = sorted(unanswered)[number % len(unanswered)]
                 del unanswered[packet_id]

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import re
 import sys
 import tempfile
 import time
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SOME_HELD = SOME_FAIL = 3
 """Exit code of ``leadsman held`` if some devices are held, and of ``leadsman why`` if one is silent and should not be.
 With the first, 1 means that the app did not answer, which for the second is the reason of a silence."""
+_TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
+"""An app, such as ``house:app``."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -121,16 +124,29 @@ def why(options: argparse.Namespace) -> int:
 
     brokers: Brokers
     prefix: str | None
+    device = _named(options)
     if options.target is None and options.prefix is None:
         brokers, prefix = known_brokers(options), None
     else:
         brokers, prefix = running_app(options)
     more = given(options.target, options.config, options.set, options.mqtt)
-    answers = verdicts(brokers, prefix, options.device, options.timeout, more.options)
+    answers = verdicts(brokers, prefix, device, options.timeout, more.options)
     for each in answers.verdicts if more.left_out else ():
         each["advice"] += LEFT_OUT if "leadsman " in each["advice"] else ""
-    show(answers, options.device, as_json=options.json)
+    show(answers, device, as_json=options.json)
     return SOME_FAIL if any(each["state"] == "broken" for each in answers.verdicts) else 0
+
+
+def _named(options: argparse.Namespace) -> str | None:
+    """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
+    given by an option, since the name of a device may have one."""
+    words: list[str] = options.named
+    given = options.target is not None or options.prefix is not None
+    if words and not given and (len(words) > 1 or _TARGET.fullmatch(words[0])):
+        options.target = words.pop(0)
+    if len(words) > 1:
+        raise UsageError(f"{clean(words[1])!r} is one word too many; write one device, or none for all")
+    return words[0] if words else None
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -9,12 +9,18 @@ WHY = Command(
     "say why a device is silent",
     "Walks the chain from the registration of a device to what the broker retains, and names the first link that\n"
     "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
-    "Without --prefix and --app, asks the only app at the broker, or the only one there that has the device.",
-    "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why --app house:app\n\n"
+    "Without MODULE:APP and --prefix, asks the only app at the broker, or the only one there that has the device.",
+    "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why house:app boiler\n\n"
     "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached;\n"
     "with 1 if the app or the broker refuses to answer, else with 0.",
     (
-        argument("device", "the device (default: all that are silent)", nargs="?", metavar="DEVICE", type=device),
+        argument(
+            "named",
+            "the app, such as house:app, and the device (default: all that are silent)",
+            nargs="*",
+            metavar="[MODULE:APP] [DEVICE]",
+            type=device,
+        ),
         argument("--app", "the app, instead of --prefix", dest="target", metavar="MODULE:APP"),
         *SETTINGS,
         PREFIX,

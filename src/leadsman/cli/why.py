@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.cli.answering import processes
 from leadsman.cli.gaps import LATELY, ended_lately
 from leadsman.cli.remote import look, prefix_of
-from leadsman.cli.tables import json_text, table
+from leadsman.cli.tables import filled, json_text, table
 from leadsman.cli.times import local, localised, zone
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
@@ -162,12 +162,15 @@ def lines(verdict: "Verdict") -> list[str]:
     """A verdict for a person: what it is, the evidence, and what to do."""
     name = f"{clean(verdict['device'])}: " if verdict["device"] else ""
     since = f", since {local(verdict['since'])}" if verdict["since"] and verdict["state"] != "ok" else ""
-    head = f"{name}{verdict['summary']}{since}"
-    advice = [] if verdict["state"] == "ok" else [f"To do: {verdict['advice']}"]
+    summary, cause = f"{verdict['summary']}{since}", verdict.get("cause")
     evidence = [localised(each) for each in verdict["evidence"]]
     if since or evidence != verdict["evidence"]:
         evidence.append(f"times are local: {zone()}")
-    return [escaped(line) for line in (head, *(f"  {each}" for each in evidence), *advice)]
+    if cause is not None:  # a person reads this line, if no other one
+        evidence = [summary, *evidence]
+    found = [filled(escaped(f"{name}{cause or summary}"), further="  ")]
+    found += [filled(escaped(each), "  ", "    ") for each in evidence]
+    return found if verdict["state"] == "ok" else [*found, filled(escaped(f"To do: {verdict['advice']}"), "", "  ")]
 
 
 def _summary(found: "Sequence[Verdict]") -> str:

@@ -5,6 +5,7 @@ of `LINKS`: from the second half on, the device runs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman.introspection.situation import Situation, span, when
@@ -41,7 +42,9 @@ def _unregistered(s: Situation) -> "Verdict | None":
     names = [*s.document.get("devices", {}), *s.document.get("jobs", {})][:MOST_NEAR]
     near = nearest(s.name, names)
     evidence = [f"it has {', '.join(clean(name) for name in names[:_SHOWN])}"] if names else []
-    advice = f"write {clean(near)}" if near else f"list the devices: leadsman inspect{s.options} --prefix {s.prefix}"
+    advice = (
+        f"write {clean(near)}" if near else f"list the devices: leadsman inspect{s.options} --prefix {quote(s.prefix)}"
+    )
     return s.verdict("registration", "the app has no device of this name", evidence, advice)
 
 

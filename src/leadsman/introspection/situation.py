@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 from leadsman.mqtt.answers import Json
@@ -135,12 +136,13 @@ class Situation:
 
     def command(self, words: str) -> str:
         """A command line about this device."""
-        return f"leadsman {words}{self.options} --prefix {self.prefix} --device {self.name}"
+        return f"leadsman {words}{self.options} --prefix {quote(self.prefix)} --device {quote(self.name)}"
 
     def cause(self) -> str | None:
-        """Why it fails, for how long, and how often it is tried; None if it does not fail."""
+        """Why it fails, for how long, and how often it is tried. None if it does not fail, or if a person decides when
+        it is tried."""
         runtime = self.runtime
-        if runtime is None or not runtime["last_error"]:
+        if runtime is None or not runtime["last_error"] or runtime["held"] or runtime["circuit"] == "isolated":
             return None
         kind, _, message = clean(runtime["last_error"]).partition(": ")
         error = _NUMBER.sub("", message) if message and kind in _PLAIN else clean(runtime["last_error"])
@@ -148,7 +150,7 @@ class Situation:
         words = error if lasted is None or lasted < 1 else f"{error} for {span(lasted)}"
         if polls:
             words += f", {counted(polls, 'poll')} in a row"
-        if self.reader is None or runtime["held"] or runtime["circuit"] == "isolated":
+        if self.reader is None:
             return f"{words}."
         breaker, is_open = self.reader.get("circuit_breaker"), runtime["circuit"] in ("open", "half_open")
         every = breaker.get("recovery") if is_open and breaker else self.reader.get("interval")

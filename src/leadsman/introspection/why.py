@@ -3,6 +3,7 @@ that does not pass a reading on. Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from leadsman._version import __version__
@@ -58,7 +59,7 @@ def refused(device: str, prefix: str, error: str, options: str = "") -> "Verdict
     """The verdict about a device that its app does not know; `error` is what the app answered. For `options`, see
     `why`."""
     asked = Situation(device, {}, None)
-    advice = f"list the devices: leadsman inspect{options} --prefix {prefix}"
+    advice = f"list the devices: leadsman inspect{options} --prefix {quote(prefix)}"
     return asked.verdict("registration", "the app has no device of this name", [clean(error)], advice)
 
 

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from shlex import quote
 
 from leadsman.events import (
     AdapterFailed,
@@ -243,7 +244,7 @@ class Log:
                 about = log_fields("held", entity, by=by)
                 logger.info("%s: held by %s until it is released%s", entity, by, more, extra=about)
             case DeviceHeld():
-                how = f"leadsman release --prefix {self._prefix} --device {entity}"
+                how = f"leadsman release --prefix {quote(self._prefix)} --device {quote(entity)}"
                 about = log_fields("held", entity)
                 logger.error("%s: held until somebody releases it with: %s%s", entity, how, more, extra=about)
             case DeviceReleased(by=by):
