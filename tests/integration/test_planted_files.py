@@ -19,7 +19,7 @@ from leadsman.spool.row import Quota, Row
 from leadsman.testing import Harness
 from leadsman_rigs.planted import DATABASES, ENDLESS, EVERYWHERE
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 NAMES = [
     f"{name}{suffix}"
