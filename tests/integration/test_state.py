@@ -243,7 +243,8 @@ def test_a_row_that_makes_no_sense_costs_a_line(life, directory, caplog, documen
 
 
 def test_a_file_that_cannot_be_written_is_told_once_and_polling_goes_on(life, directory, caplog):
-    (directory / "resilience.db").mkdir()
+    directory.rmdir()
+    directory.write_text("a file where the directory should be")
     sensor = Scripted(fail(99))
 
     life(sensor, "30m", interval="1m")
