@@ -14,10 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated
 
 from playwright.sync_api import Page
+from pydantic import BaseModel, create_model
 
-from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Every, ExponentialBackoff, OnChange
+from leadsman import UNTIL_NEXT_POLL, App, CircuitBreaker, Every, ExponentialBackoff, OnChange, Sensor
 from leadsman.errors import DeviceTimeout, GarbledData
 from leadsman.testing import Mosquitto
 from leadsman.testing.mosquitto import free_port
@@ -32,21 +34,37 @@ WIDTHS = {360: 760, 800: 900, 1280: 800}
 THEMES = ("light", "dark")
 Fields = Mapping[str, tuple[float, float, float]]
 """The middle of each field, how far it swings, and for how many seconds."""
+UNITS = {
+    "outlet": "°C",
+    "return": "°C",
+    "bar": "bar",
+    "watts": "W",
+    "volts": "V",
+    "kWh": "kWh",
+    "celsius": "°C",
+    "humidity": "%",
+    "co2": "ppm",
+    "rain": "mm",
+    "litres": "L",
+}
 
 
 def sensor(fields: Fields, fault: Callable[[float], Exception | None] = lambda _: None) -> Callable[[], object]:
     """A handler whose values swing, and that fails when `fault` says so."""
     began = time.monotonic()
+    model = create_model("Reading", **{name: (Annotated[float, Sensor(UNITS[name])], ...) for name in fields})
 
-    async def read() -> dict[str, float]:
+    async def read() -> BaseModel:
         at = time.monotonic() - began
         if (error := fault(at)) is not None:
             raise error
-        return {
+        values = {
             name: round(middle + swing * (math.sin(at / period) + random.gauss(0, 0.1)), 2)
             for name, (middle, swing, period) in fields.items()
         }
+        return model(**values)
 
+    read.__annotations__["return"] = model
     return read
 
 
