@@ -71,12 +71,8 @@ def test_nodes_have_settled_when_they_read_all_devices_and_none_changes_its_node
 def test_what_came_of_a_fault_is_said_of_the_devices_of_its_node():
     account, _ = after([("a", "pi-1", 0.0), ("b", "pi-2", 0.0), ("a", "pi-3", 4.0), ("b", "pi-1", 1.0)])
 
-    assert described(account.since(1.0, "pi-1")) == (
-        "1 device has another node; longest time without a reading 4.0 s, median 4.0 s"
-    )
-    assert described(account.since(1.0)) == (
-        "2 devices have another node; longest time without a reading 5.0 s, median 5.0 s"
-    )
+    assert described(account.since(1.0, "pi-1")) == ("1 device moved, longest gap 4.0 s, median 4.0 s")
+    assert described(account.since(1.0)) == ("2 devices moved, longest gap 5.0 s, median 5.0 s")
     assert described(account.since(4.5, "pi-1")) == "no device changed its node"
 
 

@@ -1,4 +1,4 @@
-"""The demo of a cluster: three nodes share sixty meters; one is killed, comes back, and another one is told to end."""
+"""The demo of a cluster: three nodes share sixty meters; one is killed, comes back, and another one is stopped."""
 
 import asyncio
 import contextlib
@@ -92,12 +92,12 @@ class ClusterDemo:
         await asyncio.sleep(LOOK)
 
         at = time.time()
-        self._note(f"on purpose: {third} is told to end (SIGTERM), as by an upgrade")
+        self._note(f"on purpose: {third} is stopped (SIGTERM), as by an upgrade")
         self._states[third] = "ending"
         await asyncio.to_thread(self._nodes[third].stop)
         self._states[third] = "ended"
         await self._shared((first, second))
-        self._report(f"{third} was told to end", at, third)
+        self._report(f"{third} was stopped", at, third)
         await asyncio.sleep(LOOK)
 
     def _now(self, name: str, state: str, note: str, fault: Callable[[Node], None]) -> float:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from leadsman.demo.takeovers import Takeovers
+from leadsman.demo.terminal import heading, newest
 from leadsman.extras import missing
 
 try:
@@ -45,18 +46,16 @@ class ClusterBoard:
         lines = [
             Text.assemble(("leadsman demo --cluster", "bold"), f"  {self._title}"),
             Text(self.note, "bold yellow"),
-            _heading("nodes", width),
+            heading("nodes", width),
             Text(f"{'node':<{_NAME}}{'process':<{_STATE}}{'devices':<{_COUNT}}{'readings':<{_COUNT}}", "dim"),
             *(self._node(number, name, now) for number, name in enumerate(self._states)),
-            _heading("devices, each by the number of the node that read it last, · if nobody reads it", width),
+            heading("devices, by the node that read each one last; · if nobody reads it", width),
             *self._devices(now),
-            _heading("log", width),
+            heading("log", width),
         ]
-        room = max(0, height - len(lines))
-        lines += [Text(event) for event in list(self.events)[-room:]] if room else []
         for line in lines:
             line.truncate(width, overflow="ellipsis")
-        return Group(*lines[:height])
+        return Group(*lines[:height], *newest(self.events, width, height - len(lines)))
 
     def _node(self, number: int, name: str, now: float) -> Text:
         silent = set(self._takeovers.silent(now, LATE))
@@ -81,7 +80,3 @@ class ClusterBoard:
 
 def _colour(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
-
-
-def _heading(title: str, width: int) -> Text:
-    return Text(f"── {title} ".ljust(width, "─"), "dim")

@@ -1,18 +1,19 @@
-"""The demo itself: the app, a board that listens at the broker, and faults on a timetable."""
+"""The demo itself: the app, a board that listens at the broker and asks the app, and faults on a timetable."""
 
 import asyncio
 import contextlib
 import logging
 import os
-import socket
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leadsman.demo.app import PREFIX, demo_app
 from leadsman.demo.board import Board, BoardLog
 from leadsman.demo.broker import demo_broker, watching
+from leadsman.demo.faults import Faults
 from leadsman.demo.meter import Meter
+from leadsman.demo.page import ASK_EVERY, keep_asking, page_port
 from leadsman.demo.terminal import program, say, show
 from leadsman.demo.viewer import Viewer
 from leadsman.errors import LeadsmanError
@@ -21,13 +22,13 @@ from leadsman.mqtt.connection import CONNECT_TIMEOUT, Received
 from leadsman.process import run as run_process
 from leadsman.settings.discovery import HOMIE_PREFIX
 from leadsman.settings.discovery import PREFIX as DISCOVERY_PREFIX
-from leadsman.settings.endpoint import DEFAULT_PORT
 from leadsman.settings.sources import Where
-from leadsman.testing.mosquitto import Mosquitto, free_port
 from leadsman.text import counted
 
 DESCRIBED = f"{DISCOVERY_PREFIX}/device/{PREFIX}"
 """Below it Home Assistant reads what the devices are."""
+DELIVERY = 5.0
+"""Seconds that the app has at the end to deliver what waits."""
 HOW_TO_SEE_AN_OUTAGE = "to see one, install mosquitto and leave out --broker"
 
 
@@ -36,44 +37,6 @@ def hear(message: Received, board: Board, *, lines: bool) -> None:
     line = board.hear(message, time.time())
     if line is not None and lines:
         say(line)
-
-
-async def make_trouble(meter: Meter, mosquitto: Mosquitto | None, board: Board, *, lines: bool) -> None:
-    """A minute of faults, over and over. Without `mosquitto`, the broker is none that may be killed."""
-
-    async def now(note: str, seconds: float) -> None:
-        board.note = note
-        if lines:
-            say(f"--- {note}")
-        await asyncio.sleep(seconds)
-
-    while True:
-        await now("all is well", 10)
-        meter.babbling = True
-        await now("on purpose: the meter answers garbage", 5)
-        meter.babbling = False
-        await now("all is well", 8)
-        meter.unplug()
-        await now("on purpose: the meter is unplugged", 12)
-        meter.plug()
-        await now("the meter is back; a probe will close its circuit", 8)
-        if mosquitto is not None:
-            mosquitto.kill()
-            await now("on purpose: the broker is killed; the outbox keeps the readings", 6)
-            mosquitto.start()
-            await now("the broker is back; the outbox delivers", 6)
-        else:
-            await now(f"not shown here: an outage of the broker; {HOW_TO_SEE_AN_OUTAGE}", 6)
-
-
-def page_port() -> int:
-    """The port of the page: the usual one, or a free one if another program has that."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", DEFAULT_PORT))
-        except OSError:
-            return free_port()
-    return DEFAULT_PORT
 
 
 async def reach(broker: Broker) -> None:
@@ -135,12 +98,26 @@ def log_to(board: Board) -> None:
     logger.setLevel(logging.INFO)
 
 
-def take_leave(board: Board, broker: Broker | None) -> None:
-    """Say what came of it, and what stays. `broker` is the one that was named, which outlives the demo."""
-    readings = sum(board.counts.values())
-    print(f"The broker received {counted(readings, 'reading')} of {counted(len(board.counts), 'device')}.")
+async def end_after(duration: float, trouble: asyncio.Task[None], board: Board, stop: Callable[[], None]) -> None:
+    """End the demo after so many seconds: mend what is broken, and let the app deliver what waits."""
+    await asyncio.sleep(duration)
+    trouble.cancel()
+    end = time.monotonic() + DELIVERY
+    while (board.away or board.waiting) and time.monotonic() < end:  # noqa: ASYNC110  # the app says it when it is asked
+        await asyncio.sleep(ASK_EVERY)
+    stop()
+
+
+def take_leave(board: Board, faults: Faults, broker: Broker | None) -> None:
+    """Say what stays, and what came of it all. `broker` is the one that was named, which outlives the demo."""
     if broker is not None:
-        print(f"It keeps what is retained, until you type: {program()} clean --prefix {PREFIX} --all --mqtt {broker}")
+        clean = f"{program()} clean --prefix {PREFIX} --all --mqtt {broker}"
+        print(f"The broker keeps what is retained, until you type: {clean}")
+    if board.away:
+        outcome = f"{counted(board.missing, 'reading')} on disk for the next start, {board.arrived} received"
+    else:
+        outcome = f"{counted(board.missing, 'reading')} lost, {board.arrived} received"
+    print(f"{faults.account}: {outcome}.")
 
 
 def run_demo(broker: str | None, duration: float | None, discovery: str | None = None) -> None:
@@ -167,6 +144,13 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
         page = f"127.0.0.1:{page_port()}"
         watch = f"{program()} watch --mqtt {app.brokers.primary}"
         board = Board(PREFIX, f"{app.brokers.primary} ({description})", f"http://{page}/ · {watch}")
+
+        def announce(note: str) -> None:
+            board.note = note
+            if lines:
+                say(f"--- {note}")
+
+        faults = Faults(meter, mosquitto, announce)
         hints = HINTS[discovery](app.brokers.primary, own=broker is None) if discovery else ()
         if lines:
             introduce(app.brokers.primary, description, page, hints)
@@ -184,14 +168,11 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
                 f"{PREFIX}/#",
                 lambda message: hear(message, board, lines=lines),
             )
-            jobs = [
-                viewer.listen(),
-                make_trouble(meter, mosquitto, board, lines=lines),
-                *([] if lines else [show(board)]),
-            ]
-            tasks = [loop.create_task(job) for job in jobs]
+            trouble = loop.create_task(faults.make())
+            jobs = [viewer.listen(), keep_asking(page, board.know), *([] if lines else [show(board)])]
             if duration is not None:
-                loop.call_later(duration, app.stop)
+                jobs.append(end_after(duration, trouble, board, app.stop))
+            tasks = [trouble, *(loop.create_task(job) for job in jobs)]
             try:
                 return await app.serve(None if mosquitto is None else viewer.connect_next)
             finally:
@@ -201,4 +182,4 @@ def run_demo(broker: str | None, duration: float | None, discovery: str | None =
 
         settings = Where.nowhere({"http.bind": page})  # none of another app
         run_process(PREFIX, lambda: app.load(settings), serve, app.stop)
-        take_leave(board, None if broker is None else app.brokers.primary)
+        take_leave(board, faults, None if broker is None else app.brokers.primary)

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
+from leadsman.text import counted
+
 
 class Change(NamedTuple):
     """A reading of a device by another node than the one before it."""
@@ -68,7 +70,4 @@ def described(changes: Collection[Change]) -> str:
     if not changes:
         return "no device changed its node"
     gaps = sorted(change.gap for change in changes)
-    devices = "1 device has" if len(gaps) == 1 else f"{len(gaps)} devices have"
-    return (
-        f"{devices} another node; longest time without a reading {gaps[-1]:.1f} s, median {gaps[len(gaps) // 2]:.1f} s"
-    )
+    return f"{counted(len(gaps), 'device')} moved, longest gap {gaps[-1]:.1f} s, median {gaps[len(gaps) // 2]:.1f} s"

@@ -1,10 +1,12 @@
-"""Shows a demo: lines with the time, or a screen that is drawn anew."""
+"""Shows a demo: lines with the time, or a screen that is drawn anew, and what screens consist of."""
 
 import asyncio
 import shlex
 import shutil
 import sys
+import textwrap
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +15,7 @@ from leadsman.extras import missing
 try:
     from rich.console import Console, RenderableType
     from rich.live import Live
+    from rich.text import Text
 except ImportError as error:
     raise missing("demos", "rich", "demo", error) from error
 
@@ -52,3 +55,26 @@ async def show(board: Screen) -> None:
         while True:
             live.update(board.screen(time.time(), *console.size), refresh=True)
             await asyncio.sleep(REDRAW)
+
+
+def heading(title: str, width: int) -> Text:
+    """The line above a part of a screen."""
+    return Text(f"── {title} ".ljust(width, "─"), "dim")
+
+
+def wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    """A text in lines that are not longer than that, broken at words."""
+    return [Text(line, style) for line in textwrap.wrap(text, width, subsequent_indent="  ")]
+
+
+def exactly(lines: Iterable[Text], count: int) -> list[Text]:
+    """So many lines, so that nothing below them moves."""
+    return [*lines, *[Text("")] * count][:count]
+
+
+def newest(events: Iterable[str], width: int, room: int) -> list[Text]:
+    """The newest events, in the lines that are left for them."""
+    if room <= 0:
+        return []
+    lines = [line for event in events for line in wrapped(event, width)]
+    return exactly(lines[-room:] or [Text("nothing yet")], room)
