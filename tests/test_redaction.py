@@ -4,7 +4,7 @@ import logging
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from leadsman import App
@@ -131,8 +131,12 @@ def test_any_secret_is_hidden_in_any_text(text, before, after):
     assert secret == text
 
 
+@example("0" * 15, "")
+@example("ab" * 12, "ab")
+@example("00000......0", "")
 @given(st.text(min_size=12).filter(lambda secret: "*" not in secret), st.text(max_size=10))
 def test_what_a_cut_has_left_of_any_secret_is_hidden(text, before):
+    assume(text[:8] not in before + text[:7])
     secret = Secret(text)
 
     assert secret[:8] not in without_secrets(f"{before}{text[:-1]}…")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadsman._version import __version__
 from leadsman.app import App
+from leadsman.errors import DeviceTimeout, DeviceUnavailable, GarbledData, PermanentError, TransientError
 from leadsman.mqtt.broker import Broker
 from leadsman.mqtt.brokers import Brokers
 from leadsman.mqtt.connection import Received
@@ -38,18 +39,23 @@ __all__ = [
     "Cron",
     "Delivery",
     "Device",
+    "DeviceTimeout",
+    "DeviceUnavailable",
     "Discovery",
     "Every",
     "ExponentialBackoff",
     "Finds",
     "FixedBackoff",
+    "GarbledData",
     "Light",
     "LinearBackoff",
     "OnChange",
+    "PermanentError",
     "Received",
     "RetryRequested",
     "Router",
     "Sensor",
+    "TransientError",
     "__version__",
     "execute_with_retry",
     "retrying",

@@ -33,6 +33,7 @@ LONGEST_LINE = 20_000
 """Characters of a text in which secrets are looked for; what follows is not shown."""
 HIDDEN = "***"
 """What takes the place of each match."""
+_BEHIND_A_CUT = "…'\". "
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
@@ -205,15 +206,36 @@ def without_secrets(text: str) -> str:
     if not known:
         return text
     shapes = _shapes(known.difference(word for each in _PUBLIC.valuerefs() if (word := each()) is not None))
-    for shape in shapes:
-        if shape in text:
-            text = text.replace(shape, HIDDEN)
-    shown = text.rstrip("…'\". ")
-    for shape in shapes:  # the text may have been cut in the middle of one
-        at = shown.rfind(shape[:SHORTEST_SECRET])
-        if at >= 0 and shape.startswith(shown[at:]):
-            return f"{shown[:at]}{HIDDEN}"
-    return text
+    hidden = sorted(span for shape in shapes for span in _places_of(shape, text))
+    parts, end = [], 0
+    for begin, until in hidden:
+        if begin >= end:
+            parts += [text[end:begin], HIDDEN]
+        end = max(end, until)
+    return "".join((*parts, text[end:]))
+
+
+def _places_of(shape: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where this shape stands in a text, and where it begins if the text was cut in the middle of it."""
+    begin = text.find(shape)
+    while begin >= 0:
+        yield begin, begin + len(shape)
+        begin = text.find(shape, begin + len(shape))
+    begin = _begin_of_cut(shape, text)
+    if begin < len(text):
+        yield begin, len(text)
+
+
+def _begin_of_cut(shape: str, text: str) -> int:
+    """Where this shape begins in a text that was cut in the middle of it; the end of the text if it was not. Behind
+    the cut there may be what shows it, or a quote."""
+    cut = len(text.rstrip(_BEHIND_A_CUT))
+    begin = text.find(shape[:SHORTEST_SECRET], max(0, cut - len(shape)))
+    while begin >= 0:
+        if shape.startswith(text[begin:cut]):
+            return begin
+        begin = text.find(shape[:SHORTEST_SECRET], begin + 1)
+    return len(text)
 
 
 @lru_cache(maxsize=1)
