@@ -7,6 +7,7 @@ field. It is not published as something else: a silent ``null`` is a wrong readi
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from enum import Enum
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from leadsman.errors import ResultError
@@ -116,6 +117,9 @@ def _as_dict(result: object) -> dict[str, Any]:
         dumped = dump(mode="json")
         if isinstance(dumped, dict):
             return dumped
+    if isinstance(result, CoroutineType):
+        result.close()  # or Python warns of it later, at a line of ours
+        raise ResultError("the handler returned a coroutine; write await before the call that makes it")
     raise ResultError(
         f"the handler returned {_a(result)}; return a dict, a pydantic model, a dataclass, or None to publish nothing"
     )

@@ -82,7 +82,7 @@ MQTT = {
     "last_error": None,
     "outbox": OUTBOX,
 }
-PORT = {"adapter": "SerialPort", "open": True, "error": None, "reopened": 0}
+PORT = {"adapter": "SerialPort", "kind": "serial", "open": True, "error": None, "reopened": 0}
 APP = {"name": "house", "version": "1", "prefix": "house", "leadsman": "1", "python": "3.12", "started_at": START}
 KEPT = Retained({"state": "online", "session": 7}, '{"watts":412.5}', "online", READ)
 TIMEOUT = "DeviceTimeout: no message from /dev/ttyUSB0 within 3s"
@@ -698,6 +698,61 @@ def test_situations_mixed_at_random_give_one_verdict_that_a_terminal_can_show(st
 
     VERDICT.validate_python(verdict, strict=True)
     assert all(line.isprintable() for line in (*verdict["evidence"], verdict["summary"], verdict["advice"]))
+
+
+KINDS = (None, "serial", "bluetooth", "calendars")
+ERRORS = (
+    "DeviceTimeout: silent for 3s",
+    "DeviceUnavailable: the server is down",
+    "GarbledData: 0 is no reading",
+    "PermanentError: no calendar 'Wast'",
+    "PermissionError: [Errno 13] denied",
+    "FileNotFoundError: [Errno 2] nothing there",
+    "HTTPStatusError: Server error '500 Internal Server Error'",
+    "ConnectError: All connection attempts failed",
+)
+OF_WIRES = ("cable", "plug", "baud", "wiring", "port", "dialout")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_advice_fits_the_kind_of_the_adapter(kind, error):
+    port = {key: value for key, value in (PORT | {"kind": kind}).items() if value is not None or key == "error"}
+    document, retained = of(port=port, **FAILING | {"last_error": error})
+
+    advice = why("boiler", document, retained)["advice"]
+
+    assert "traceback" not in advice
+    if kind != "serial":
+        assert not [word for word in OF_WIRES if word in advice]
+    if kind == "bluetooth":
+        assert "baud" not in advice
+
+
+def test_an_app_of_another_version_that_names_no_kind_or_another_one_has_neutral_advice():
+    document, retained = of(port=PORT | {"kind": "tin-can"}, **FAILING)
+
+    assert "nothing comes from it" in why("boiler", document, retained)["advice"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "TypeError: float() argument must be a string or a real number, not 'coroutine' (app.py:7 in boiler)",
+        "ResultError: the handler returned a coroutine; write await before the call that makes it",
+    ],
+)
+def test_a_forgotten_await_is_named(error):
+    document, retained = of(**FAILING | {"last_error": error})
+
+    assert why("boiler", document, retained)["advice"].startswith("write await before the call")
+
+
+@pytest.mark.parametrize(("due", "named"), [("2026-11-22T09:00:20.000Z", False), ("2026-11-22T09:59:00.000Z", True)])
+def test_where_the_next_poll_is_far_away_it_says_how_to_poll_at_once(due, named):
+    document, retained = of(**FAILING | {"next_due_at": due})
+
+    assert ("then poll it at once: leadsman poll boiler" in why("boiler", document, retained)["advice"]) == named
 
 
 @pytest.mark.parametrize(

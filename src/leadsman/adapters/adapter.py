@@ -82,10 +82,13 @@ class LimitsRetries(Protocol):
         ...
 
 
+ResourceKind = Literal["serial", "bluetooth", "calendars"]
+
+
 class Resource(NamedTuple):
     """What an adapter needs of the machine or the network, for ``leadsman doctor``."""
 
-    kind: Literal["serial", "bluetooth", "calendars"]
+    kind: ResourceKind
     name: str
     """The path or URL of a serial port, the name of a Bluetooth adapter such as ``hci0`` (empty: any), or the URL of
     a server without its credentials."""

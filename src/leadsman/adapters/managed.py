@@ -12,6 +12,7 @@ from leadsman.adapters.adapter import (
     LimitsRetries,
     ReportsHealth,
     Resource,
+    ResourceKind,
     SupportsProbe,
     SupportsReset,
 )
@@ -79,6 +80,15 @@ class ManagedAdapter:
     def resource(self) -> Resource | None:
         """What the adapter says that it needs of the machine or the network."""
         return self.adapter.resource if isinstance(self.adapter, DeclaresResource) else None
+
+    @property
+    def resource_kind(self) -> ResourceKind | None:
+        """What kind of resource that is; None if the adapter does not say it, or its property raises."""
+        try:
+            resource = self.resource
+        except Exception:  # a user's property may raise; introspection must show the rest
+            return None
+        return None if resource is None else resource.kind
 
     @property
     def supports_reset(self) -> bool:

@@ -143,6 +143,8 @@ class AdapterSection(TypedDict):
     """One adapter."""
 
     adapter: str
+    kind: NotRequired[Literal["serial", "bluetooth", "calendars"]]
+    """What it needs of the machine or the network, if it declares that; see `leadsman.adapters.adapter.Resource`."""
     open: bool
     error: str | None
     reopened: int

@@ -22,18 +22,56 @@ MOST_NEAR = 1000
 _SHOWN = 10
 """Names that are listed."""
 
-_MENDING: Mapping[str, str] = {
-    "DeviceTimeout": "check the power, the cable and the address of the device: nothing answers",
-    "DeviceUnavailable": "check that the device is plugged in and switched on, and that the app may open it",
-    "NoFreeThread": "give the blocking calls of the handlers that it names a timeout",
-    "GarbledData": "check the baud rate, the parity, the framer and the wiring",
-    "PermissionError": "give the user of the app the right to open the device, for example the group dialout",
-    "FileNotFoundError": "plug the device in, or correct its path in the settings",
-    "ConnectionRefusedError": "start the service that the handler asks, or correct its address",
-    "TimeoutError": "check why the device does not answer within the timeout of the handler",
-    "ResultError": "correct what the handler returns: the error names the field",
+_MENDING: Mapping[str, Mapping[str, str]] = {
+    "DeviceTimeout": {
+        "": "check that the device is switched on, and that it can be reached or still sends: nothing comes from it",
+        "serial": "check the power, the cable and the address of the device: nothing answers",
+        "bluetooth": "check the battery of the device, and how far away it is: nothing answers",
+        "calendars": "check that the server runs, and its address in the settings: nothing answers in time",
+    },
+    "DeviceUnavailable": {
+        "": "check that the device is switched on, and that the app may use it",
+        "serial": "check that the device is plugged in and switched on, and that the app may open its port",
+        "bluetooth": "check that the radio of this machine is on (bluetoothctl show), and that the device is in reach",
+        "calendars": "check that the server runs, and its address in the settings",
+    },
+    "GarbledData": {
+        "": "compare what the device sends with what the handler expects: the error shows it",
+        "serial": "check the baud rate, the parity, the framer and the wiring",
+        "bluetooth": "check that the device is of the model that the app expects",
+        "calendars": "open the address in a browser: something else than a calendar may answer there",
+    },
+    "PermanentError": {
+        "": "mend what the error names: another try does not help",
+        "calendars": "correct the user name, the password or the calendar that the error names",
+    },
+    "PermissionError": {
+        "": "give the user of the app the right that is missing",
+        "serial": "give the user of the app the right to open the device, for example the group dialout",
+    },
+    "FileNotFoundError": {
+        "": "correct the path that the error names",
+        "serial": "plug the device in, or correct its path in the settings",
+    },
+    "NoFreeThread": {"": "give the blocking calls of the handlers that it names a timeout"},
+    "ConnectionRefusedError": {"": "start the service that the handler asks, or correct its address"},
+    "TimeoutError": {"": "check why the device does not answer within the timeout of the handler"},
+    "ResultError": {"": "correct what the handler returns"},
+    "HTTPStatusError": {"": "read what the server answered: the address, the rights or the request may be wrong"},
+    "ConnectError": {"": "check that the server runs, and its address"},
+    "ConnectTimeout": {"": "check that the server runs, and its address"},
+    "ReadTimeout": {"": "check why the server does not answer within the timeout"},
 }
-"""One thing to do for the errors whose cause is known, by the name of the class."""
+"""One thing to do for the errors whose cause is known, by the name of the class, and then by the kind of the adapter;
+empty where the device has none, or one whose kind is unknown."""
+_BY_WORDS: Mapping[str, str] = {
+    "'coroutine'": "write await before the call whose result is used",
+    "returned a coroutine": "write await before the call that the handler returns",
+    "thread of an earlier call is still busy": "give the blocking call in the handler a timeout: it has not come back",
+}
+"""The same for errors whose class says too little, by what their messages contain."""
+FAR = 60.0
+"""Seconds to the next poll from which on it is worth asking for one."""
 
 
 def _unregistered(s: Situation) -> "Verdict | None":
@@ -140,7 +178,9 @@ def _failing(s: Situation) -> "Verdict | None":
         error = error or poll["last_error"]
     elif state["next_due_at"]:
         evidence.append(f"the next poll is due at {s.at(state['next_due_at'])}")
-    return s.verdict("call", summary, [*evidence, *s.failure()], _mend(s, error), state["failing_since"])
+    wait = s.age(state["next_due_at"])
+    then = f"; then poll it at once: {s.poll()}" if poll is None and wait is not None and wait < -FAR else ""
+    return s.verdict("call", summary, [*evidence, *s.failure()], f"{_mend(s, error)}{then}", state["failing_since"])
 
 
 def _unread(s: Situation) -> "Verdict | None":
@@ -228,8 +268,13 @@ def _limit(s: Situation) -> str:
 
 def _mend(s: Situation, error: str | None) -> str:
     """One thing to do about an error, which begins with the name of its class."""
-    name, _, _ = (error or "").partition(":")
-    return _MENDING.get(name.strip(), f"look at each failed call, with its traceback: {s.command('trace')} --json")
+    text = error or ""
+    name = text.partition(":")[0].strip()
+    known = next((advice for words, advice in _BY_WORDS.items() if words in text), None)
+    if known is None and (advice := _MENDING.get(name)) is not None:
+        kinds = {each.get("kind", "") for each in s.adapters}
+        known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
+    return known or f"look at each failed call, with its traceback: {s.command('trace')} --json"
 
 
 LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (

@@ -311,6 +311,8 @@ def _adapter(adapter: ManagedAdapter) -> "AdapterSection":
         "error": error,
         "reopened": adapter.reopened,
     }
+    if (kind := adapter.resource_kind) is not None:
+        section["kind"] = kind
     if health := adapter.health:
         section["health"] = health
     return section

@@ -138,6 +138,10 @@ class Situation:
         """A command line about this device."""
         return f"leadsman {words}{self.options} --prefix {quote(self.prefix)} --device {quote(self.name)}"
 
+    def poll(self) -> str:
+        """A command line that polls this device at once."""
+        return f"leadsman poll {quote(self.name)}{self.options} --prefix {quote(self.prefix)}"
+
     def cause(self) -> str | None:
         """Why it fails, for how long, and how often it is tried. None if it does not fail, or if a person decides when
         it is tried."""
