@@ -210,7 +210,11 @@ def test_a_watcher_waits_for_what_happens_and_ends_when_it_is_closed():
 
 
 def test_a_reading_is_shown_without_what_is_large():
-    fields = {"n": 1, "on": True, "none": None, "word": "eco", "text": "x" * (LONGEST_TEXT + 1), "list": [1]}
+    fields = {"n": 1, "on": True, "none": None, "word": "eco", "text": "x" * (LONGEST_TEXT + 1)}
+    events = [{"summary": "Paper", "notes": "x" * (LONGEST_TEXT + 1)}, {"summary": "Glass", "notes": None}]
 
     assert small_fields(fields) == {"n": 1, "on": True, "none": None, "word": "eco"}
+    assert small_fields({"events": events}) == {"events": [{"summary": "Paper"}, {"summary": "Glass", "notes": None}]}
+    assert len(small_fields({"list": list(range(100))})["list"]) == MOST_FIELDS
+    assert small_fields({"deep": [[[[[1]]]]]}) == {"deep": [[[]]]}
     assert len(small_fields({str(number): number for number in range(100)})) == MOST_FIELDS

@@ -28,6 +28,7 @@ class File:
         self.dead = []
         self.faults = []
         self.calls = []
+        self.room = 1000
 
     def _call(self, name):
         self.calls.append(name)

@@ -346,6 +346,17 @@ def test_the_file_does_not_grow_while_rows_are_evicted(path, open_spool, row):
     assert path.stat().st_size < 2 * 200_000
 
 
+def test_the_room_is_what_the_quota_has_left_or_the_disk_above_its_floor(open_spool, row, monkeypatch):
+    spool = open_spool(Quota(most_bytes=10_000, least_free=500))
+    spool.write([row(1, topic="a", payload=b"x" * 100)], ())
+
+    assert spool.room == 10_000 - size("a", 100)
+    monkeypatch.setattr("leadsman.spool.file.free_bytes", lambda _: 600)
+    assert spool.room == 100
+    monkeypatch.setattr("leadsman.spool.file.free_bytes", lambda _: 400)
+    assert spool.room == 0
+
+
 def test_a_batch_that_is_larger_than_the_quota_is_not_written_whole(open_spool, row, everything):
     spool = open_spool(Quota(most_bytes=3 * size("a", 100), least_free=0))
 

@@ -230,7 +230,7 @@ class Recent(TypedDict):
     at: float | None
     """The time of the last reading; null if there was none."""
     fields: dict[str, Json]
-    """Its fields that are numbers, truth values, null or short text."""
+    """Its fields that are numbers, truth values, null, short text, or lists and objects of those."""
     series: dict[str, RecentSeries]
     outcomes: RecentOutcomes
 

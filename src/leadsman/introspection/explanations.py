@@ -96,6 +96,9 @@ class StoredReadings(TypedDict):
     """Readings that were read back since the start."""
     dead: int
     """Readings since the start that the broker does not take. They are on disk, too."""
+    room: int | None
+    """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; null if that is
+    not known."""
 
 
 class DeviceOutbox(TypedDict):

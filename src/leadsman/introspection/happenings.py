@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.events import AttemptFailed, Event
 from leadsman.mqtt.answers import Json
 from leadsman.mqtt.topics import encode
-from leadsman.reading import JsonObject, Reading
+from leadsman.reading import JsonObject, JsonValue, Reading
 from leadsman.text import clean, describe
 from leadsman.timing.clock import rfc3339
 
@@ -29,9 +29,11 @@ MOST_WAITING_BYTES = 2**19
 LARGEST = 2**15
 """Bytes of one happening. Of a larger one only the type, the time and the device are kept."""
 MOST_FIELDS = 32
-"""Fields of a reading in a happening."""
+"""Values of a reading in a happening."""
 LONGEST_TEXT = 100
 """Characters of a text in a reading. A longer one is left out."""
+_DEPTH = 4
+"""How deep lists and objects in a reading are shown; what is deeper is left out."""
 _NOT_SHOWN = frozenset({"at", "wall", "since", "outage", "first", "entity", "device", "error"})
 """Fields of events that are written in another form."""
 _ALWAYS_SHOWN = frozenset({"type", "at", "device"})
@@ -203,15 +205,49 @@ def _shown(value: Json) -> Json:
 
 
 def small_fields(fields: JsonObject) -> JsonObject:
-    """The fields of a reading that are numbers, truth values, null or short text; the first `MOST_FIELDS` of them."""
+    """The fields of a reading that are numbers, truth values, null, short text, or lists and objects of those; the
+    first `MOST_FIELDS` values of them all."""
+    return _small_object(fields, _Room(MOST_FIELDS), _DEPTH)
+
+
+class _Room:
+    """How many values fit."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+def _small_object(fields: JsonObject, room: _Room, depth: int) -> JsonObject:
     found: JsonObject = {}
     for name, value in fields.items():
-        plain = value is None or isinstance(value, bool | int | float)
-        if plain or (isinstance(value, str) and len(value) <= LONGEST_TEXT):
-            found[name] = value
-            if len(found) == MOST_FIELDS:
-                break
+        if not room.left:
+            break
+        if _fits(value, depth):
+            found[name] = _small(value, room, depth)
     return found
+
+
+def _fits(value: JsonValue, depth: int) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST_TEXT
+    return depth > 1 or not isinstance(value, list | dict)
+
+
+def _small(value: JsonValue, room: _Room, depth: int) -> JsonValue:
+    if isinstance(value, dict):
+        return _small_object(value, room, depth - 1)
+    if isinstance(value, list):
+        found = []
+        for each in value:
+            if not room.left:
+                break
+            if _fits(each, depth - 1):
+                found.append(_small(each, room, depth - 1))
+        return found
+    room.left -= 1
+    return value
 
 
 _TYPES: dict[type, str] = {}

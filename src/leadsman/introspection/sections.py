@@ -151,6 +151,7 @@ class Sections:
                 "only": found.only,
                 "replayed": found.replayed,
                 "dead": found.dead,
+                "room": found.room,
             }
         subscribers = self._parts.subscribers or {}
         section: MqttSection = {

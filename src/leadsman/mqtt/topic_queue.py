@@ -93,6 +93,9 @@ class OnDisk(NamedTuple):
     """Readings that were read back since the start."""
     dead: int
     """Readings since the start that the broker does not take."""
+    room: int | None = None
+    """Bytes that the disk takes before the oldest readings are deleted, or nothing is written any more; None if that is
+    not known."""
 
 
 class Keeper(Protocol):

@@ -71,6 +71,8 @@ class Backlog:
         """When the first reading on disk after `read` was taken, epoch seconds; None if that is not known."""
         self.dead = 0
         """Readings since the start that the broker does not take."""
+        self.room: int | None = None
+        """See `OnDisk`."""
         self.has_rows = True
         """Whether readings may be on disk."""
         self._buried: list[tuple[Item, str]] = []
@@ -97,7 +99,7 @@ class Backlog:
     @property
     def on_disk(self) -> OnDisk:
         """What is on disk."""
-        return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead)
+        return OnDisk(self.store, self.kept, self.rows, self.replayed, self.dead, self.room)
 
     @property
     def held(self) -> Iterator[Item]:

@@ -97,6 +97,8 @@ class _Done(NamedTuple):
     page: list[Row] | None = None
     taken_at: float | None = None
     """When the first reading that was not read back was taken, epoch seconds."""
+    room: int | None = None
+    """See `OnDisk`."""
     error: SpoolError | None = None
     broken: bool = False
 
@@ -264,7 +266,8 @@ class Committer:
     def _write(self, file: "SpoolFile", job: _Job) -> "_Done":
         """In the thread. If the disk is full, delete alone, which a disk that is almost full allows."""
         try:
-            return _Done(job, written=True, evicted=file.write(job.add, job.delete, job.dead, job.overtaken))
+            gone = file.write(job.add, job.delete, job.dead, job.overtaken)
+            return _Done(job, written=True, evicted=gone, room=file.room)
         except SpoolFull as error:
             less = job.add and (job.delete or job.overtaken)
             evicted = file.write((), job.delete, (), job.overtaken) if less else ()
@@ -289,6 +292,8 @@ class Committer:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
+        if done.room is not None:
+            self.backlog.room = done.room
         if done.written or done.evicted:
             self._report(self.backlog.written(done.job.batch if done.written else (), done.evicted))
         if done.error is not None and not done.written:

@@ -255,6 +255,12 @@ class SpoolFile:
         )
         return database
 
+    @property
+    def room(self) -> int:
+        """Bytes of rows that may be added before the quota deletes the oldest, or the disk is too full to add any."""
+        left, free = self.quota.most_bytes - self._index.bytes, free_bytes(self.path.parent)
+        return max(0, left if free is None else min(left, free - self.quota.least_free))
+
     def _identities(self) -> tuple[object, object]:
         """What distinguishes the file and its log from others with their names."""
         return _identity(self.path), _identity(Path(f"{self.path}-wal"))

@@ -2,8 +2,8 @@
 
 import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, say } from "./dom.js";
-import { attemptsOf, circuitOf, inFull, rhythm, shown, sinceOf, WORDS } from "./overview.js";
-import { bars, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
+import { attemptsOf, circuitOf, inFull, rhythm, shown, sinceOf, WORDS, words } from "./overview.js";
+import { bars, curve, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
 import { ago, clock, counted, local, span, until } from "./time.js";
 import { traceTable } from "./trace.js";
 
@@ -38,7 +38,7 @@ export class DeviceView {
 		this.buttons = h("div", { class: "actions", role: "group", "aria-label": "Actions" });
 		this.facts = h("dl", { class: "facts" });
 		this.picture = h("div", { class: "picture" });
-		this.story = h("ol", { class: "story" });
+		this.story = h("ol", { class: "story", tabindex: "0", "aria-label": "What happened" });
 		this.values = h("div");
 		this.strip = bars();
 		this.policy = h("ul", { class: "policy" });
@@ -56,7 +56,7 @@ export class DeviceView {
 		);
 		const legend = h("p", { class: "legend", "aria-hidden": "true" }, [["reading", "read"], ["retried", "read after retries"], ["failed", "failed"], ["skipped", "left out"], ["call", "call failed"], ["gap", "no reading"]].map(([kind, text]) => h("span", { class: `key-${kind}` }, text)));
 		this.counts = h("p");
-		this.gaps = h("ol", { class: "story" });
+		this.gaps = h("ol", { class: "story", tabindex: "0", "aria-label": "Gaps" });
 		this.ledger = part("Ledger", this.counts, h("h3", {}, "Gaps"), this.gaps);
 		this.cells = new Map();
 		this.reason = h("p");
@@ -149,23 +149,37 @@ export class DeviceView {
 			this.cells.clear();
 			const rows = fields.map(([name]) => {
 				const spark = sparkline(), value = h("td", { class: "number" }), kind = h("span", { class: "dim" });
-				const picture = h("td", { class: "pic" }, spark);
-				this.cells.set(name, { spark, value, kind, picture });
-				return h("tr", {}, h("th", { scope: "row" }, name, kind), value, picture);
+				const open = h("button", { type: "button", class: "plain", "aria-expanded": "false", "aria-label": `Curve of ${words(name)}`, click: () => this.open(name) }, spark);
+				const picture = h("td", { class: "pic" }, open), large = h("td", { colspan: "3" });
+				const unfolded = h("tr", { class: "curve", hidden: true }, large);
+				this.cells.set(name, { spark, value, kind, picture, open, large, unfolded });
+				return [h("tr", {}, h("th", { scope: "row" }, words(name), kind), value, picture), unfolded];
 			});
 			this.when = h("p", { class: "dim" });
 			const none = "No reading since this page was opened.";
-			this.values.replaceChildren(fields.length ? h("table", { class: "values" }, h("tbody", {}, rows)) : h("p", { class: "dim" }, none), this.when);
+			this.values.replaceChildren(fields.length ? h("table", { class: "values" }, h("tbody", {}, rows.flat())) : h("p", { class: "dim" }, none), this.when);
 		}
 		for (const [name, value] of fields) {
 			const cell = this.cells.get(name), terms = device.terms[name], kind = terms?.device_class, points = device.series.get(name);
 			say(cell.value, shown(value, terms));
 			put(cell.value, "title", inFull(value, terms));
-			say(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
+			put(cell.value, "class", typeof value === "object" && value ? "nested" : "number");
+			say(cell.kind, kind && kind !== name ? ` ${words(kind)}` : "");
 			drawSparkline(cell.spark, points);
-			put(cell.picture, "title", points?.length > 1 ? rangeOf(points, terms) : null);
+			cell.open.hidden = !(points?.length > 1);
+			put(cell.open, "title", cell.open.hidden ? null : `${rangeOf(points, terms)}: open the curve`);
+			if (cell.unfolded.hidden) continue;
+			cell.large.replaceChildren(curve(points, (each) => shown(each, terms), Math.max(240, cell.large.clientWidth)));
 		}
 		say(this.when, device.readAt == null ? "" : `Read at ${clock(device.readAt, now)}, ${ago(device.readAt, now)}.`);
+	}
+
+	/** Open the curve of a field, or close it. */
+	open(name) {
+		const { open, unfolded } = this.cells.get(name);
+		unfolded.hidden = !unfolded.hidden;
+		put(open, "aria-expanded", String(!unfolded.hidden));
+		this.draw();
 	}
 
 	/** What became of each slot of the schedule. */
@@ -187,9 +201,10 @@ export class DeviceView {
 	/** The timeline in words: what the picture shows those who do not see it. Polls of the same kind in a row are counted. */
 	drawStory(device) {
 		const lines = [];
+		const steps = stepsOf(device.marks);
 		for (let i = device.marks.length - 1; i >= 0 && lines.length < HAPPENED; i--) {
 			const mark = device.marks[i], many = MANY[mark.kind], last = lines.at(-1);
-			if (mark.kind === "gap") continue;
+			if (mark.kind === "gap" || steps.has(mark)) continue;
 			if (many && last?.[2] === mark.kind) {
 				last[3]++;
 				last[0] = mark.at;
@@ -208,10 +223,27 @@ export class DeviceView {
 	}
 }
 
+/** The marks of a probe that failed, but for its failure: one line is enough for it. */
+function stepsOf(marks) {
+	const steps = new Set();
+	let probe = null;
+	for (const mark of marks) {
+		if (mark.state === "half_open") probe = [mark];
+		else if (probe && mark.kind === "call") probe.push(mark);
+		else if (probe && mark.state === "open") probe.push(mark), (probe.failed = true);
+		else if (probe) {
+			if (probe.failed && mark.kind === "failed") probe.forEach((each) => steps.add(each));
+			probe = null;
+		}
+	}
+	return steps;
+}
+
 /** An advice with what this page has instead of a command line. */
+const BUTTONS = { release: "Release", circuit: "Close circuit", poll: "Poll now" };
 const here = (advice) =>
-	advice.replace(/: leadsman (release|circuit|trace) .*$/s, (_, command) =>
-		command === "trace" ? ", below" : `: press “${command === "release" ? "Release" : "Close circuit"}” above`);
+	advice.replace(/: leadsman (release|circuit|trace|poll) [^;]*/gs, (_, command) =>
+		command === "trace" ? ", below" : `: press “${BUTTONS[command]}” above`);
 
 /** The lowest and the highest of the values of a line, and since when. */
 function rangeOf(points, terms) {

@@ -130,6 +130,13 @@ export class Model {
 		return this.frozen ?? Date.now() + this.offset;
 	}
 
+	/** How many devices are in trouble. */
+	get troubled() {
+		let count = 0;
+		for (const { status } of this.devices.values()) count += TROUBLE.has(status);
+		return count;
+	}
+
 	/** Take an introspection document, or some of its sections. `whole`: devices that are not in it are gone. `asked`: how
 	 * many events there were when it was asked for. What a later one said of a device stays. */
 	take(document, whole, asked = Infinity) {

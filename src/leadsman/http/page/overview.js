@@ -1,10 +1,10 @@
 // The first view: how the app is doing, and all its devices.
 
 import { by, h, icon, put, reicon, say } from "./dom.js";
-import { STATUSES, TROUBLE } from "./model.js";
+import { STATUSES } from "./model.js";
 import { bars, drawBars, drawSparkline, sparkline } from "./pictures.js";
 import { Rows } from "./rows.js";
-import { ago, clock, counted, size, span, until } from "./time.js";
+import { ago, clock, counted, parse, size, span, until } from "./time.js";
 
 export const WORDS = {
 	held: "held", circuit_open: "circuit open", error: "error", stale: "stale", deferred: "deferred",
@@ -26,8 +26,14 @@ export const hrefOf = (name) => `#/device/${encodeURIComponent(name)}`;
 export function shown(value, terms = {}) {
 	if (typeof value === "number") return terms.unit ? `${digits(value, terms)} ${terms.unit}` : digits(value, terms);
 	if (typeof value === "boolean") return value ? "yes" : "no";
-	return typeof value === "string" ? value : JSON.stringify(value);
+	if (value == null) return "–";
+	if (Array.isArray(value)) return value.length ? value.map((each) => shown(each)).join(typeof value[0] === "object" ? "\n" : ", ") : "none";
+	if (typeof value === "object") return Object.entries(value).map(([name, each]) => `${words(name)} ${shown(each)}`).join(", ");
+	return value;
 }
+
+/** The name of a field as people write it. */
+export const words = (name) => name.replaceAll("_", " ");
 
 function digits(value, { precision }) {
 	if (precision != null) return value.toFixed(precision);
@@ -37,7 +43,7 @@ function digits(value, { precision }) {
 /** A value in full, and what its field is. */
 export function inFull(value, terms = {}) {
 	const text = typeof value === "number" ? [String(value), terms.unit].filter(Boolean).join(" ") : shown(value);
-	return terms.device_class ? `${text} (${terms.device_class.replaceAll("_", " ")})` : text;
+	return terms.device_class ? `${text} (${words(terms.device_class)})` : text;
 }
 
 /** What a device's circuit does, with the time that is left. */
@@ -92,10 +98,10 @@ function row(model, name) {
 		const measured = main && device.fields?.[main];
 		say(value, main ? shown(measured ?? "", device.terms[main]) : "");
 		put(value, "title", measured == null ? null : inFull(measured, device.terms[main]));
-		say(field, main ?? (device.job || runtime?.last_success_at ? "" : "no reading yet"));
+		say(field, main ? words(main) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
 		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
 		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main);
-		const listed = (write) => rest.map(([each, text]) => `${each} ${write(text, device.terms[each])}`).join(", ");
+		const listed = (write) => rest.map(([each, text]) => `${words(each)} ${write(text, device.terms[each])}`).join(", ");
 		say(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
 		put(others, "title", rest.length ? listed(inFull) : null);
 		say(circuit, circuitOf(device, now));
@@ -191,7 +197,7 @@ export class Overview {
 	head() {
 		const { model } = this, counts = new Map();
 		for (const device of model.devices.values()) counts.set(device.status, (counts.get(device.status) ?? 0) + 1);
-		const bad = [...TROUBLE].reduce((sum, status) => sum + (counts.get(status) ?? 0), 0);
+		const bad = model.troubled;
 		const total = model.devices.size;
 		const away = model.mqtt && !model.mqtt.connected, devices = counted(total, "device");
 		const words = bad ? `${bad} of ${devices} ${bad === 1 ? "needs" : "need"} attention` : away ? devices : `${devices}, no trouble`;
@@ -232,12 +238,13 @@ function matches(device, words) {
 	if (device.name.toLowerCase().includes(words)) return true;
 	if (device.error?.toLowerCase().includes(words)) return true;
 	if (!device.fields) return false;
-	return Object.entries(device.fields).some(([name, value]) => `${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
+	return Object.entries(device.fields).some(([name, value]) => `${words(name)} ${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
 }
 
 // The facts about the app
 
 const tiles = new Map();
+const SLOW = 0.05; // seconds by which the event loop may be late before it is worth a tile
 
 function tile(key, name, value, more, state) {
 	let found = tiles.get(key);
@@ -251,23 +258,33 @@ function tile(key, name, value, more, state) {
 	say(found.small, more);
 	put(found.small, "title", more);
 	put(found.box, "data-state", state);
+	return found.box;
+}
+
+/** What still fits into the outbox while the broker is away, and for how long, if readings go on coming as they did. */
+function roomOf({ messages, bytes, oldest, on_disk }) {
+	if (!on_disk?.room || !messages) return size(bytes);
+	const left = oldest > 5 ? on_disk.room / (bytes / oldest) : null;
+	return `room for ${size(on_disk.room)} more${left ? `, ${left > 30 * 86400 ? "over 30 d" : `about ${span(left)}`}` : ""}`;
 }
 
 function drawFacts(model) {
 	const { app, mqtt, adapters } = model, now = model.now();
 	if (mqtt) {
-		const since = model.brokerSince && !mqtt.connected ? ` for ${span((now - model.brokerSince) / 1000)}` : "";
+		const begin = parse(mqtt.away_since) ?? model.brokerSince;
+		const since = begin && !mqtt.connected ? ` for ${span((now - begin) / 1000)}` : "";
 		const session = `MQTT ${mqtt.protocol} · ${mqtt.broker} · connection ${mqtt.connects} · session ${mqtt.session}`;
 		const why = mqtt.connected || !mqtt.last_error ? session : mqtt.last_error;
 		tile("broker", "Broker", mqtt.connected ? "connected" : `away${since}`, why, mqtt.connected ? "good" : "bad");
 		const { messages, bytes, oldest, dropped, delivered } = mqtt.outbox;
-		const age = oldest == null ? "" : ` · oldest ${span(oldest)}`;
-		const lost = dropped ? ` · ${counted(dropped, "dropped", "dropped")}` : "";
-		const limit = mqtt.limited_by ? " · slowed by the broker" : "";
+		const age = oldest == null ? "" : `oldest ${span(oldest)}`;
+		const lost = dropped ? counted(dropped, "dropped", "dropped") : "";
+		const limit = mqtt.limited_by ? "slowed by the broker" : "";
 		const state = dropped ? "bad" : messages > 100 || mqtt.limited_by ? "warn" : "good";
-		tile("outbox", "Outbox", counted(messages, "waiting", "waiting"), `${size(bytes)}${age}${lost}${limit} · ${delivered.toLocaleString()} delivered`, state);
+		tile("outbox", "Outbox", counted(messages, "waiting", "waiting"), [mqtt.connected ? size(bytes) : roomOf(mqtt.outbox), age, lost, limit, `${delivered.toLocaleString()} delivered`].filter(Boolean).join(" · "), state);
 	}
-	if (model.lag != null) tile("lag", "Loop lag", span(model.lag, true), "of the event loop", model.lag > 0.25 ? "bad" : model.lag > 0.05 ? "warn" : "good");
+	const slow = model.lag > SLOW;
+	if (slow || tiles.has("lag")) tile("lag", "Event loop", `late by ${span(model.lag, true)}`, "a handler blocks it, or the machine is too slow", model.lag > 0.25 ? "bad" : "warn").hidden = !slow;
 	if (adapters.length) {
 		const shut = adapters.filter((each) => !each.open);
 		const names = shut.length ? shut.map((each) => `${each.adapter}: ${each.error ?? "closed"}`).join("; ") : adapters.map((each) => each.adapter).join(", ");

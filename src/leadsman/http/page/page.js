@@ -32,6 +32,7 @@ function draw() {
 	const changed = model.changed;
 	model.changed = new Set();
 	announceTurns(changed);
+	titled();
 	if (view === "devices") overview.draw(changed);
 	else if (view === "device" && changed.has(deviceView.name)) deviceView.draw();
 	else if (view === "trace" && changed.size) traceView.draw();
@@ -72,7 +73,14 @@ function route() {
 	if (view === "device") openDevice(rest);
 	else if (view === "trace") traceView.draw();
 	else overview.arrange(), overview.head();
-	document.title = [view === "device" ? rest : view === "trace" ? "Trace" : null, model.app?.name, "leadsman"].filter(Boolean).join(" · ");
+	titled();
+}
+
+/** The title of the tab: how many devices are in trouble, what is shown, and of which app. */
+function titled() {
+	const bad = model.troubled, what = view === "device" ? deviceView.name : view === "trace" ? "Trace" : null;
+	const title = (bad ? `(${bad}) ` : "") + [what, model.app?.name, "leadsman"].filter(Boolean).join(" · ");
+	if (document.title !== title) document.title = title;
 }
 
 function decoded(text) {

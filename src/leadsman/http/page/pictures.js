@@ -31,6 +31,27 @@ export function drawSparkline(svg, points) {
 	put(dot, "cy", y(points.at(-1).value).toFixed(1));
 }
 
+const CURVE = 150, BESIDE = 64;
+
+/** The last values of a field over time, with axes, as wide as `width` pixels. `write` makes text of a value. */
+export function curve(points, write, width) {
+	const values = points.map(({ value }) => value), first = points[0].at, last = points.at(-1).at;
+	let low = Math.min(...values), high = Math.max(...values);
+	if (low === high) [low, high] = [low - 1, high + 1];
+	const text = `${points.length} values from ${clock(first)} to ${clock(last)}, ${write(Math.min(...values))} to ${write(Math.max(...values))}`;
+	const svg = s("svg", { class: "timeline", width, height: CURVE, viewBox: `0 0 ${width} ${CURVE}`, role: "img", "aria-label": text });
+	const x = (at) => BESIDE + ((at - first) / (last - first || 1)) * (width - BESIDE - 6);
+	const y = (value) => 8 + ((high - value) / (high - low)) * (CURVE - 36);
+	for (const value of [low, (low + high) / 2, high]) {
+		svg.append(s("text", { x: BESIDE - 6, y: y(value) + 4, class: "value" }, write(value)));
+		svg.append(s("line", { x1: BESIDE, x2: width - 6, y1: y(value), y2: y(value), class: "rule" }));
+	}
+	axis(svg, x, first, last, last - first || 1, width, CURVE);
+	svg.append(s("polyline", { class: "spark-line", points: points.map(({ at, value }) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`).join(" ") }));
+	for (const { at, value } of points) svg.append(s("circle", { class: "spark-dot", cx: x(at).toFixed(1), cy: y(value).toFixed(1), r: 2.5 }, s("title", {}, `${clock(at)} ${write(value)}`)));
+	return svg;
+}
+
 const BARS = 30;
 const HIGH = { ok: 12, retried: 16, failed: 22, skipped: 6, missed: 6, deferred: 6 };
 const SAID = { ok: "read", retried: "read after retries", failed: "failed", skipped: "left out", missed: "missed", deferred: "deferred" };

@@ -15,7 +15,7 @@ export function traceTable(label) {
 	const box = h("div", {}, grid, none, more);
 	let limit = STEP, rows = [], made = new Map();
 	const draw = (found, empty = "No call has failed.") => {
-		rows = found;
+		rows = withoutSteps(found);
 		const shown = rows.slice(-limit).reverse(), next = new Map();
 		const elements = shown.map((row) => {
 			const element = made.get(row.number) ?? line(row);
@@ -34,6 +34,18 @@ export function traceTable(label) {
 		draw(rows);
 	});
 	return { box, draw };
+}
+
+/** The rows, but for the steps of a circuit around a probe that failed: the probe is one row. */
+function withoutSteps(rows) {
+	const before = new Map(), steps = new Set();
+	for (const row of rows) {
+		const last = before.get(row.handler);
+		if (row.reason === "probe" && last?.reason === "circuit half_open") steps.add(last);
+		if (row.reason === "circuit open" && last?.reason === "probe") steps.add(row);
+		before.set(row.handler, row);
+	}
+	return rows.filter((row) => !steps.has(row));
 }
 
 function line(row) {
