@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.cli.board import Head, View, clip, plain, screen, text_of
+from leadsman.cli.board import Head, View, plain, screen, text_of
+from leadsman.cli.cells import clip
 from leadsman.cli.fleet import AppRow, Row
 from leadsman.cli.keys import keys_of
 
@@ -178,23 +179,6 @@ def test_an_error_on_the_plain_board_is_whole():
 
     assert " ".join(map(str.strip, lines[3:])) == f"for 3m10s, 5 failed polls, attempt 2: {error}"
     assert max(map(len, lines)) <= 60
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "found"),
-    [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        ("温度計", 6, "温度計"),
-        ("温度計", 5, "温度…"),
-        ("e\u0301a", 2, "e\u0301a"),
-        ("ab", 0, ""),
-        ("a\x1b[2Jb", 20, "a\\x1b[2Jb"),
-        ("a\nb\x9bc", 20, "a\\nb\\x9bc"),
-    ],
-)
-def test_text_is_cut_by_the_columns_that_it_takes(text, width, found):
-    assert clip(text, width) == found
 
 
 @pytest.mark.parametrize(

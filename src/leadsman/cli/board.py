@@ -1,11 +1,11 @@
 """The board of ``leadsman watch``: rows in, lines out, for a terminal of any size; and what the keys do. Pure."""
 
-import textwrap
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.cli.fleet import SEVERITY, AppRow, Row
+from leadsman.cli.cells import cells, clip, padded, wrapped
+from leadsman.cli.colours import GREEN, RED, STATUSES
+from leadsman.cli.fleet import SEVERITY, STOPPED, AppRow, Row
 from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
 from leadsman.text import counted, escaped
@@ -17,17 +17,10 @@ Line = list[tuple[str, str]]
 """Pieces of text with their styles: names of `STYLES`, or empty."""
 
 STYLES: Mapping[str, str] = {
-    "ok": "32",
-    "starting": "36",
-    "error": "31",
-    "stale": "33",
-    "circuit_open": "31",
-    "held": "31",
-    "isolated": "36",
-    "deferred": "36",
-    "offline": "31",
-    "silent": "31",
-    "online": "32",
+    **STATUSES,
+    "offline": RED,
+    "silent": RED,
+    "online": GREEN,
     "bold": "1",
     "dim": "2",
     "lost": "41;97",
@@ -168,21 +161,6 @@ def text_of(line: Line, *, colour: bool) -> str:
     return "".join(pieces) if colour else "".join(pieces).rstrip()
 
 
-def clip(text: str, width: int) -> str:
-    """The text in at most `width` columns of a terminal, with its control characters escaped: names and words on the
-    board come from others."""
-    text = escaped(text)
-    if _columns(text) <= width:
-        return text
-    kept, used = "", 0
-    for each in text:
-        used += _columns(each)
-        if used > width - 1:
-            break
-        kept += each
-    return f"{kept}…" if width > 0 else ""
-
-
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
@@ -192,7 +170,7 @@ def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -
     name, clock = "leadsman watch", f"  {head.clock}"
     yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(_fill(line, width), "lost")] for line in textwrap.wrap(head.lost, max(1, width - 1))[:_LOST])
+        yield from ([(_fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
@@ -267,8 +245,8 @@ def _values(row: Row, many: bool, width: int, marker: str) -> Line:
 
 
 def _whole_trouble(row: Row, width: int) -> list[Line]:
-    lines = textwrap.wrap(escaped(_trouble(row)), max(20, width - 4)) if row.error else []
-    return [[(f"    {line}", row.status)] for line in lines]
+    lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
+    return [[(line, row.status)] for line in lines]
 
 
 def _trouble(row: Row) -> str:
@@ -294,11 +272,11 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
     if why is None:
         yield [("waiting for the answer of the app …", "dim")]
         return
-    yield from ([(text, "bold")] for text in textwrap.wrap(why["summary"], width))
+    yield from ([(text, "bold")] for text in wrapped(escaped(why["summary"]), width))
     for each in why["evidence"]:
         yield from _wrapped(f"  {localised(each)}", width)
     if why["state"] != "ok":
-        todo = textwrap.wrap(f"To do: {why['advice']}", width, subsequent_indent="  ")
+        todo = wrapped(escaped(f"To do: {why['advice']}"), width, "", "  ")
         yield from ([(text, "bold")] for text in todo)
 
 
@@ -310,7 +288,7 @@ def _keys(view: View) -> str:
 
 
 def _wrapped(text: str, width: int) -> Iterator[Line]:
-    yield from ([(line, "")] for line in textwrap.wrap(text, width, subsequent_indent="    ") or [""])
+    yield from ([(line, "")] for line in wrapped(escaped(text), width, "", "    "))
 
 
 def _widths(width: int) -> tuple[int, int]:
@@ -324,7 +302,7 @@ def _cut(line: Line, width: int) -> Line:
     kept: Line = []
     for text, style in line:
         shown = clip(text, width)
-        width -= _columns(shown)
+        width -= cells(shown)
         kept.append((shown, style))
     return kept
 
@@ -332,14 +310,7 @@ def _cut(line: Line, width: int) -> Line:
 def _fill(text: str, width: int) -> str:
     """The text in exactly `width` columns, with a blank at its end."""
     shown = clip(text, width - 1)
-    return shown + " " * max(0, width - _columns(shown))
-
-
-def _columns(text: str) -> int:
-    """Columns that a text takes on a terminal (Unicode UAX #11)."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return padded(shown, width)
 
 
 def _severity(status: str) -> int:

@@ -15,7 +15,7 @@ from datetime import datetime
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
 from leadsman.cli.remote import connected
-from leadsman.cli.tables import json_text
+from leadsman.cli.tables import columns, json_text
 from leadsman.cli.times import zone
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
@@ -149,7 +149,7 @@ class Watcher:
             print(json_text(document), flush=True)
             return
         colour = wants_colour(sys.stdout, os.environ)
-        width = _size()[0] if sys.stdout.isatty() else PLAIN_WIDTH
+        width = columns() or PLAIN_WIDTH
         print("\n".join(text_of(line, colour=colour) for line in plain(apps, rows, width)), flush=True)
 
     # The connection
@@ -259,8 +259,8 @@ class Watcher:
         clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
         head = Head(str(self._broker), clock, self._trouble(now))
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
-        columns, height = _size()
-        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, columns - 1), height), why)
+        width, height = _size()
+        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, width - 1), height), why)
         colour = wants_colour(sys.stdout, os.environ)
         return [text_of(line, colour=colour) for line in lines]
 
