@@ -1,11 +1,12 @@
 """The board of ``leadsman watch``: rows in, lines out, for a terminal of any size; and what the keys do. Pure."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.cli.cells import cells, clip, padded, wrapped
-from leadsman.cli.colours import GREEN, RED, STATUSES
 from leadsman.cli.fleet import SEVERITY, STOPPED, AppRow, Row
+from leadsman.cli.tables import GREEN, RED, STATUSES
 from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
 from leadsman.text import counted, escaped
@@ -35,7 +36,9 @@ SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
 KEYS = "q quit  ↑ ↓ choose  Enter why  s sort  / filter  t trouble only"
 DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
 _APPS = 6
-"""Lines of apps; the others are counted."""
+"""Lines of apps, and of apps that were stopped; the others are counted."""
+_SHORTEST = 10
+"""Cells below which the URL of the broker says nothing."""
 _LOST = 3
 """Lines about our own connection."""
 _STATUS, _AGE, _NEXT = 13, 9, 9
@@ -50,6 +53,8 @@ class Head(NamedTuple):
     clock: str
     lost: str | None
     """Why there is no connection to the broker, and since when; None with a connection."""
+    options: str = ""
+    """What another command needs to reach the broker, with a space before it."""
 
 
 class View:
@@ -137,22 +142,47 @@ def screen(
         why: the verdict about the chosen device, if its detail is open and its app has answered.
     """
     width, height = size
+    running, rows = _expected(apps, rows)
     chosen = next((row for row in rows if (row.prefix, row.device) == view.chosen), None)
-    top = list(_head(head, apps, rows, width))
+    top = list(_head(head, running, rows, width))
+    bottom = _stopped(apps, width, head.options)[: max(0, (height - len(top) - 1) // 2)]
+    room = height - len(top) - len(bottom) - 1
     if view.detail and chosen is not None:
         view.visible = [(chosen.prefix, chosen.device)]
         body, keys = list(_detail(chosen, why, width)), DETAIL_KEYS
     else:
-        body, keys = _devices(view, view.of(rows), len(apps) > 1, width, max(1, height - len(top) - 1)), _keys(view)
-    body = body[: max(0, height - len(top) - 1)]
-    blank: list[Line] = [[] for _ in range(height - len(top) - len(body) - 1)]
-    return [_cut(line, width) for line in [*top, *body, *blank, [(keys, "dim")]][:height]]
+        body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
+    body = body[: max(0, room)]
+    blank: list[Line] = [[] for _ in range(room - len(body))]
+    return [_cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
 
 
-def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> list[Line]:
+def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str = "") -> list[Line]:
     """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
-    table = [line for row in rows for line in (_values(row, len(apps) > 1, width, "  "), *_whole_trouble(row, width))]
-    return [*(_app(app, width, known=True) for app in apps), _titles(width), *table]
+    running, rows = _expected(apps, rows)
+    many = len(running) > 1
+    table = [line for row in rows for line in (_values(row, many, width, "  "), *_whole_trouble(row, width))]
+    heads = [*(_app(app, width, known=True) for app in running), *([_titles(width)] if running or not apps else [])]
+    return [*heads, *table, *_stopped(apps, width, options)]
+
+
+def _expected(apps: Sequence[AppRow], rows: Sequence[Row]) -> tuple[list[AppRow], list[Row]]:
+    """The apps that nobody has stopped, and their devices."""
+    return [each for each in apps if each.state != STOPPED], [each for each in rows if each.status != STOPPED]
+
+
+def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
+    """The apps that ended with a goodbye, each with what removes it from the broker."""
+    found = [each for each in apps if each.state == STOPPED]
+    lines: list[Line] = []
+    for app in found[:_APPS]:
+        since = f" {span(app.heard)} ago" if app.heard is not None else ""
+        remove = f"leadsman clean{options} --prefix {shlex.quote(app.prefix)} --all removes it"
+        text = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}; {remove}"
+        lines += [[(line, "dim")] for line in wrapped(escaped(text), width, "", "    ")]
+    if len(found) > _APPS:
+        lines.append([(clip(f"… and {counted(len(found) - _APPS, 'other stopped app')}", width), "dim")])
+    return lines
 
 
 def text_of(line: Line, *, colour: bool) -> str:
@@ -166,9 +196,10 @@ def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
     if head.lost is not None:
         state = ", state unknown"
-    text = f"  {head.broker}  {counted(len(rows), 'device')}{state}"
-    name, clock = "leadsman watch", f"  {head.clock}"
-    yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
+    name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
+    room = width - len(name) - len(clock) - len(count) - 1
+    broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
+    yield [(name, "bold"), (_fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
         yield from ([(_fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
@@ -199,7 +230,7 @@ def _titles(width: int) -> Line:
     return [(clip(text, width), "dim")]
 
 
-def _devices(view: View, rows: Sequence[Row], many: bool, width: int, height: int) -> list[Line]:
+def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: int, height: int) -> list[Line]:
     """The rows around the chosen one, as many as there is room for."""
     names = [(row.prefix, row.device) for row in rows]
     place = names.index(view.chosen) if view.chosen in names else 0
@@ -211,7 +242,7 @@ def _devices(view: View, rows: Sequence[Row], many: bool, width: int, height: in
     view.visible = names[view.top : view.top + height]
     for row in rows[view.top :]:
         chosen = (row.prefix, row.device) == view.chosen
-        lines += _row(row, many, width, marker="> " if chosen else "  ")
+        lines += _row(row, len(running) > 1, width, marker="> " if chosen else "  ")
         if len(lines) > room:
             break
     if not rows:

@@ -155,13 +155,15 @@ def _named(options: argparse.Namespace) -> str | None:
 def watch(options: argparse.Namespace) -> int:
     """Show the board of the devices of one app or of many."""
     from leadsman.cli.watch import watch as watch_apps
+    from leadsman.cli.why import given
 
     for pattern in options.pattern:
         levels = pattern.split("/")
         if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
     brokers = known_brokers(options)
-    watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json)
+    more = given(None, options.config, options.set, options.mqtt).options
+    watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
     return 0
 
 

@@ -25,6 +25,8 @@ from leadsman.timing.clock import system_clock
 if TYPE_CHECKING:
     from leadsman.introspection.exchange import Answer
 
+NO_SUBSCRIBERS = 0x10
+"""PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
 _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
@@ -228,6 +230,8 @@ class _Exchange:
         self._expected = 1
         self._came = asyncio.Event()
         self._lost: str | None = None
+        self._deaf = False
+        """Whether the broker says that nobody listens to the request."""
 
     async def ask(self, broker: Broker, timeout: float) -> Any:
         progress = asyncio.create_task(self._show_progress(broker))
@@ -268,9 +272,9 @@ class _Exchange:
             if self._pages:
                 came = f"{len(self._pages)} of {self._expected} pages"
                 raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
+            why = ": nobody listens there" if self._deaf else f" within {timeout:g} s"
             raise _NoAnswerError(
-                f"no answer at {self._topic!r} on {broker} within {timeout:g} s; "
-                "check that the app is running there, and its prefix"
+                f"no answer at {self._topic!r} on {broker}{why}; check that the app is running there, and its prefix"
             ) from None
         finally:
             await connection.close()
@@ -279,10 +283,12 @@ class _Exchange:
     async def _next_page(self) -> None:
         """Wait for a page that has not come yet."""
         self._came.clear()
-        if self._lost is None:
+        if self._lost is None and not self._deaf:
             await self._came.wait()
         if self._lost is not None:
             raise BrokerError(self._lost)
+        if self._deaf and not self._pages:
+            raise TimeoutError
 
     def _data(self) -> Any:
         """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
@@ -334,5 +340,8 @@ class _Exchange:
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
+        if code == NO_SUBSCRIBERS:
+            self._deaf = True
+            self._came.set()
         if code >= 0x80:
             self.lost(f"the broker refused the request (0x{code:02x}); allow {self._topic!r} in its access list")
