@@ -46,7 +46,7 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.arguments import IDENTITY, RUNNING, SETTINGS, Parser, add, ends_after
+    from leadsman.cli.arguments import OF_AN_APP, Parser, add, ends_after
     from leadsman.cli.main import CODES
 
     parser = Parser(
@@ -80,7 +80,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
         help="examine the broker and this machine, and say what to mend",
     )
     parser.set_defaults(prefix=None, json=False)
-    add(parser, (*SETTINGS, *IDENTITY, *RUNNING, ends_after("30s")))
+    add(parser, (*OF_AN_APP, ends_after("30s")))
     return parser
 
 

@@ -117,8 +117,9 @@ WHERE = (
     ),
 )
 SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7; several with commas", metavar="URL"))
-TARGET = (_target(), *SETTINGS)
-TARGET_ALONE = (_target(), *WHERE)
+ONE_TARGET = _target()
+TARGET = (ONE_TARGET, *SETTINGS)
+TARGET_ALONE = (ONE_TARGET, *WHERE)
 """For commands that connect to no broker."""
 OWN_PREFIX = argument(
     "--prefix",
@@ -183,6 +184,9 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
+OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
+"""What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
+checked."""
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
 PREFIX = argument(
     "--prefix",

@@ -35,11 +35,17 @@ _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
+    app = _app_to_run(options)
+    app.run(log_level=options.log_level, log_format=options.log_format)
+    return 0
+
+
+def _app_to_run(options: argparse.Namespace) -> App:
+    """The app, as `run` runs it and `check` checks it."""
     app = load_app(options)
     if options.dry_run:
         app.rehearse()
-    app.run(log_level=options.log_level, log_format=options.log_format)
-    return 0
+    return app
 
 
 def run_with_twins(options: argparse.Namespace) -> int:
@@ -62,7 +68,7 @@ def check(options: argparse.Namespace) -> int:
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
     from leadsman.wiring.access import hidden_values_of
 
-    app = load_app(options)
+    app = _app_to_run(options)
     show_settings(app)
     show_brokers(app)
     print()

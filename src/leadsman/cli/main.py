@@ -10,13 +10,12 @@ from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
-    DISCOVERY,
-    IDENTITY,
     LIVE,
     MAYBE_TARGET,
+    OF_AN_APP,
+    ONE_TARGET,
     ONLY_DEVICE,
     OWN_PREFIX,
-    RUNNING,
     TARGET,
     TARGET_ALONE,
     Command,
@@ -78,7 +77,7 @@ COMMANDS = (
         "Priority of settings: flag > secret > environment > .env > file > default.",
         "examples:  leadsman run house:app\n"
         f"           leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n{CODES}",
-        (*TARGET, *IDENTITY, *RUNNING),
+        (ONE_TARGET, *OF_AN_APP),
     ),
     Command(
         "check",
@@ -88,7 +87,7 @@ COMMANDS = (
         "Secrets are masked. The command opens no device and connects to no broker.",
         "example:  leadsman check house:app\n\n"
         "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
-        (*TARGET, *IDENTITY, DISCOVERY),
+        (ONE_TARGET, *OF_AN_APP),
     ),
     Command(
         "doctor",
