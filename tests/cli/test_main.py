@@ -1,10 +1,15 @@
 """The command line as a whole."""
 
+import re
+import shlex
 import sys
 
 import pytest
 
-from leadsman.cli.main import main
+from leadsman import App
+from leadsman.cli.app_cli import command_line
+from leadsman.cli.cells import cells
+from leadsman.cli.main import COMMANDS, GROUPS, main, parser
 
 
 def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_that_command(capsys):
@@ -177,8 +182,7 @@ def test_each_help_has_an_example_and_80_columns_on_any_terminal(command, capsys
 def test_each_example_is_a_command_line_that_is_understood():
     for command in COMMANDS:
         for example in command.examples:
-            words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
-            while "leadsman" in words[:1]:
-                end = next((words.index(each) for each in ("&&", "|", ">", ">>") if each in words), len(words))
-                parser().parse_args(words[1:end])
-                words = words[end + 1 :]
+            for part in re.split(r" && | \| | > | >> ", example):
+                words = shlex.split(re.sub(r"<\((.*)\)", r"\1", part.strip()).removeprefix("source "))
+                if words[0] == "leadsman":
+                    parser().parse_args(words[1:])

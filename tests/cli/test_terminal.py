@@ -25,7 +25,9 @@ EXPECTED = Path(__file__).parent / "at_80_columns"
 NOW = 1_795_338_000.0
 PORT = "/dev/serial/by-id/usb-FTDI_FT232R_USB_UART_A50285BI-if00-port0"
 UNAVAILABLE = f"DeviceUnavailable: {PORT} cannot be opened: the port does not exist; is the device plugged in?"
-GARBLED = "GarbledData: the meter answered '\\x00\\xff\\x12§§§' instead of 9 bytes that end with their checksum (CRC 16)"
+GARBLED = (
+    "GarbledData: the meter answered '\\x00\\xff\\x12§§§' instead of 9 bytes that end with their checksum (CRC 16)"
+)
 WELL = ("Küche", "Gäste-WC unten", "Schlafzimmer der Großeltern", "attic", "cellar", "garage", "hall", "温度計 2階")
 PROGRAMS = {"acl", "schema", "completion"}
 """Commands whose output is for a program or a file."""
@@ -66,7 +68,12 @@ FAILING = {
         last_error=UNAVAILABLE,
     ),
     "boiler": runtime(
-        "held", consecutive_failures=4, last_success_at=None, next_due_at=None, failing_since=at(-90), last_error=GARBLED
+        "held",
+        consecutive_failures=4,
+        last_success_at=None,
+        next_due_at=None,
+        failing_since=at(-90),
+        last_error=GARBLED,
     ),
 }
 RUNTIMES = FAILING | {name: runtime() for name in WELL}
@@ -221,7 +228,9 @@ def board(*arguments, **options):
     watcher = watch.Watcher(Brokers.of("mqtt://broker.lan"), ())
     watcher._away_since = None
     messages = kept("house/registry", REGISTRY) | kept("house/status", STATUS)
-    messages |= {topic: each for name, value in VALUES.items() for topic, each in kept(f"house/{name}/state", value).items()}
+    messages |= {
+        topic: each for name, value in VALUES.items() for topic, each in kept(f"house/{name}/state", value).items()
+    }
     for message in messages.values():
         watcher._fleet.hear(message, NOW)
     watcher._print(as_json=False)

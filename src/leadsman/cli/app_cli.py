@@ -52,8 +52,8 @@ def _parser(app: App) -> argparse.ArgumentParser:
     parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
-        epilog=f"examples:  {app.name} --demo    {app.name} --check    {app.name} --mqtt mqtt://broker.lan\n\n{CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
+        notes=CODES,
     )
     parser.set_defaults(run=commands.run)
     parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")

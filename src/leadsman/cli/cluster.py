@@ -220,17 +220,24 @@ CLUSTER = Command(
     "cluster",
     cluster,
     "show the nodes that share an app, and drain one",
-    "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and empties one before\n"
-    "its machine is taken down. It asks the broker, where each node says what it is.\n"
-    "status:  the nodes, the devices that no node owns, and the labels that no node has. Without PREFIX, of all apps.\n"
-    "drain:   the node hands everything over to the others at once and takes nothing, until undrain or a restart.\n"
+    "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
+    "empties one before its machine is taken down. It asks the broker, where each node says what it "
+    "is.\n"
+    "status:  the nodes, the devices that no node owns, and the labels that no node has. Without "
+    "PREFIX, of all apps.\n"
+    "drain:   the node hands everything over to the others at once and takes nothing, until undrain "
+    "or a restart.\n"
     "undrain: the node takes part again.\n"
     "forget:  remove what a node left at the broker whose machine is gone for good.",
-    "examples:  leadsman cluster status    leadsman cluster status house --mqtt mqtt://broker.lan\n"
-    "           leadsman cluster drain gateway-1 --prefix house    leadsman cluster undrain gateway-1\n"
-    "           leadsman cluster status house --json | jq '.house.without_node.devices'\n\n"
-    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 without a node,\n"
-    "none of that name, or no answer; else with 0.",
+    (
+        "leadsman cluster status",
+        "leadsman cluster status house --mqtt mqtt://broker.lan",
+        "leadsman cluster drain gateway-1 --prefix house",
+        "leadsman cluster undrain gateway-1",
+        "leadsman cluster status house --json | jq '.house.without_node.devices'",
+    ),
+    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 "
+    "without a node, none of that name, or no answer; else with 0.",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),

@@ -184,18 +184,25 @@ OUTBOX = Command(
     "outbox",
     outbox,
     "show the readings that wait for the broker, and send those again that it refused",
-    "Looks into the file in which readings of an app wait while the broker is away. A reading that the broker\n"
-    "refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but not sent.\n"
+    "Looks into the file in which readings of an app wait while the broker is away. A reading that "
+    "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "
+    "not sent.\n"
     "list:    how much waits, and the dead letters; also while the app runs.\n"
-    "resend:  send dead letters again, when the reason is mended. A retained one becomes the newest of its topic.\n"
+    "resend:  send dead letters again, when the reason is mended. A retained one becomes the newest "
+    "of its topic.\n"
     "drop:    delete dead letters.\n"
     "backup:  copy everything into one file; also while the app runs.\n"
-    "restore: put such a copy in place. What was delivered since the copy was made is delivered once more.\n"
+    "restore: put such a copy in place. What was delivered since the copy was made is delivered once "
+    "more.\n"
     "Stop the app before resend, drop and restore.",
-    "examples:  leadsman outbox list --app house:app    leadsman outbox resend 3 4 --app house:app\n"
-    "           leadsman outbox drop --all --state-directory /var/lib/house\n"
-    "           leadsman outbox backup outbox-copy.db --app house:app\n"
-    "           leadsman outbox list --app house:app --json | jq '.dead[].reason'",
+    (
+        "leadsman outbox list --app house:app",
+        "leadsman outbox resend 3 4 --app house:app",
+        "leadsman outbox drop --all --state-directory /var/lib/house",
+        "leadsman outbox backup outbox-copy.db --app house:app",
+        "leadsman outbox list --app house:app --json | jq '.dead[].reason'",
+    ),
+    "",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument(
