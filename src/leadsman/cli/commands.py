@@ -133,7 +133,7 @@ def why(options: argparse.Namespace) -> int:
 
     brokers: Brokers
     prefix: str | None
-    device = _named(options)
+    device = app_or_device(options)
     if options.target is None and options.prefix is None:
         brokers, prefix = known_brokers(options), None
     else:
@@ -146,7 +146,7 @@ def why(options: argparse.Namespace) -> int:
     return SOME_FAIL if any(each["state"] == "broken" for each in answers.verdicts) else 0
 
 
-def _named(options: argparse.Namespace) -> str | None:
+def app_or_device(options: argparse.Namespace) -> str | None:
     """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
     given by an option, since the name of a device may have one."""
     words: list[str] = options.named

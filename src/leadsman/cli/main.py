@@ -30,6 +30,7 @@ from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.demo import DEMO
 from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.outbox import OUTBOX
+from leadsman.cli.poll import POLL
 from leadsman.cli.target import UsageError
 from leadsman.cli.upkeep import ACL, CLEAN
 from leadsman.errors import ConfigurationError, LeadsmanError
@@ -252,6 +253,7 @@ COMMANDS = (
             argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
         ),
     ),
+    POLL,
     OUTBOX,
     CLUSTER,
     CLEAN,
@@ -372,7 +374,7 @@ GROUPS = {
     "start": ("demo", "init", "check", "run", "completion"),
     "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema"),
     "explain": ("why", "doctor", "simulate"),
-    "operate": ("hold", "release", "circuit", "outbox", "clean", "acl"),
+    "operate": ("poll", "hold", "release", "circuit", "outbox", "clean", "acl"),
     "several machines": ("cluster",),
 }
 """The commands by what a person wants, for the help."""

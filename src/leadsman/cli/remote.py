@@ -31,10 +31,18 @@ _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
 
-def ask(brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
+def ask(
+    brokers: Brokers,
+    topic: str,
+    request: Mapping[str, object],
+    timeout: float,
+    *,
+    quiet: bool = False,
+    may_be_empty: bool = False,
+) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
     the app answers. Unless `quiet`, a person at a terminal reads what the command waits for, and how many pages have
-    come.
+    come. An answer without data is none of leadsman, unless it `may_be_empty`.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
@@ -43,7 +51,7 @@ def ask(brokers: Brokers, topic: str, request: Mapping[str, object], timeout: fl
     faults: list[BrokerError] = []
     for broker in brokers:
         try:
-            return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
+            return asyncio.run(_Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout))
         except _RefusedError:
             raise
         except BrokerError as error:
@@ -217,10 +225,19 @@ class _RefusedError(_NoAnswerError):
 class _Exchange:
     """One request and its answer. It listens to a connection of its own."""
 
-    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, filters: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        topic: str,
+        request: Mapping[str, object],
+        *,
+        quiet: bool,
+        filters: Sequence[str] = (),
+        may_be_empty: bool = False,
+    ) -> None:
         self.status: str | None = None
         """The topic of a status that may say that nobody answers."""
         self._filters = filters
+        self._may_be_empty = may_be_empty
         self._seen: dict[str, Received] = {}
         self._topic = topic
         self._quiet = quiet or not sys.stderr.isatty()
@@ -296,6 +313,8 @@ class _Exchange:
         if first.get("status") != "ok":
             raise _RefusedError(clean(str(first.get("error"))))
         documents = [self._pages[number].get("data") for number in sorted(self._pages)]
+        if documents == [None] and self._may_be_empty:
+            return None
         if not all(isinstance(each, dict) for each in documents):
             raise _NoAnswerError(f"what answers at {self._topic!r} is no app of leadsman, or one of another version")
         return documents[0] if len(documents) == 1 else merged(documents)
