@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from leadsman.cli import answering, clean, doctor, remote, watch, why
+from leadsman.cli import answering, clean, doctor, poll, remote, watch, why
 from leadsman.cli.cells import cells
 from leadsman.cli.main import COMMANDS, main
 from leadsman.cli.why import Answers
@@ -140,7 +140,7 @@ DOCUMENT = {
         {"adapter": "SerialPort", "open": False, "error": UNAVAILABLE, "reopened": 57}
         | {"health": {"opened": False, "discarded": 120, "silent_for": 86_000.0}}
     ],
-    "devices": {name: {"registrations": [], "runtime": each} for name, each in RUNTIMES.items()},
+    "devices": {name: {"registrations": [{"kind": "telemetry"}], "runtime": each} for name, each in RUNTIMES.items()},
     "jobs": {},
     "trace": TRACE,
     "ledger": LEDGER,
@@ -173,6 +173,7 @@ FOUND = [
     Finding("machine", "clock", "unknown", "no program that sets the clock of this machine says how well it does so"),
 ]  # fmt: skip
 VALUES = {"Küche": {"temperature": "21.5 °C", "Luftfeuchtigkeit": "48 %", "co2": "812 ppm"}, "hall": {"Licht": "aus"}}
+READING = {f"{name} (of the water that flows back)": 21.5 for name in WELL}
 NODE = {
     "node": "gateway-1.wohnung.example.net",
     "kind": "cluster",
@@ -248,6 +249,7 @@ ARGUMENTS = {
     "hold": ("--prefix", "house", "--device", "Wärmepumpe im Keller"),
     "release": ("--prefix", "house", "--device", "Wärmepumpe im Keller"),
     "circuit": ("--prefix", "house", "--device", "Wärmepumpe im Keller", "--action", "isolate"),
+    "poll": ("Küche", "--prefix", "house"),
     "outbox": ("list", "--state-directory", "."),
     "cluster": ("status", "house"),
     "clean": ("--prefix", "house", "--all", "--dry-run"),
@@ -269,6 +271,7 @@ def printed(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(watch, "watch", board)
     monkeypatch.setattr(why, "verdicts", lambda *arguments: Answers(VERDICTS, ENDED))
     monkeypatch.setattr(remote, "ask", lambda *arguments, **options: DOCUMENT)
+    monkeypatch.setattr(poll, "ask", lambda brokers, topic, *_, **__: DOCUMENT if "introspect" in topic else READING)
     monkeypatch.setattr(answering, "retained", lambda *arguments: {})
     monkeypatch.setattr(remote, "retained", lambda *arguments: kept(f"house/nodes/{NODE['node']}", NODE))
     monkeypatch.setattr(clean, "retained", lambda *arguments: kept("house/registry", REGISTRY))

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.cli.cells import cells, clip, padded, wrapped
+from leadsman.cli.colours import GREEN, RED, STATUSES
 from leadsman.cli.fleet import SEVERITY, STOPPED, AppRow, Row
-from leadsman.cli.tables import GREEN, RED, STATUSES
 from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
 from leadsman.text import counted, escaped
