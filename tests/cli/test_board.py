@@ -169,6 +169,21 @@ def test_an_app_that_was_stopped_is_one_line_at_the_end_and_no_trouble():
     assert [line for line in lines if line.startswith("> attic")], "one app is left, so its prefix says nothing"
 
 
+def test_the_cursor_reaches_no_device_of_a_stopped_app():
+    view, rows = View(), [ATTIC, LEFT]
+    for key in ("down", "page-down", "enter"):
+        shown(rows, view, apps=(HOUSE, STOPPED))
+        view.press(key, rows)
+
+    assert view.chosen == ("house", "attic")
+
+
+def test_a_node_that_was_stopped_is_forgotten_by_its_app():
+    (line,) = plain([STOPPED._replace(prefix="house/nodes/pi 1")], [], 120, " --mqtt mqtt://b")
+
+    assert "; leadsman cluster forget 'pi 1' --mqtt mqtt://b --prefix house removes it" in text_of(line, colour=False)
+
+
 def test_of_many_apps_that_were_stopped_some_are_named():
     apps = [STOPPED._replace(prefix=f"garden{number}") for number in range(9)]
 

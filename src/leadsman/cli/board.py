@@ -9,6 +9,7 @@ from leadsman.cli.colours import GREEN, RED, STATUSES
 from leadsman.cli.fleet import SEVERITY, STOPPED, AppRow, Row
 from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
+from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ class View:
         found = [
             row
             for row in rows
-            if text in f"{row.prefix}/{row.device} {row.status} {row.error}".lower()
+            if row.status != STOPPED
+            and text in f"{row.prefix}/{row.device} {row.status} {row.error}".lower()
             and not (self.trouble_only and row.well)
         ]
         found.sort(key=SORTS[self.sort])
@@ -177,8 +179,8 @@ def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
     lines: list[Line] = []
     for app in found[:_APPS]:
         since = f" {span(app.heard)} ago" if app.heard is not None else ""
-        remove = f"leadsman clean{options} --prefix {shlex.quote(app.prefix)} --all removes it"
-        text = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}; {remove}"
+        what = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}"
+        text = f"{what}; {_removing(app.prefix, options)} removes it"
         lines += [[(line, "dim")] for line in wrapped(escaped(text), width, "", "    ")]
     if len(found) > _APPS:
         lines.append([(clip(f"… and {counted(len(found) - _APPS, 'other stopped app')}", width), "dim")])
@@ -222,6 +224,14 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
     state = f" {app.state}" if known else f" was {app.state}"
     rest = clip(f"  {', '.join(parts)}", width - 16 - len(state))
     return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
+
+
+def _removing(prefix: str, options: str) -> str:
+    """The command that removes what a stopped app, or a node of one, left at the broker."""
+    above, _, node = prefix.rpartition(f"/{NODES}/")
+    if above:
+        return f"leadsman cluster forget {shlex.quote(node)}{options} --prefix {shlex.quote(above)}"
+    return f"leadsman clean{options} --prefix {shlex.quote(prefix)} --all"
 
 
 def _titles(width: int) -> Line:

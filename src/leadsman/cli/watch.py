@@ -191,6 +191,8 @@ class Watcher:
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
         self._lost, self._refused, subscribed = False, None, set[str]()
+        self._requests.clear()
+        self._deaf.clear()
         connection = await connected(self._broker, self._client_id, self)
         try:
             await self._subscribe(connection, self._fleet.filters)
