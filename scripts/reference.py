@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from leadsman.cli.arguments import paragraphs
 from leadsman.cli.main import CODES, parser
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "command-line.md"
@@ -18,7 +19,7 @@ Generated from the parser by `python scripts/reference.py`. `leadsman COMMAND --
 
 def page() -> str:
     """The whole page."""
-    return "\n\n".join([HEAD, *sections(), "## Exit codes", f"```text\n{CODES}```"]) + "\n"
+    return "\n\n".join([HEAD, *sections(), "## Exit codes", f"```text\n{paragraphs(CODES)}\n```"]) + "\n"
 
 
 def sections() -> Iterator[str]:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -83,13 +84,68 @@ def test_each_module_that_needs_a_missing_library_names_its_extra(extra):
     assert failed or extra in ("serial", "ble", "yaml"), "it is imported when it is needed"
 
 
+NEEDS = {
+    "serial": ("from leadsman.adapters.serial import SerialPort", "SerialPort('/dev/ttyX')", {}),
+    "ble": ("from leadsman.adapters.ble import BleRadio", "BleRadio()", {}),
+    "caldav": ("from leadsman.adapters.caldav import CalDav", "CalDav('https://localhost/dav')", {}),
+    "http": ("", "", {"HTTP__BIND": "127.0.0.1:8080"}),
+    "yaml": ("", "", {}),
+    "nats": ("", "", {"CLUSTER__ENGINE": "nats://127.0.0.1:1"}),
+    "postgres": ("", "", {"CLUSTER__ENGINE": "postgresql://127.0.0.1:1/leases"}),
+}
+"""What an app needs each extra for: an adapter that it imports and has, or settings."""
+WITHOUT_AN_APP = {
+    "metrics": "only the address /metrics of an app needs it",
+    "demo": "only leadsman demo needs it",
+}
+WAYS = {
+    "run": (RUN_LEADSMAN, ("run", "house:app")),
+    "check": (RUN_LEADSMAN, ("check", "house:app")),
+    "python house.py": (RUN_APP, ()),
+}
+
+
+def test_each_extra_is_looked_at():
+    with (Path(__file__).parent.parent / "pyproject.toml").open("rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+
+    assert extras - {"all"} == set(NEEDS) | set(WITHOUT_AN_APP) == set(LIBRARIES)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("extra", NEEDS)
+def test_an_app_without_an_extra_says_what_to_type_however_it_is_started(tmp_path: Path, extra, way):
+    imports, adapter, variables = NEEDS[extra]
+    code, arguments = WAYS[way]
+    app = APP.replace("from leadsman import App", f"from leadsman import App\n{imports}")
+    (tmp_path / "house.py").write_text(
+        app.replace('App("house")', f'App("house", adapters=({adapter}{"," * bool(adapter)}))')
+    )
+    if extra == "yaml":
+        (tmp_path / "leadsman.yaml").write_text("mqtt: {url: mqtt://127.0.0.1:1}")
+    paths = {"STATE_DIRECTORY": str(tmp_path), "PYTHONPATH": str(tmp_path), "MQTT__URL": "mqtt://127.0.0.1:1"}
+
+    done = python(LIBRARIES[extra], code, *arguments, directory=tmp_path, **paths, **variables)
+
+    assert done.returncode == 78, done.stderr
+    assert f'which is not installed; type: pip install "leadsman[{extra}]"' in done.stderr
+    assert "(leadsman itself stays as it is)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_without_its_extra_says_what_to_type(tmp_path: Path):
+    done = python(LIBRARIES["demo"], RUN_LEADSMAN, "demo", "--for", "1s", directory=tmp_path)
+
+    assert done.returncode == 78, done.stderr
+    assert 'which is not installed; type: pip install "leadsman[demo]"' in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "variables"),
     [
         (RUN_LEADSMAN, ("run", "house:app", "--http", "127.0.0.1:0"), {}),
-        (RUN_LEADSMAN, ("run", "house:app"), {"HTTP__BIND": "127.0.0.1:8080"}),
-        (RUN_LEADSMAN, ("check", "house:app"), {"HTTP__BIND": "127.0.0.1:8080"}),
-        (RUN_APP, (), {"HTTP__BIND": "127.0.0.1:8080"}),
+        (RUN_LEADSMAN, ("check", "house:app", "--http", "127.0.0.1:0"), {}),
     ],
 )
 def test_an_app_with_http_and_without_uvicorn_says_what_to_type(tmp_path: Path, code, arguments, variables):

@@ -8,10 +8,12 @@ from leadsman.errors import NotInstalled
 
 def missing(what: str, library: str, extra: str, error: ImportError | None = None) -> NotInstalled:
     """The error that says what `what` needs, and what to type: ``missing("serial ports", "pyserial-asyncio",
-    "serial")``. `error` is shown if the library is there and could not be loaded."""
+    "serial")``. `error` is shown if the library is there and could not be loaded. What is typed adds libraries and
+    leaves leadsman as it is, wherever it was installed from: pip fetches nothing that is installed."""
     there = error is not None and not isinstance(error, ModuleNotFoundError)
     why = f"cannot be loaded ({error})" if there else "is not installed"
-    return NotInstalled(f'{what} need {library}, which {why}; type: pip install "leadsman[{extra}]"')
+    command = f'pip install "leadsman[{extra}]"'
+    return NotInstalled(f"{what} need {library}, which {why}; type: {command} (leadsman itself stays as it is)")
 
 
 def check_found(what: str, library: str, extra: str, *modules: str) -> None:

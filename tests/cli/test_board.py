@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadsman.cli.board import Head, View, clip, plain, screen, text_of
+from leadsman.cli.board import Head, View, plain, screen, text_of
+from leadsman.cli.cells import clip
 from leadsman.cli.fleet import AppRow, Row
 from leadsman.cli.keys import keys_of
 
@@ -151,6 +152,65 @@ def test_the_detail_of_a_device_has_its_verdict():
     assert not view.detail
 
 
+STOPPED = HOUSE._replace(prefix="my garden", state="stopped", heard=240.0, devices=10)
+LEFT = PUMP._replace(prefix="my garden", status="stopped", error="DeviceTimeout: no answer")
+
+
+def test_an_app_that_was_stopped_is_one_line_at_the_end_and_no_trouble():
+    head = HEAD._replace(options=" --mqtt mqtt://broker.lan")
+    lines = shown([ATTIC, LEFT], apps=(HOUSE, STOPPED), head=head)
+
+    assert "1 device, all is well" in lines[0]
+    assert not [line for line in lines if "pump" in line or "no answer" in line]
+    assert lines[-3:-1] == [
+        "my garden stopped 4m ago, 10 devices; leadsman clean --mqtt mqtt://broker.lan",
+        "    --prefix 'my garden' --all removes it",
+    ]
+    assert [line for line in lines if line.startswith("> attic")], "one app is left, so its prefix says nothing"
+
+
+def test_the_cursor_reaches_no_device_of_a_stopped_app():
+    view, rows = View(), [ATTIC, LEFT]
+    for key in ("down", "page-down", "enter"):
+        shown(rows, view, apps=(HOUSE, STOPPED))
+        view.press(key, rows)
+
+    assert view.chosen == ("house", "attic")
+
+
+def test_a_node_that_was_stopped_is_forgotten_by_its_app():
+    (line,) = plain([STOPPED._replace(prefix="house/nodes/pi 1")], [], 120, " --mqtt mqtt://b")
+
+    assert "; leadsman cluster forget 'pi 1' --mqtt mqtt://b --prefix house removes it" in text_of(line, colour=False)
+
+
+def test_of_many_apps_that_were_stopped_some_are_named():
+    apps = [STOPPED._replace(prefix=f"garden{number}") for number in range(9)]
+
+    lines = [text_of(line, colour=False) for line in plain(apps, [LEFT], 120)]
+
+    assert len(lines) == 7
+    assert lines[0] == "garden0 stopped 4m ago, 10 devices; leadsman clean --prefix garden0 --all removes it"
+    assert lines[-1] == "… and 3 other stopped apps"
+
+
+def test_an_app_that_broke_off_stays_where_it_is():
+    lines = shown([ATTIC, PUMP._replace(status="offline")], apps=(HOUSE, STOPPED._replace(state="offline")))
+
+    assert "1 in trouble" in lines[0]
+    assert lines[2].startswith("my garden        offline")
+
+
+@pytest.mark.parametrize(("width", "shows"), [(80, "mqtt://…"), (60, ""), (120, "mqtt://user@broker")])
+def test_the_url_of_the_broker_gives_way_and_the_count_stays(width, shows):
+    url = "mqtt://user@broker.of-a-provider.example.com:1883"
+    first, *_ = shown([ATTIC, BOILER], size=(width, 24), head=HEAD._replace(broker=url))
+
+    assert "2 devices, 1 in trouble" in first
+    assert ("mqtt" in first) is bool(shows)
+    assert "9:00" in first
+
+
 def test_no_device_at_all_is_said():
     assert any("no device" in line for line in shown([], apps=()))
 
@@ -178,23 +238,6 @@ def test_an_error_on_the_plain_board_is_whole():
 
     assert " ".join(map(str.strip, lines[3:])) == f"for 3m10s, 5 failed polls, attempt 2: {error}"
     assert max(map(len, lines)) <= 60
-
-
-@pytest.mark.parametrize(
-    ("text", "width", "found"),
-    [
-        ("abc", 3, "abc"),
-        ("abcd", 3, "ab…"),
-        ("温度計", 6, "温度計"),
-        ("温度計", 5, "温度…"),
-        ("e\u0301a", 2, "e\u0301a"),
-        ("ab", 0, ""),
-        ("a\x1b[2Jb", 20, "a\\x1b[2Jb"),
-        ("a\nb\x9bc", 20, "a\\nb\\x9bc"),
-    ],
-)
-def test_text_is_cut_by_the_columns_that_it_takes(text, width, found):
-    assert clip(text, width) == found
 
 
 @pytest.mark.parametrize(

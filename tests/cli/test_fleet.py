@@ -327,3 +327,15 @@ def test_the_root_device_has_the_values_at_the_topics_without_its_level():
     assert {"gas/state", "gas/availability"} <= set(Fleet.filters_of("gas"))
     assert "1" in row(fleet, "gas").value
     assert "2" in row(fleet, "attic").value
+
+
+def test_an_app_that_said_goodbye_was_stopped_and_one_that_left_a_will_broke_off(fleet):
+    heard(fleet, "house/status", status(state="offline", at=at(-240)), retain=True)
+    stopped = fleet.apps(NOW)[0]
+    assert (stopped.state, stopped.heard, stopped.devices) == ("stopped", 240.0, 2)
+    assert {row.status for row in fleet.rows(NOW)} == {"stopped"}
+    assert all(row.well for row in fleet.rows(NOW))
+
+    heard(fleet, "house/status", {"state": "offline", "session": 7})
+    assert fleet.apps(NOW)[0].state == "offline"
+    assert not any(row.well for row in fleet.rows(NOW))

@@ -1,10 +1,15 @@
 """The command line as a whole."""
 
+import re
+import shlex
 import sys
 
 import pytest
 
-from leadsman.cli.main import main
+from leadsman import App
+from leadsman.cli.app_cli import command_line
+from leadsman.cli.cells import cells
+from leadsman.cli.main import COMMANDS, GROUPS, main, parser
 
 
 def test_an_argument_that_a_command_does_not_have_is_refused_with_the_usage_of_that_command(capsys):
@@ -94,3 +99,91 @@ def test_check_names_devices_whose_values_discovery_cannot_show(tmp_path, monkey
 
     assert main(["check", "loose:app"]) == 0
     assert ("shows no value of meter" in capsys.readouterr().out) is said
+
+
+def options_of(arguments, capsys):
+    """The options that the help of a command names."""
+    return set(re.findall(r"^  (--[a-z-]+)", help_of(arguments, capsys), re.MULTILINE))
+
+
+def help_of(arguments, capsys, program=main):
+    with pytest.raises(SystemExit) as ended:
+        program([*arguments, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_what_can_be_run_can_be_checked(capsys):
+    run, check = options_of(["run"], capsys), options_of(["check"], capsys)
+
+    assert run == check
+    assert {"--prefix", "--http", "--discovery", "--config", "--mqtt", "--set", "--standby", "--dry-run"} <= run
+    of_a_program = help_of([], capsys, command_line(App("house")))
+    assert run <= set(re.findall(r"^  (--[a-z-]+)", of_a_program, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("--http", "127.0.0.1:8080"), "http.bind"),
+        (("--standby",), "standby.enabled"),
+        (("--discovery", "homie"), "discovery.convention"),
+        (("--prefix", "attic"), "attic"),
+        (("--dry-run",), "dry-run/tight"),
+    ],
+)
+def test_check_looks_at_the_app_as_these_flags_make_it(arguments, shown, capsys, empty):
+    (empty / "tight.py").write_text(
+        "from pydantic import BaseModel\nfrom leadsman import App\n"
+        "class Power(BaseModel):\n    watts: float\n"
+        "app = App('tight')\n"
+        "@app.telemetry('meter', interval=1)\n"
+        "async def meter() -> Power: return Power(watts=1.0)\n"
+    )
+    sys.modules.pop("tight", None)
+
+    code = main(["check", "tight:app", *arguments])
+
+    out = capsys.readouterr().out
+    assert (code, shown in out) == (0, True), out
+
+
+def test_a_flag_that_run_refuses_is_refused_by_check(capsys, empty):
+    (empty / "tight.py").write_text("from leadsman import App\napp = App('tight')\n")
+    sys.modules.pop("tight", None)
+
+    assert main(["check", "tight:app", "--http", "nowhere"]) == 78
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_each_command_is_in_one_group_of_the_help(capsys):
+    grouped = [name for names in GROUPS.values() for name in names]
+
+    assert sorted(grouped) == sorted(command.name for command in COMMANDS)
+    listed = help_of([], capsys)
+    for title, names in GROUPS.items():
+        assert f"\n{title}:\n  {names[0]} " in listed
+    assert listed.startswith("usage: leadsman [-h] [--version] COMMAND")
+
+
+@pytest.mark.parametrize("command", [None, *(command.name for command in COMMANDS)])
+def test_each_help_has_an_example_and_80_columns_on_any_terminal(command, capsys, monkeypatch):
+    shown = []
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        shown.append(help_of([command] if command else [], capsys))
+
+    assert shown[0] == shown[1]
+    assert [line for line in shown[0].splitlines() if cells(line) > 80] == []
+    examples = shown[0].partition("\nexamples:\n")[2].partition("\n\n")[0]
+    assert f"leadsman {command or 'why'}" in examples
+
+
+def test_each_example_is_a_command_line_that_is_understood():
+    for command in COMMANDS:
+        for example in command.examples:
+            words = shlex.split(example.removeprefix("source <(").removesuffix(")"))
+            while "leadsman" in words[:1]:
+                end = next((words.index(each) for each in ("&&", "|", ">", ">>") if each in words), len(words))
+                parser().parse_args(words[1:end])
+                words = words[end + 1 :]

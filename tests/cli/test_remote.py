@@ -186,3 +186,30 @@ class TestSeveralBrokers:
         monkeypatch.setattr(remote._Exchange, "listen", listen)
 
         assert remote.retained(self.BOTH, ("#",)) == {"x": "of a", "y": "of b"}
+
+
+def test_a_broker_that_says_that_nobody_listens_is_not_waited_for(ask, monkeypatch):
+    class Deserted(Answering):
+        def publish(self, message):
+            self.listener.acknowledged(1, remote.NO_SUBSCRIBERS)
+            return 1
+
+    async def connect(broker, clock, hello, listener):
+        return Deserted(listener, ())
+
+    monkeypatch.setattr(remote.client, "connect", connect)
+    with pytest.raises(
+        BrokerError, match="no answer at 'house/introspect' on mqtt://broker.lan:1883: nobody listens there;"
+    ):
+        remote.ask(Brokers.of("mqtt://broker.lan"), "house/introspect", {}, 3600.0)
+
+
+def test_only_who_expects_it_gets_an_answer_without_data(ask, monkeypatch):
+    async def connect(broker, clock, hello, listener):
+        return Answering(listener, [{"data": None}])
+
+    monkeypatch.setattr(remote.client, "connect", connect)
+    brokers = Brokers.of("mqtt://broker.lan")
+    assert remote.ask(brokers, "house/introspect", {}, 1.0, may_be_empty=True) is None
+    with pytest.raises(BrokerError, match="is no app of leadsman"):
+        remote.ask(brokers, "house/introspect", {}, 1.0)

@@ -2,6 +2,7 @@
 `tests/system/test_watch.py`."""
 
 import asyncio
+import json
 import os
 import termios
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from leadsman.cli.main import main
 from leadsman.cli.watch import Watcher
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused, TlsRefused
 from leadsman.mqtt.brokers import Brokers
+from leadsman.mqtt.connection import Received
 from leadsman.mqtt.connection_state import ConnectionState
 
 
@@ -146,3 +148,60 @@ def test_the_next_broker_is_tried_when_one_cannot_be_reached(monkeypatch):
         asyncio.run(Watcher(Brokers.of(["mqtt://a", "mqtt://b"]), ())._listen())
 
     assert tried == ["a", "b", "a", "b", "a"]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_board_that_is_printed_once_waits_for_no_broker_that_is_away(monkeypatch, form, capsys, tmp_path):
+    tried = []
+
+    async def connected(broker, client_id, listener):
+        tried.append(broker.host)
+        raise BrokerError(f"cannot connect to {broker}: Connection refused")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watch, "connected", connected)
+    monkeypatch.setattr(watch, "RECONNECT", 0.0)
+
+    assert main(["watch", "--once", *form, "--timeout", "1h", "--mqtt", "mqtt://a,mqtt://b"]) == 1
+    assert tried[:2] == ["a", "b"]
+    assert capsys.readouterr().err == "leadsman: cannot connect to mqtt://b:1883: Connection refused\n"
+
+
+class Deserted:
+    """A connection to a broker that has one app, as it retains, and knows that nobody listens to requests."""
+
+    def __init__(self, listener, says):
+        self._listener, self._says = listener, says
+
+    async def subscribe(self, topic_filter):
+        if topic_filter == "+/status":
+            status = {"state": "online", "session": 1, "devices": {"attic": {"status": "ok"}}}
+            self._listener.received(Received("house/status", json.dumps(status).encode(), True))
+
+    def publish(self, message):
+        asyncio.get_running_loop().call_soon(self._listener.acknowledged, 7, self._says)
+        return 7
+
+    def abort(self):
+        pass
+
+
+def test_a_board_that_is_printed_once_waits_for_no_app_that_does_not_listen(monkeypatch, capsys, tmp_path):
+    async def connected(broker, client_id, listener):
+        return Deserted(listener, 0x10)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watch, "connected", connected)
+
+    assert main(["watch", "--once", "--timeout", "1h", "--mqtt", "mqtt://a"]) == 0
+    assert "attic" in capsys.readouterr().out
+
+
+def test_an_app_that_listens_again_is_waited_for_again(watcher):
+    watcher._requests = {1: "house", 2: "house"}
+    watcher.acknowledged(1, 0x10)
+    assert watcher._deaf == {"house"}
+
+    watcher.acknowledged(2, 0)
+    assert watcher._deaf == set()
+    assert watcher._requests == {}

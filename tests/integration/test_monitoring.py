@@ -485,6 +485,70 @@ def test_the_log_begins_with_what_is_started_and_with_what(harness, caplog):
     assert first.endswith(": 2 devices, broker mqtt://localhost:1883, topics below app/, no settings file")
 
 
+def test_the_log_begins_with_how_many_of_each_kind_there_are(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = app_with(Scripted(READING))
+
+    @app.source("air")
+    async def air():
+        yield READING
+        await asyncio.Event().wait()
+
+    @app.command("lamp")
+    async def lamp(on: bool) -> None: ...
+
+    @app.subscribe("others/+")
+    async def others(payload: str) -> None: ...
+
+    harness(app).run("1s")
+
+    assert ": 3 devices, 1 source, 1 command, 1 subscription, broker mqtt" in lines(caplog)[0]
+
+
+def test_the_first_reading_of_each_device_is_logged_once_and_not_after_an_outage(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = app_with(Scripted(READING, fail(2), READING), interval="1m")
+    app.add_telemetry("other", Scripted(READING), interval="1m")
+
+    harness(app).run("10m")
+
+    first = [line for line in lines(caplog) if "first reading" in line]
+    assert first == ["d: first reading, app/d/state", "other: first reading, app/other/state"]
+    assert [line for line in lines(caplog) if "recovered" in line]
+
+
+def test_a_device_whose_first_call_fails_is_read_for_the_first_time_in_one_line(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    harness(app_with(Scripted(fail(1), READING), interval="1m", retry=UNTIL_NEXT_POLL)).run("10m")
+
+    assert len([line for line in lines(caplog) if "first reading" in line or "for the first time" in line]) == 1
+
+
+def test_of_many_devices_some_first_readings_are_logged(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = App("app")
+    for number in range(30):
+        app.add_telemetry(f"d{number:02}", Scripted(READING), interval="1m")
+
+    harness(app).run("5m")
+
+    first = [line for line in lines(caplog) if "first reading" in line]
+    assert len(first) == 20
+    assert first[-1].endswith("; those of further devices are not logged")
+
+
+def test_a_side_job_has_no_first_reading(harness, caplog):
+    caplog.set_level(logging.INFO, "leadsman")
+    app = app_with(Scripted(READING))
+
+    @app.periodic("tidy", interval="1m")
+    async def tidy() -> None: ...
+
+    harness(app).run("5m")
+
+    assert len([line for line in lines(caplog) if "first reading" in line]) == 1
+
+
 def test_after_a_restart_the_log_says_which_devices_were_failing_already_and_since_when(harness, caplog, tmp_path):
     caplog.set_level(logging.INFO, "leadsman")
     for _ in range(2):

@@ -118,7 +118,8 @@ def test_held_says_by_its_exit_code_that_nobody_answered(mosquitto, leadsman):
     assert "check that the app is running there, and its prefix" in unheard.stderr
 
 
-def test_who_waits_at_a_terminal_reads_for_what(mosquitto):
+def test_who_waits_at_a_terminal_reads_for_what(mosquitto, listen):
+    listen(mosquitto.port)  # somebody has subscribed to everything, so the broker cannot know that no app does
     main, other = pty.openpty()
     command = [sys.executable, "-m", "leadsman", "inspect", "--prefix", "sys", "--timeout", "1500ms"]
     environment = {**os.environ, "MQTT__URL": mosquitto.url}

@@ -46,14 +46,14 @@ def command_line(app: App, demo: Mapping[str, str] | None = None) -> Callable[[S
 
 def _parser(app: App) -> argparse.ArgumentParser:
     from leadsman.cli import commands
-    from leadsman.cli.arguments import IDENTITY, RUNNING, SETTINGS, Parser, add, ends_after
+    from leadsman.cli.arguments import OF_AN_APP, Parser, add, ends_after
     from leadsman.cli.main import CODES
 
     parser = Parser(
         prog=app.name,
         description=f"Publishes readings to MQTT topics below {app.topics.prefix}/ until Ctrl-C or SIGTERM.",
-        epilog=f"examples:  {app.name} --demo    {app.name} --check    {app.name} --mqtt mqtt://broker.lan\n\n{CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=(f"{app.name} --demo", f"{app.name} --check", f"{app.name} --mqtt mqtt://broker.lan"),
+        notes=CODES,
     )
     parser.set_defaults(run=commands.run)
     parser.add_argument("--version", action="version", version=f"{app.name} {app.version}")
@@ -80,7 +80,7 @@ def _parser(app: App) -> argparse.ArgumentParser:
         help="examine the broker and this machine, and say what to mend",
     )
     parser.set_defaults(prefix=None, json=False)
-    add(parser, (*SETTINGS, *IDENTITY, *RUNNING, ends_after("30s")))
+    add(parser, (*OF_AN_APP, ends_after("30s")))
     return parser
 
 

@@ -1,17 +1,22 @@
 """Commands and their arguments, as values. The parser and the completion scripts are made from the same table."""
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+from leadsman.cli.cells import wrapped
 from leadsman.errors import InvalidValue
 from leadsman.monitoring.log_format import FORMATS, LEVELS
 from leadsman.mqtt.topics import check_client_id, check_instance, check_name, check_prefix
 from leadsman.timing.durations import seconds
 
 T = TypeVar("T")
+
+WIDTH = 80
+"""Columns of each help, on any terminal."""
 
 
 class Argument(NamedTuple):
@@ -41,17 +46,57 @@ class Command(NamedTuple):
     summary: str
     """For the list of the commands."""
     description: str
-    epilog: str
-    """Examples, and the exit codes that are special."""
+    """Paragraphs of one line each."""
+    examples: tuple[str, ...]
+    """What to type: at least one line."""
+    notes: str
+    """Exit codes that are special, or empty text."""
     arguments: tuple[Argument, ...]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors end with what to type."""
+    """A parser whose help has the same width everywhere, and whose errors end with what to type.
+
+    Args:
+        prog: the name of the program or command; None for that of the process.
+        description: paragraphs of one line each.
+        examples: what to type.
+        notes: what follows them: paragraphs of one line each.
+    """
+
+    def __init__(
+        self, prog: str | None = None, description: str = "", examples: Iterable[str] = (), notes: str = ""
+    ) -> None:
+        lines = ["examples:", *(f"  {line}" for each in examples for line in each.split("\n"))]
+        super().__init__(
+            prog=prog,
+            description=paragraphs(description),
+            epilog="\n".join(lines) + (f"\n\n{paragraphs(notes)}" if notes else ""),
+            formatter_class=_Help,
+        )
 
     def error(self, message: str) -> NoReturn:
         """Print the usage, the error and what to do, and exit with 2."""
         super().error(f"{message}\n{self.prog} --help shows what to write")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=WIDTH)
+
+
+_LABEL = re.compile(r" *[\w-]+:? {2,}|\w+: +")
+"""The beginning of a line of a list; what follows is indented as far."""
+
+
+def paragraphs(text: str) -> str:
+    """The paragraphs of a text, each of one line, in lines of `WIDTH` columns."""
+    lines = []
+    for each in text.split("\n"):
+        label = _LABEL.match(each)
+        begin = len(each) - len(each.lstrip())
+        lines += wrapped(each.lstrip(), WIDTH, " " * begin, " " * (begin if label is None else label.end()))
+    return "\n".join(lines)
 
 
 def add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
@@ -117,8 +162,9 @@ WHERE = (
     ),
 )
 SETTINGS = (*WHERE, argument("--mqtt", "the broker, such as mqtt://192.0.2.7; several with commas", metavar="URL"))
-TARGET = (_target(), *SETTINGS)
-TARGET_ALONE = (_target(), *WHERE)
+ONE_TARGET = _target()
+TARGET = (ONE_TARGET, *SETTINGS)
+TARGET_ALONE = (ONE_TARGET, *WHERE)
 """For commands that connect to no broker."""
 OWN_PREFIX = argument(
     "--prefix",
@@ -183,6 +229,9 @@ RUNNING = (
         choices=FORMATS,
     ),
 )
+OF_AN_APP = (*SETTINGS, *IDENTITY, *RUNNING)
+"""What ``leadsman run``, ``leadsman check`` and an app that is a program of its own take: what can be run can be
+checked."""
 MAYBE_TARGET = (_target(nargs="?"), *SETTINGS)
 PREFIX = argument(
     "--prefix",

@@ -1,13 +1,15 @@
 """The board of ``leadsman watch``: rows in, lines out, for a terminal of any size; and what the keys do. Pure."""
 
-import textwrap
-import unicodedata
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from leadsman.cli.fleet import SEVERITY, AppRow, Row
+from leadsman.cli.cells import cells, clip, padded, wrapped
+from leadsman.cli.colours import GREEN, RED, STATUSES
+from leadsman.cli.fleet import SEVERITY, STOPPED, AppRow, Row
 from leadsman.cli.times import localised
 from leadsman.introspection.situation import span
+from leadsman.mqtt.topics import NODES
 from leadsman.text import counted, escaped
 
 if TYPE_CHECKING:
@@ -17,17 +19,10 @@ Line = list[tuple[str, str]]
 """Pieces of text with their styles: names of `STYLES`, or empty."""
 
 STYLES: Mapping[str, str] = {
-    "ok": "32",
-    "starting": "36",
-    "error": "31",
-    "stale": "33",
-    "circuit_open": "31",
-    "held": "31",
-    "isolated": "36",
-    "deferred": "36",
-    "offline": "31",
-    "silent": "31",
-    "online": "32",
+    **STATUSES,
+    "offline": RED,
+    "silent": RED,
+    "online": GREEN,
     "bold": "1",
     "dim": "2",
     "lost": "41;97",
@@ -42,7 +37,9 @@ SORTS: Mapping[str, Callable[[Row], tuple[object, ...]]] = {
 KEYS = "q quit  ↑ ↓ choose  Enter why  s sort  / filter  t trouble only"
 DETAIL_KEYS = "q quit  ↑ ↓ another device  Esc back"
 _APPS = 6
-"""Lines of apps; the others are counted."""
+"""Lines of apps, and of apps that were stopped; the others are counted."""
+_SHORTEST = 10
+"""Cells below which the URL of the broker says nothing."""
 _LOST = 3
 """Lines about our own connection."""
 _STATUS, _AGE, _NEXT = 13, 9, 9
@@ -57,6 +54,8 @@ class Head(NamedTuple):
     clock: str
     lost: str | None
     """Why there is no connection to the broker, and since when; None with a connection."""
+    options: str = ""
+    """What another command needs to reach the broker, with a space before it."""
 
 
 class View:
@@ -85,7 +84,8 @@ class View:
         found = [
             row
             for row in rows
-            if text in f"{row.prefix}/{row.device} {row.status} {row.error}".lower()
+            if row.status != STOPPED
+            and text in f"{row.prefix}/{row.device} {row.status} {row.error}".lower()
             and not (self.trouble_only and row.well)
         ]
         found.sort(key=SORTS[self.sort])
@@ -144,22 +144,47 @@ def screen(
         why: the verdict about the chosen device, if its detail is open and its app has answered.
     """
     width, height = size
+    running, rows = _expected(apps, rows)
     chosen = next((row for row in rows if (row.prefix, row.device) == view.chosen), None)
-    top = list(_head(head, apps, rows, width))
+    top = list(_head(head, running, rows, width))
+    bottom = _stopped(apps, width, head.options)[: max(0, (height - len(top) - 1) // 2)]
+    room = height - len(top) - len(bottom) - 1
     if view.detail and chosen is not None:
         view.visible = [(chosen.prefix, chosen.device)]
         body, keys = list(_detail(chosen, why, width)), DETAIL_KEYS
     else:
-        body, keys = _devices(view, view.of(rows), len(apps) > 1, width, max(1, height - len(top) - 1)), _keys(view)
-    body = body[: max(0, height - len(top) - 1)]
-    blank: list[Line] = [[] for _ in range(height - len(top) - len(body) - 1)]
-    return [_cut(line, width) for line in [*top, *body, *blank, [(keys, "dim")]][:height]]
+        body, keys = _devices(view, view.of(rows), running, width, max(1, room)), _keys(view)
+    body = body[: max(0, room)]
+    blank: list[Line] = [[] for _ in range(room - len(body))]
+    return [_cut(line, width) for line in [*top, *body, *blank, *bottom, [(keys, "dim")]][:height]]
 
 
-def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> list[Line]:
+def plain(apps: Sequence[AppRow], rows: Sequence[Row], width: int, options: str = "") -> list[Line]:
     """The board as lines without an end, for ``--once``. Errors are whole, since nobody can open a device there."""
-    table = [line for row in rows for line in (_values(row, len(apps) > 1, width, "  "), *_whole_trouble(row, width))]
-    return [*(_app(app, width, known=True) for app in apps), _titles(width), *table]
+    running, rows = _expected(apps, rows)
+    many = len(running) > 1
+    table = [line for row in rows for line in (_values(row, many, width, "  "), *_whole_trouble(row, width))]
+    heads = [*(_app(app, width, known=True) for app in running), *([_titles(width)] if running or not apps else [])]
+    return [*heads, *table, *_stopped(apps, width, options)]
+
+
+def _expected(apps: Sequence[AppRow], rows: Sequence[Row]) -> tuple[list[AppRow], list[Row]]:
+    """The apps that nobody has stopped, and their devices."""
+    return [each for each in apps if each.state != STOPPED], [each for each in rows if each.status != STOPPED]
+
+
+def _stopped(apps: Sequence[AppRow], width: int, options: str) -> list[Line]:
+    """The apps that ended with a goodbye, each with what removes it from the broker."""
+    found = [each for each in apps if each.state == STOPPED]
+    lines: list[Line] = []
+    for app in found[:_APPS]:
+        since = f" {span(app.heard)} ago" if app.heard is not None else ""
+        what = f"{app.prefix} stopped{since}, {counted(app.devices, 'device')}"
+        text = f"{what}; {_removing(app.prefix, options)} removes it"
+        lines += [[(line, "dim")] for line in wrapped(escaped(text), width, "", "    ")]
+    if len(found) > _APPS:
+        lines.append([(clip(f"… and {counted(len(found) - _APPS, 'other stopped app')}", width), "dim")])
+    return lines
 
 
 def text_of(line: Line, *, colour: bool) -> str:
@@ -168,31 +193,17 @@ def text_of(line: Line, *, colour: bool) -> str:
     return "".join(pieces) if colour else "".join(pieces).rstrip()
 
 
-def clip(text: str, width: int) -> str:
-    """The text in at most `width` columns of a terminal, with its control characters escaped: names and words on the
-    board come from others."""
-    text = escaped(text)
-    if _columns(text) <= width:
-        return text
-    kept, used = "", 0
-    for each in text:
-        used += _columns(each)
-        if used > width - 1:
-            break
-        kept += each
-    return f"{kept}…" if width > 0 else ""
-
-
 def _head(head: Head, apps: Sequence[AppRow], rows: Sequence[Row], width: int) -> Iterator[Line]:
     trouble = sum(not row.well for row in rows)
     state = f", {trouble} in trouble" if trouble else ", all is well" if rows else ""
     if head.lost is not None:
         state = ", state unknown"
-    text = f"  {head.broker}  {counted(len(rows), 'device')}{state}"
-    name, clock = "leadsman watch", f"  {head.clock}"
-    yield [(name, "bold"), (_fill(text, width - len(name) - len(clock)), ""), (clock, "dim")]
+    name, clock, count = "leadsman watch", f"  {head.clock}", f"  {counted(len(rows), 'device')}{state}"
+    room = width - len(name) - len(clock) - len(count) - 1
+    broker = f"  {clip(head.broker, room - 2)}" if room > _SHORTEST else ""
+    yield [(name, "bold"), (_fill(f"{broker}{count}", width - len(name) - len(clock)), ""), (clock, "dim")]
     if head.lost is not None:
-        yield from ([(_fill(line, width), "lost")] for line in textwrap.wrap(head.lost, max(1, width - 1))[:_LOST])
+        yield from ([(_fill(line, width), "lost")] for line in wrapped(escaped(head.lost), max(1, width - 1))[:_LOST])
     for app in apps[:_APPS]:
         yield _app(app, width, known=head.lost is None)
     if len(apps) > _APPS:
@@ -215,13 +226,21 @@ def _app(app: AppRow, width: int, *, known: bool) -> Line:
     return [(name, "bold"), (state, app.state if known else "dim"), (rest, "")]
 
 
+def _removing(prefix: str, options: str) -> str:
+    """The command that removes what a stopped app, or a node of one, left at the broker."""
+    above, _, node = prefix.rpartition(f"/{NODES}/")
+    if above:
+        return f"leadsman cluster forget {shlex.quote(node)}{options} --prefix {shlex.quote(above)}"
+    return f"leadsman clean{options} --prefix {shlex.quote(prefix)} --all"
+
+
 def _titles(width: int) -> Line:
     name, room = _widths(width)
     text = f"  {_fill('device', name)}{_fill('status', _STATUS)}{_fill('last value', room)}{_fill('age', _AGE)}next"
     return [(clip(text, width), "dim")]
 
 
-def _devices(view: View, rows: Sequence[Row], many: bool, width: int, height: int) -> list[Line]:
+def _devices(view: View, rows: Sequence[Row], running: Sequence[AppRow], width: int, height: int) -> list[Line]:
     """The rows around the chosen one, as many as there is room for."""
     names = [(row.prefix, row.device) for row in rows]
     place = names.index(view.chosen) if view.chosen in names else 0
@@ -233,7 +252,7 @@ def _devices(view: View, rows: Sequence[Row], many: bool, width: int, height: in
     view.visible = names[view.top : view.top + height]
     for row in rows[view.top :]:
         chosen = (row.prefix, row.device) == view.chosen
-        lines += _row(row, many, width, marker="> " if chosen else "  ")
+        lines += _row(row, len(running) > 1, width, marker="> " if chosen else "  ")
         if len(lines) > room:
             break
     if not rows:
@@ -267,8 +286,8 @@ def _values(row: Row, many: bool, width: int, marker: str) -> Line:
 
 
 def _whole_trouble(row: Row, width: int) -> list[Line]:
-    lines = textwrap.wrap(escaped(_trouble(row)), max(20, width - 4)) if row.error else []
-    return [[(f"    {line}", row.status)] for line in lines]
+    lines = wrapped(escaped(_trouble(row)), width, "    ") if row.error else []
+    return [[(line, row.status)] for line in lines]
 
 
 def _trouble(row: Row) -> str:
@@ -294,11 +313,11 @@ def _detail(row: Row, why: "Verdict | None", width: int) -> Iterator[Line]:
     if why is None:
         yield [("waiting for the answer of the app …", "dim")]
         return
-    yield from ([(text, "bold")] for text in textwrap.wrap(why["summary"], width))
+    yield from ([(text, "bold")] for text in wrapped(escaped(why["summary"]), width))
     for each in why["evidence"]:
         yield from _wrapped(f"  {localised(each)}", width)
     if why["state"] != "ok":
-        todo = textwrap.wrap(f"To do: {why['advice']}", width, subsequent_indent="  ")
+        todo = wrapped(escaped(f"To do: {why['advice']}"), width, "", "  ")
         yield from ([(text, "bold")] for text in todo)
 
 
@@ -310,7 +329,7 @@ def _keys(view: View) -> str:
 
 
 def _wrapped(text: str, width: int) -> Iterator[Line]:
-    yield from ([(line, "")] for line in textwrap.wrap(text, width, subsequent_indent="    ") or [""])
+    yield from ([(line, "")] for line in wrapped(escaped(text), width, "", "    "))
 
 
 def _widths(width: int) -> tuple[int, int]:
@@ -324,7 +343,7 @@ def _cut(line: Line, width: int) -> Line:
     kept: Line = []
     for text, style in line:
         shown = clip(text, width)
-        width -= _columns(shown)
+        width -= cells(shown)
         kept.append((shown, style))
     return kept
 
@@ -332,14 +351,7 @@ def _cut(line: Line, width: int) -> Line:
 def _fill(text: str, width: int) -> str:
     """The text in exactly `width` columns, with a blank at its end."""
     shown = clip(text, width - 1)
-    return shown + " " * max(0, width - _columns(shown))
-
-
-def _columns(text: str) -> int:
-    """Columns that a text takes on a terminal (Unicode UAX #11)."""
-    if text.isascii():
-        return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return padded(shown, width)
 
 
 def _severity(status: str) -> int:

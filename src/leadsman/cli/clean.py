@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leadsman.cli.remote import connected, retained
+from leadsman.cli.tables import say
 from leadsman.doctor.visit import Visit
 from leadsman.errors import BrokerError, LeadsmanError, SubscriptionRefused
 from leadsman.introspection.ownership import in_order
@@ -124,7 +125,7 @@ def clean(
     found = 0
     for broker in brokers:
         if len(brokers) > 1:
-            print(f"{broker}:")
+            say(f"{broker}:")
         found += _clean_at(broker, topics, app, now, dry_run=dry_run)
     return found
 
@@ -139,7 +140,7 @@ def _clean_at(
         listed.add(topic, message.payload)
     _prove(listed, broker, marker)
     if listed.app is None:
-        print(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
+        say(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
         return 0
     if app is not None and listed.app != app:
         raise LeadsmanError(
@@ -157,10 +158,10 @@ def _clean_at(
     if gone and not dry_run:
         asyncio.run(remove(broker, removal))
     for topic in gone:
-        print(cleaned(topic))
+        say(cleaned(topic))
     verb = "would be removed" if dry_run else "removed"
     of = f" of {counted(len(removal.devices), 'device')}" if removal.devices else ""
-    print(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
+    say(f"{counted(len(gone), 'retained topic')}{of} {verb}" if gone else "Nothing to remove.")
     return len(gone)
 
 
@@ -173,7 +174,7 @@ def _prove(listed: Listed, broker: Broker, marker: str) -> None:
             kept = retained(Brokers.of(broker), (place, marker))
         except SubscriptionRefused as error:
             unread.append(place)
-            print(f"not removed, since nothing shows whose it is: {cleaned(place)}: {cleaned(str(error))}")
+            say(f"not removed, since nothing shows whose it is: {cleaned(place)}: {cleaned(str(error))}")
         else:
             found |= {topic: message.payload for topic, message in kept.items()}
     listed.prove(found, unread)

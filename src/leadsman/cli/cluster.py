@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.cli.arguments import SETTINGS, TIMEOUT, Command, argument, prefix
 from leadsman.cli.commands import SOME_FAIL, known_brokers, running_app, sender
+from leadsman.cli.tables import filled, json_text, say, table
 from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError
 from leadsman.text import clean, counted, escaped, suggestion
@@ -41,8 +42,6 @@ def cluster(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from leadsman.cli.tables import json_text
-
     if options.item is not None:
         if options.prefix is not None or options.target is not None:
             raise UsageError("write one prefix: leadsman cluster status house")
@@ -70,12 +69,12 @@ def _drain(options: argparse.Namespace) -> int:
     with any_version():
         left: list[Lacking] = answer["without_node"]
         if not draining:
-            print(escaped(f"{node}: takes part again"))
+            say(f"{node}: takes part again")
             return 0
         again = f"leadsman cluster undrain {node} ends that, and so does a restart"
-        print(escaped(f"{node}: gives everything away, and takes nothing; {again}"))
+        say(f"{node}: gives everything away, and takes nothing; {again}")
         for each in left:
-            print(escaped(f"no other node can poll {_needing(each)}"))
+            say(f"no other node can poll {_needing(each)}")
         return SOME_FAIL if left else 0
 
 
@@ -96,7 +95,7 @@ def _forget(options: argparse.Namespace) -> int:
         topics = tuple(retained(Brokers.of(broker), (f"{base}/#", f"{base}/status")))
         asyncio.run(remove(broker, Removal(topics, (), (), {})))
         number += len(topics)
-    print(escaped(f"{node}: {counted(number, 'retained topic')} removed"))
+    say(f"{node}: {counted(number, 'retained topic')} removed")
     return 0
 
 
@@ -147,13 +146,12 @@ def _found(where: _Where) -> "list[Shared]":
 def _text(shared: "Shared") -> str:
     """One app for a person."""
     from leadsman.cli.nodes import SILENT
-    from leadsman.cli.tables import table
     from leadsman.cli.times import zone
 
     here = sum(each.is_here for each in shared.nodes)
     head = f"{shared.prefix}: {here} of {counted(len(shared.nodes), 'node')}, {counted(shared.registered, 'device')}"
     heads = ("node", "state", f"since ({zone()})", "owns", "labels", "hand-overs", "version")
-    lines = [escaped(head), "", table(heads, [_cells(each) for each in shared.nodes])]
+    lines = [filled(escaped(head)), "", table(heads, [_cells(each) for each in shared.nodes])]
     notes = [
         f"{each.node} does not reach the engine since {since}" for each in shared.nodes if (since := _cut_off(each))
     ]
@@ -166,7 +164,7 @@ def _text(shared: "Shared") -> str:
         names = ", ".join(shared.unowned[:_NAMED])
         more = ", …" if shared.unowned_count > _NAMED and names else ""
         notes.append(f"no node owns {counted(shared.unowned_count, 'device')}" + (f": {names}{more}" if names else ""))
-    return "\n".join(lines + [""] * bool(notes) + [escaped(each) for each in notes])
+    return "\n".join(lines + [""] * bool(notes) + [filled(escaped(each), further="  ") for each in notes])
 
 
 def _cells(shown: "Shown") -> tuple[str, ...]:
@@ -222,17 +220,24 @@ CLUSTER = Command(
     "cluster",
     cluster,
     "show the nodes that share an app, and drain one",
-    "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and empties one before\n"
-    "its machine is taken down. It asks the broker, where each node says what it is.\n"
-    "status:  the nodes, the devices that no node owns, and the labels that no node has. Without PREFIX, of all apps.\n"
-    "drain:   the node hands everything over to the others at once and takes nothing, until undrain or a restart.\n"
+    "Shows which nodes share an app, with --standby or [cluster], and what each of them owns; and "
+    "empties one before its machine is taken down. It asks the broker, where each node says what it "
+    "is.\n"
+    "status:  the nodes, the devices that no node owns, and the labels that no node has. Without "
+    "PREFIX, of all apps.\n"
+    "drain:   the node hands everything over to the others at once and takes nothing, until undrain "
+    "or a restart.\n"
     "undrain: the node takes part again.\n"
     "forget:  remove what a node left at the broker whose machine is gone for good.",
-    "examples:  leadsman cluster status    leadsman cluster status house --mqtt mqtt://broker.lan\n"
-    "           leadsman cluster drain gateway-1 --prefix house    leadsman cluster undrain gateway-1\n"
-    "           leadsman cluster status house --json | jq '.house.without_node.devices'\n\n"
-    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 without a node,\n"
-    "none of that name, or no answer; else with 0.",
+    (
+        "leadsman cluster status",
+        "leadsman cluster status house --mqtt mqtt://broker.lan",
+        "leadsman cluster drain gateway-1 --prefix house",
+        "leadsman cluster undrain gateway-1",
+        "leadsman cluster status house --json | jq '.house.without_node.devices'",
+    ),
+    "Exits with 3 if devices have no node, or will have none as long as the node drains; with 1 "
+    "without a node, none of that name, or no answer; else with 0.",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument("item", "the prefix for status, else the node", nargs="?", metavar="PREFIX|NODE"),

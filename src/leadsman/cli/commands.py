@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from leadsman.app import App
+from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.target import NoModuleError, UsageError, load_target
 from leadsman.errors import BrokerError, InvalidValue, LeadsmanError
 from leadsman.mqtt.brokers import Brokers, check_files
@@ -34,11 +35,17 @@ _TARGET = re.compile(r"[\w./-]+:[A-Za-z_]\w*")
 
 def run(options: argparse.Namespace) -> int:
     """Run an app."""
+    app = _app_to_run(options)
+    app.run(log_level=options.log_level, log_format=options.log_format)
+    return 0
+
+
+def _app_to_run(options: argparse.Namespace) -> App:
+    """The app, as `run` runs it and `check` checks it."""
     app = load_app(options)
     if options.dry_run:
         app.rehearse()
-    app.run(log_level=options.log_level, log_format=options.log_format)
-    return 0
+    return app
 
 
 def run_with_twins(options: argparse.Namespace) -> int:
@@ -61,7 +68,7 @@ def check(options: argparse.Namespace) -> int:
     from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
     from leadsman.wiring.access import hidden_values_of
 
-    app = load_app(options)
+    app = _app_to_run(options)
     show_settings(app)
     show_brokers(app)
     print()
@@ -73,9 +80,11 @@ def check(options: argparse.Namespace) -> int:
     if (idle := app.setup.idle_reason) is not None:
         if not (app.telemetries or app.sources or app.commands):
             raise InvalidValue(f"the app {app.name!r} does nothing: {idle}")
-        print(f"\nThe app does nothing: {idle}")
+        print()
+        say(f"The app does nothing: {idle}")
     if app.setup.discovery is not None and (hidden := hidden_values_of(app.plan(os.environ))) is not None:
-        print(f"\n{hidden}")
+        print()
+        say(hidden)
     print("\nok")
     return 0
 
@@ -124,7 +133,7 @@ def why(options: argparse.Namespace) -> int:
 
     brokers: Brokers
     prefix: str | None
-    device = _named(options)
+    device = app_or_device(options)
     if options.target is None and options.prefix is None:
         brokers, prefix = known_brokers(options), None
     else:
@@ -137,7 +146,7 @@ def why(options: argparse.Namespace) -> int:
     return SOME_FAIL if any(each["state"] == "broken" for each in answers.verdicts) else 0
 
 
-def _named(options: argparse.Namespace) -> str | None:
+def app_or_device(options: argparse.Namespace) -> str | None:
     """The device that is named, if any. The app before it becomes the target: a word with one colon, unless the app is
     given by an option, since the name of a device may have one."""
     words: list[str] = options.named
@@ -152,13 +161,15 @@ def _named(options: argparse.Namespace) -> str | None:
 def watch(options: argparse.Namespace) -> int:
     """Show the board of the devices of one app or of many."""
     from leadsman.cli.watch import watch as watch_apps
+    from leadsman.cli.why import given
 
     for pattern in options.pattern:
         levels = pattern.split("/")
         if "#" in pattern or "" in levels or any("+" in level and level != "+" for level in levels):
             raise UsageError(f"{clean(pattern)!r} is not a prefix; write one such as house, home/+ or 'g*'")
     brokers = known_brokers(options)
-    watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json)
+    more = given(None, options.config, options.set, options.mqtt).options
+    watch_apps(brokers, options.pattern, options.timeout, once=options.once, as_json=options.json, options=more)
     return 0
 
 
@@ -240,7 +251,6 @@ def held(options: argparse.Namespace) -> int:
     """List the held devices of a running app."""
     from leadsman.cli.answering import processes
     from leadsman.cli.remote import any_version, ask
-    from leadsman.cli.tables import table
     from leadsman.cli.times import local, zone
 
     brokers, prefix = running_app(options)
@@ -266,7 +276,7 @@ def hold(options: argparse.Namespace) -> int:
     brokers, prefix = running_app(options)
     for device in options.device:
         ask(brokers, f"{prefix}/{device}/hold/set", {"by": sender()}, options.timeout)
-        print(f"{device}: held")
+        say(f"{device}: held")
     return 0
 
 
@@ -277,7 +287,7 @@ def release(options: argparse.Namespace) -> int:
     brokers, prefix = running_app(options)
     for device in options.device:
         ask(brokers, f"{prefix}/{device}/release/set", {"by": sender()}, options.timeout)
-        print(f"{device}: released")
+        say(f"{device}: released")
     return 0
 
 
@@ -289,7 +299,7 @@ def circuit(options: argparse.Namespace) -> int:
     request = {"action": options.action, "by": sender()}
     for device in options.device:
         answer = ask(brokers, f"{prefix}/{device}/circuit/set", request, options.timeout)
-        print(f"{device}: {clean(str(answer.get('circuit')))}")
+        say(f"{device}: {clean(str(answer.get('circuit')))}")
     return 0
 
 
@@ -308,7 +318,6 @@ def sender() -> str:
 
 def schema(options: argparse.Namespace) -> int:
     """Print the schema of every topic."""
-    from leadsman.cli.tables import json_text
     from leadsman.introspection.schema import schemas
 
     app = load_app(options)
@@ -324,13 +333,15 @@ def init(options: argparse.Namespace) -> int:
 
     directory = options.directory or Path("." if options.minimal else options.name)
     for path in write(options.name, directory, MINIMAL if options.minimal else FILES):
-        print(f"wrote {path}")
+        say(f"wrote {path}")
     steps = [f"leadsman check {options.name}:app", f"leadsman run {options.name}:app"]
     if directory != Path("."):
         steps.insert(0, f"cd {directory}")
     if not options.minimal:
         steps.append('pip install -e ".[test]" && python -m pytest')
-    print("\nNext:\n" + "\n".join(f"  {step}" for step in steps))
+    print("\nNext:")
+    for step in steps:
+        say(step, "  ")
     return 0
 
 
@@ -342,7 +353,10 @@ def health(options: argparse.Namespace) -> int:
     if path is None:
         raise LeadsmanError(f"no health file is given; set {HEALTH_FILE} for the app and here, or name the file")
     well, summary = read_health(path, time.monotonic())
-    print(summary, file=sys.stdout if well else sys.stderr)
+    if well:
+        say(summary)
+    else:
+        print(summary, file=sys.stderr)
     return 0 if well else 1
 
 

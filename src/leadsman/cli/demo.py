@@ -29,16 +29,21 @@ DEMO = Command(
     "demo",
     _demo,
     "watch real readings arrive at a real broker, while things fail on purpose",
-    "Publishes the sensors of this machine and a simulated serial meter to a broker, "
-    "and shows what the app knows and what the broker has.\n"
-    "On purpose, the broker is killed, and the meter sends garbage and disappears: watch the readings that wait, the\n"
-    "circuit and the heartbeat. It serves the page of the app too, and says where. Ctrl-C ends the demo; its last\n"
-    "line says what was broken, for how long, and how many readings were lost.\n"
-    "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another one is\n"
-    "stopped. It needs nats-server, takes less than a minute, and ends by itself.",
-    "examples:  leadsman demo    leadsman demo --for 30s    leadsman demo --broker mqtt://192.0.2.7\n"
-    "           leadsman demo --discovery --broker mqtt://user:password@homeassistant.local\n"
-    "           leadsman demo --cluster",
+    "Publishes the sensors of this machine and a simulated serial meter to a broker, and shows what "
+    "the app knows and what the broker has. On purpose, the broker is killed, and the meter sends "
+    "garbage and disappears: watch the readings that wait, the circuit and the heartbeat. It serves "
+    "the page of the app too, and says where. Ctrl-C ends the demo; its last line says what was "
+    "broken, for how long, and how many readings were lost.\n"
+    "With --cluster, three nodes share sixty meters; one of them is killed and comes back, and another "
+    "one is stopped. It needs nats-server, takes less than a minute, and ends by itself.",
+    (
+        "leadsman demo",
+        "leadsman demo --for 30s",
+        "leadsman demo --broker mqtt://192.0.2.7",
+        "leadsman demo --discovery --broker mqtt://user:password@homeassistant.local",
+        "leadsman demo --cluster",
+    ),
+    "",
     (
         argument(
             "--broker",

@@ -1,29 +1,27 @@
 """``leadsman doctor``: shows what the examination finds, as a table or as JSON, and its progress on a terminal."""
 
 import asyncio
-import os
 import shutil
 import sys
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from leadsman.cli.tables import json_text
+from leadsman.cli.colours import CYAN, GREEN, RED, YELLOW
+from leadsman.cli.tables import filled, json_text, painted
 from leadsman.doctor.checks import findings
 from leadsman.doctor.examination import Examination
 from leadsman.doctor.facts import Facts
 from leadsman.doctor.findings import Finding, worst
 from leadsman.doctor.subject import Subject
-from leadsman.monitoring.log_format import wants_colour
 from leadsman.text import clean, counted
 
 SOMETHING_FAILS = 4
 """Exit code of ``leadsman doctor`` if a check fails. Warnings exit with 0."""
-_COLOURS = {"ok": "32", "warn": "33", "fail": "31", "unknown": "36"}
-"""SGR parameters: green, yellow, red, cyan."""
-_COLUMN, _NARROWEST = 26, 60
+_COLOURS = {"ok": GREEN, "warn": YELLOW, "fail": RED, "unknown": CYAN}
+_BESIDE = " " * 26
+"""What is before the text of a finding: its verdict and its check."""
 
 
 def examine(subject: Subject, *, as_json: bool) -> int:
@@ -82,27 +80,17 @@ class Progress:
 
 def lines(found: Sequence[Finding], seconds: float) -> Iterator[str]:
     """The lines of the table: a head for each group, and below each finding what to do."""
-    colour = wants_colour(sys.stdout, os.environ)
-    width = max(_NARROWEST, shutil.get_terminal_size((120, 24)).columns)
     group = None
     for each in found:
         if each.group != group:
-            yield f"{'' if group is None else chr(10)}{each.group}"
+            yield f"{'' if group is None else chr(10)}{filled(each.group)}"
             group = each.group
-        label = f"\x1b[{_COLOURS[each.verdict]}m{each.verdict:<8}\x1b[0m" if colour else f"{each.verdict:<8}"
-        first, *rest = _wrapped(clean(each.text), width)
-        yield f"  {label}{each.check:<16}{first}"
-        yield from (f"{'':{_COLUMN}}{line}" for line in rest)
+        text = filled(f"{each.verdict:<8}{each.check:<16}{clean(each.text)}", "  ", _BESIDE)
+        yield from text.replace(each.verdict, painted(each.verdict, _COLOURS[each.verdict]), 1).split("\n")
         if each.advice:
-            first, *rest = _wrapped(clean(each.advice), width - 2)
-            yield f"{'':{_COLUMN}}→ {first}"
-            yield from (f"{'':{_COLUMN}}  {line}" for line in rest)
+            yield from filled(f"→ {clean(each.advice)}", _BESIDE, f"{_BESIDE}  ").split("\n")
     yield ""
     yield f"{_summary(found)}, in {seconds:.1f} s"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width - _COLUMN, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _summary(found: Sequence[Finding]) -> str:

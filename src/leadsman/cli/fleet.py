@@ -30,7 +30,12 @@ MOST_DEVICES = 20_000
 """Devices of an app that are kept."""
 LONGEST_PAYLOAD = 16 * 1024
 """Characters of a reading that are kept."""
-SEVERITY = ("offline", "silent", "held", "circuit_open", "error", "stale", "deferred", "isolated", "starting", "ok")
+STOPPED = "stopped"
+"""The state of an app that ended with a goodbye: somebody wanted it so. One that broke off is ``offline``."""
+SEVERITY = (
+    *("offline", "silent", "held", "circuit_open", "error", "stale", "deferred", "isolated", "starting", "ok"),
+    STOPPED,
+)
 """The statuses, the worst first."""
 _LEVELS = ("status", "registry")
 _T = TypeVar("_T")
@@ -66,8 +71,8 @@ class Row(NamedTuple):
 
     @property
     def well(self) -> bool:
-        """Whether it is in no trouble, as the health of its app counts that."""
-        return self.status in WELL
+        """Whether it is in no trouble, as the health of its app counts that. Nobody expects one of a stopped app."""
+        return self.status in WELL or self.status == STOPPED
 
 
 class AppRow(NamedTuple):
@@ -75,7 +80,7 @@ class AppRow(NamedTuple):
 
     prefix: str
     state: str
-    """``online``, ``offline``, or ``silent`` without a heartbeat."""
+    """``online``, ``stopped`` after a goodbye, ``offline`` after a will, or ``silent`` without a heartbeat."""
     heard: float | None
     """Seconds since its last heartbeat; None if that is not known."""
     uptime: float | None
@@ -85,6 +90,7 @@ class AppRow(NamedTuple):
     connects: int
     error: str
     nodes: str = ""
+    devices: int = 0
 
 
 ROOT = ""
@@ -291,7 +297,7 @@ class Fleet:
         if app.status is None:
             return "silent"
         if app.status.get("state") != "online":
-            return "offline"
+            return STOPPED if isinstance(app.status.get("at"), str) else "offline"  # a will cannot know when it is sent
         return "silent" if app.sign_at is not None and now - app.sign_at > OVERDUE else "online"
 
     def _report(self, app: _App, device: str, now: float) -> Mapping[str, Json]:
@@ -345,6 +351,7 @@ class Fleet:
             _count(mqtt.get("connects")),
             clean(str(mqtt.get("last_error") or "")),
             told(status.get("nodes")),
+            len(app.devices),
         )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from leadsman.cli.tables import json_text, table
+from leadsman.cli.colours import GREEN, RED, YELLOW
+from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.times import clock, local, zone
 from leadsman.monitoring.ledger import DISABLED, READ
 from leadsman.monitoring.ledger_state import KEPT as KEPT
@@ -29,19 +30,21 @@ def show(ledgers: Mapping[str, "DeviceLedger"], *, as_json: bool) -> None:
         return
     starts = [ledger["hours"][0]["start"] for ledger in ledgers.values() if ledger["hours"]]
     if starts:
-        print(f"Polls that were due since {local(min(starts))}, {zone()}:\n")
+        say(f"Polls that were due since {local(min(starts))}, {zone()}:")
+        print()
     rows = [_device(name, ledger) for name, ledger in ledgers.items()]
-    print(table(("device", "available", "due", "read", "without a reading"), rows))
+    shares = {row[1]: GREEN if row[1] == "100 %" else YELLOW for row in rows if row[1] != "–"}
+    print(table(("device", "available", "due", "read", "without a reading"), rows, shares))
     gaps = [(name, gap) for name, ledger in ledgers.items() for gap in ledger["gaps"]]
     if not gaps:
         print("\nThere is no gap.")
         return
     gaps.sort(key=lambda found: found[1]["since"], reverse=True)
-    print(
-        "\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), [_gap(*found) for found in gaps[:MOST]])
-    )
+    rows = [_gap(*found) for found in gaps[:MOST]]
+    lasting = {row[2]: RED for row, (_, gap) in zip(rows, gaps, strict=False) if gap["until"] is None}
+    print("\n" + table(("device", f"since ({zone()})", "length", "due", "cause"), rows, lasting))
     if len(gaps) > MOST:
-        print(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
+        say(f"… and {len(gaps) - MOST} earlier gaps; choose devices, a shorter time, or --json")
 
 
 def ended_lately(ledgers: Mapping[str, "DeviceLedger"]) -> list[str]:

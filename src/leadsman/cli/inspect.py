@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from leadsman import __version__
 from leadsman.app import App
 from leadsman.cli import gaps
-from leadsman.cli.tables import json_text, table
+from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.times import local, zone
 from leadsman.cli.trace import Printer
 from leadsman.errors import LeadsmanError
@@ -20,7 +20,7 @@ from leadsman.introspection.sections import About, app_section
 from leadsman.introspection.situation import span
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
-from leadsman.text import clean, counted, describe, escaped, suggestion
+from leadsman.text import clean, counted, describe, suggestion
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
@@ -90,7 +90,10 @@ def show(document: "Introspection", *, as_json: bool) -> None:
             print()
             print(_runtime_table(title, devices, _now(document)) if live else _registration_table(title, devices))
     for name, sentences in document.get("words", {}).items():
-        print("\n".join(["", clean(name), *(f"  {clean(sentence)}" for sentence in sentences)]))
+        print()
+        say(clean(name))
+        for sentence in sentences:
+            say(clean(sentence), "  ")
     if "fields" in document:
         print("\n" + _fields_table(document["fields"]))
     if "recent" in document:
@@ -140,33 +143,35 @@ def show_identity(app: App) -> None:
     print(table(("identity", "value", "from"), rows))
     if any(each.protocol == V311 for each in app.brokers) and len(app.client_id.encode()) > SURE_CLIENT_ID:
         known = f"a broker of MQTT 3.1.1 may refuse a client id of more than {SURE_CLIENT_ID} bytes"
-        print(f"\n{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
+        print()
+        say(f"{known}; if this one does, write --client-id, or MQTT__CLIENT_ID")
 
 
 def show_brokers(app: App) -> None:
     """Print the brokers in the order in which they are tried, and the client id."""
     primary, *others = app.brokers
-    print(f"\nbroker {primary}, client id {app.client_id}")
+    print()
+    say(f"broker {primary}, client id {app.client_id}")
     for broker in others:
-        print(f"then   {broker}")
+        say(f"then   {broker}")
     if app.brokers.follow_server_reference:
-        print("and where they send the app (Server Reference)")
+        say("and where they send the app (Server Reference)")
 
 
 def _show_app(app: "AppSection") -> None:
     uptime = f", up {human(round(app['uptime']))}" if "uptime" in app else ""
     versions = f"leadsman {app['leadsman']}, Python {app['python']}"
-    print(escaped(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})"))
+    say(f"{app['name']} {app['version']} at {app['prefix']}/{uptime} ({versions})")
     if "node" in app:
         node = app["node"]
         takeovers = counted(node["takeovers"], "takeover")
         since = f"active since {local(node['since'])} ({zone()})"
-        print(escaped(f"node {node['name']}: {since}, token {node['token']}, {takeovers}"))
+        say(f"node {node['name']}: {since}, token {node['token']}, {takeovers}")
     for each in app.get("nodes", []):
         if each["node"] != app.get("node", {}).get("name"):
-            print(escaped(f"node {each['node']}: {each['state'].replace('_', ' ')}"))
+            say(f"node {each['node']}: {each['state'].replace('_', ' ')}")
     for file, error in app.get("state_files", {}).items():
-        print(f"state file {clean(file)} cannot be written: {clean(error)}")
+        say(f"state file {clean(file)} cannot be written: {clean(error)}")
 
 
 def _show_mqtt(mqtt: "MqttSection") -> None:
@@ -174,23 +179,23 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
     oldest = f", the oldest for {outbox['oldest']:.0f} s" if outbox["oldest"] else ""
     counts = f"{counted(mqtt['connects'], 'connection')}, {counted(outbox['delivered'], 'message')} delivered"
     waiting = f"{counted(outbox['messages'], 'message')} waiting{oldest}"
-    print(escaped(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}"))
+    say(f"broker {mqtt['broker']}: MQTT {mqtt['protocol']}, {counts}, {waiting}")
     for each in mqtt.get("brokers", ()):
         if each["broker"] != mqtt["broker"]:
-            print(escaped(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}"))
+            say(f"other broker {each['broker']}: {each['last_error'] or 'not tried yet'}")
     if outbox["dropped"]:
-        print(f"dropped: {counted(outbox['dropped'], 'message')}")
+        say(f"dropped: {counted(outbox['dropped'], 'message')}")
     if mqtt["limited_by"]:
         allowed = f"the broker allows {counted(mqtt['window'], 'message')} in flight (Receive Maximum)"
-        print(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
+        say(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
     if mqtt["last_error"]:
-        print(f"last error: {clean(mqtt['last_error'])}")
+        say(f"last error: {clean(mqtt['last_error'])}")
 
 
 def _show_adapter(adapter: "AdapterSection") -> None:
     state = "open" if adapter["open"] else f"not open: {clean(adapter['error'] or 'opening')}"
     health = "".join(f", {_condition(name, value)}" for name, value in adapter.get("health", {}).items())
-    print(escaped(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}"))
+    say(f"adapter {adapter['adapter']}: {state}, reopened {counted(adapter['reopened'], 'time')}{health}")
 
 
 def _condition(name: str, value: object) -> str:

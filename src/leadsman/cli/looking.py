@@ -7,12 +7,17 @@ WHY = Command(
     "why",
     commands.why,
     "say why a device is silent",
-    "Walks the chain from the registration of a device to what the broker retains, and names the first link that\n"
-    "does not pass a reading on, with the evidence and one thing to do. Without DEVICE, lists the silent devices.\n"
-    "Without MODULE:APP and --prefix, asks the only app at the broker, or the only one there that has the device.",
-    "examples:  leadsman why boiler    leadsman why boiler --prefix house    leadsman why house:app boiler\n\n"
-    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached;\n"
-    "with 1 if the app or the broker refuses to answer, else with 0.",
+    "Walks the chain from the registration of a device to what the broker retains, and names the "
+    "first link that does not pass a reading on, with the evidence and one thing to do. Without "
+    "DEVICE, lists the silent devices. Without MODULE:APP and --prefix, asks the only app at the "
+    "broker, or the only one there that has the device.",
+    (
+        "leadsman why boiler",
+        "leadsman why boiler --prefix house",
+        "leadsman why house:app boiler",
+    ),
+    "Exits with 3 if a device is silent that should not be, or if the broker cannot be reached; with "
+    "1 if the app or the broker refuses to answer, else with 0.",
     (
         argument(
             "named",
@@ -32,11 +37,18 @@ WATCH = Command(
     "watch",
     commands.watch,
     "watch the devices of one app or of many",
-    "Shows a board of the devices of all apps at the broker, or of those with the prefixes that are given, over\n"
-    "MQTT: status, last value, next poll, errors. Keys: q quit, arrows choose, Enter says why a device is silent,\n"
-    "s sort, / filter, t trouble only. Without a terminal, it prints the board once.",
-    "examples:  leadsman watch    leadsman watch house garden    leadsman watch 'home/+' --mqtt mqtt://broker.lan\n"
-    "           leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
+    "Shows a board of the devices of all apps at the broker, or of those with the prefixes that are "
+    "given, over\n"
+    "MQTT: status, last value, next poll, errors. Keys: q quit, arrows choose, Enter says why a "
+    "device is silent, s sort, / filter, t trouble only. Without a terminal, it prints the board "
+    "once.",
+    (
+        "leadsman watch",
+        "leadsman watch house garden",
+        "leadsman watch 'home/+' --mqtt mqtt://broker.lan",
+        "leadsman watch --once --json | jq '.devices[] | select(.status != \"ok\")'",
+    ),
+    "",
     (
         argument(
             "pattern",

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,13 +9,12 @@ from leadsman import __version__
 from leadsman.cli import commands
 from leadsman.cli.arguments import (
     DEVICE,
-    DISCOVERY,
-    IDENTITY,
     LIVE,
     MAYBE_TARGET,
+    OF_AN_APP,
+    ONE_TARGET,
     ONLY_DEVICE,
     OWN_PREFIX,
-    RUNNING,
     TARGET,
     TARGET_ALONE,
     Command,
@@ -32,6 +30,7 @@ from leadsman.cli.completion import SHELLS, script
 from leadsman.cli.demo import DEMO
 from leadsman.cli.looking import WATCH, WHY
 from leadsman.cli.outbox import OUTBOX
+from leadsman.cli.poll import POLL
 from leadsman.cli.target import UsageError
 from leadsman.cli.upkeep import ACL, CLEAN
 from leadsman.errors import ConfigurationError, LeadsmanError
@@ -59,9 +58,9 @@ EXIT_CODES = {
 
 DAYS = ("quiet", "flaky", "outages")
 """The built-in days of a simulation."""
-FIGURES = textwrap.fill(", ".join(Figures._fields), 80, subsequent_indent="  ")
+FIGURES = ", ".join(Figures._fields)
 
-CODES = "exit codes:\n" + "".join(f"  {code:<3} {meaning}\n" for code, meaning in EXIT_CODES.items())
+CODES = "exit codes:\n" + "\n".join(f"  {code:<3}  {meaning}" for code, meaning in EXIT_CODES.items())
 
 
 def _completion(options: argparse.Namespace) -> int:
@@ -74,32 +73,38 @@ COMMANDS = (
         "run",
         commands.run,
         "run an app until Ctrl-C or SIGTERM",
-        "Runs an app, as app.run() in its module does.\n"
-        "Priority of settings: flag > secret > environment > .env > file > default.",
-        "examples:  leadsman run house:app\n"
-        f"           leadsman run house:app --mqtt mqtt://broker.lan --log-level debug\n\n{CODES}",
-        (*TARGET, *IDENTITY, *RUNNING),
+        "Runs an app, as app.run() in its module does. Priority of settings: flag > secret > environment "
+        "> .env > file > default.",
+        (
+            "leadsman run house:app",
+            "leadsman run house:app --mqtt mqtt://broker.lan --log-level debug",
+        ),
+        CODES,
+        (ONE_TARGET, *OF_AN_APP),
     ),
     Command(
         "check",
         commands.check,
         "check an app and its settings without running it",
-        "Imports the app, reads its settings, registers all its devices, and prints every setting with its origin.\n"
-        "Secrets are masked. The command opens no device and connects to no broker.",
-        "example:  leadsman check house:app\n\n"
+        "Imports the app, reads its settings, registers all its devices, and prints every setting with "
+        "its origin. Secrets are masked. The command opens no device and connects to no broker.",
+        ("leadsman check house:app",),
         "Exits with 0 if all is well, 78 if the configuration is wrong, 1 if there is no app.",
-        (*TARGET, *IDENTITY, DISCOVERY),
+        (ONE_TARGET, *OF_AN_APP),
     ),
     Command(
         "doctor",
         commands.doctor,
         "examine the broker and the machine of an app, and say what to mend",
-        "Connects to the broker as the app does, beside the running app, and examines version, credentials, access\n"
-        "list, limits, retained messages, will and client id; then serial ports, Bluetooth, calendars, disk, clock\n"
-        "and state. It takes less than 20 s, changes nothing and leaves nothing behind. Each fault comes with what to\n"
-        "do about it.",
-        "examples:  leadsman doctor house:app    leadsman doctor house:app --json | jq '.findings[].text'\n"
-        "           leadsman doctor --prefix house --mqtt mqtt://broker.lan\n\n"
+        "Connects to the broker as the app does, beside the running app, and examines version, "
+        "credentials, access list, limits, retained messages, will and client id; then serial ports, "
+        "Bluetooth, calendars, disk, clock and state. It takes less than 20 s, changes nothing and "
+        "leaves nothing behind. Each fault comes with what to do about it.",
+        (
+            "leadsman doctor house:app",
+            "leadsman doctor house:app --json | jq '.findings[].text'",
+            "leadsman doctor --prefix house --mqtt mqtt://broker.lan",
+        ),
         "Exits with 0 if nothing fails, 4 if something does; warnings do not count.",
         (
             *MAYBE_TARGET,
@@ -116,10 +121,14 @@ COMMANDS = (
         "inspect",
         commands.inspect,
         "show what an app registers, or the state of a running app",
-        "Shows the registrations of an app from its module. With --live, asks the running app over MQTT,\n"
+        "Shows the registrations of an app from its module. With --live, asks the running app over MQTT, "
         "at {prefix}/introspect.",
-        "examples:  leadsman inspect house:app    leadsman inspect house:app --live --device boiler\n"
-        "           leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
+        (
+            "leadsman inspect house:app",
+            "leadsman inspect house:app --live --device boiler",
+            "leadsman inspect --prefix house --mqtt mqtt://broker.lan --json",
+        ),
+        "",
         (
             *LIVE,
             argument(
@@ -143,10 +152,14 @@ COMMANDS = (
         "trace",
         commands.trace,
         "show the decision about each failed call of a running app",
-        "Shows the latest rows of the trace: each failed call with the decision about it, each change of a circuit,\n"
-        "each adapter that was reopened, and the reading that ended the outage.",
-        "examples:  leadsman trace house:app --device boiler    leadsman trace --prefix house --follow\n"
-        "           leadsman trace house:app --since 1h --json | jq -r .traceback",
+        "Shows the latest rows of the trace: each failed call with the decision about it, each change of "
+        "a circuit, each adapter that was reopened, and the reading that ended the outage.",
+        (
+            "leadsman trace house:app --device boiler",
+            "leadsman trace --prefix house --follow",
+            "leadsman trace house:app --since 1h --json | jq -r .traceback",
+        ),
+        "",
         (
             *LIVE,
             ONLY_DEVICE,
@@ -168,10 +181,14 @@ COMMANDS = (
         "gaps",
         commands.gaps,
         "show what is missing of each device, since when and why",
-        "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a reading,\n"
-        "also in per cent, what became of the others, and the gaps with their causes.",
-        "examples:  leadsman gaps house:app    leadsman gaps --prefix house --device boiler --since 1h\n"
-        "           leadsman gaps house:app --json | jq '.boiler.availability'",
+        "Shows the ledger of each device of a running app: how many of the slots of its schedule gave a "
+        "reading, also in per cent, what became of the others, and the gaps with their causes.",
+        (
+            "leadsman gaps house:app",
+            "leadsman gaps --prefix house --device boiler --since 1h",
+            "leadsman gaps house:app --json | jq '.boiler.availability'",
+        ),
+        "",
         (
             *LIVE,
             ONLY_DEVICE,
@@ -189,9 +206,9 @@ COMMANDS = (
         "held",
         commands.held,
         "list the devices that are held",
-        'Lists the devices of a running app that failed, and whose registration has on_failure="hold"; and those that\n'
-        "a person holds.",
-        "example:  leadsman held house:app\n\n"
+        'Lists the devices of a running app that failed, and whose registration has on_failure="hold"; '
+        "and those that a person holds.",
+        ("leadsman held house:app",),
         "Exits with 0 if no device is held, 3 if some are, 1 if the app does not answer.",
         LIVE,
     ),
@@ -199,9 +216,13 @@ COMMANDS = (
         "hold",
         commands.hold,
         "poll a device no more, until it is released",
-        "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its end.\n"
-        "A source cannot be held; isolate its circuit instead.",
-        "examples:  leadsman hold house:app --device boiler    leadsman hold --prefix house --device boiler",
+        "Holds a device: it is not polled until somebody releases it. A poll under way goes on to its "
+        "end. A source cannot be held; isolate its circuit instead.",
+        (
+            "leadsman hold house:app --device boiler",
+            "leadsman hold --prefix house --device boiler",
+        ),
+        "",
         (*LIVE, DEVICE),
     ),
     Command(
@@ -209,7 +230,11 @@ COMMANDS = (
         commands.release,
         "poll a held device again",
         "Releases a held device: it is polled at once, its counters start again, and its circuit is closed.",
-        "examples:  leadsman release house:app --device boiler    leadsman release --prefix house --device boiler",
+        (
+            "leadsman release house:app --device boiler",
+            "leadsman release --prefix house --device boiler",
+        ),
+        "",
         (*LIVE, DEVICE),
     ),
     Command(
@@ -220,13 +245,15 @@ COMMANDS = (
         "close:   poll it as if nothing had failed.\n"
         "disable: poll it whatever fails.\n"
         "The change lasts until the next one, or until the app restarts, unless the app keeps its state.",
-        "example:  leadsman circuit --prefix house --device boiler --action isolate",
+        ("leadsman circuit --prefix house --device boiler --action isolate",),
+        "",
         (
             *LIVE,
             DEVICE,
             argument("--action", "what to do", required=True, choices=("isolate", "close", "disable")),
         ),
     ),
+    POLL,
     OUTBOX,
     CLUSTER,
     CLEAN,
@@ -235,13 +262,15 @@ COMMANDS = (
         "simulate",
         commands.simulate,
         "run an app for a simulated day with faults, and compare retry policies",
-        "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and the seed say,\n"
-        "and shows for each policy how long there was no reading, and how many calls that took. Nothing real is\n"
-        "touched: no device, no network, no state. Same seed, same result.",
-        "examples:  leadsman simulate house:app\n"
-        "           leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5' --policy never\n"
-        "           leadsman simulate house:app --svg day.svg --seed 7\n"
-        "           leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'\n\n"
+        "Runs the app on virtual time, with adapters, devices and the broker that fail as the day and "
+        "the seed say, and shows for each policy how long there was no reading, and how many calls that "
+        "took. Nothing real is touched: no device, no network, no state. Same seed, same result.",
+        (
+            "leadsman simulate house:app",
+            "leadsman simulate house:app --day flaky --policy 'retry=3, circuit_breaker=5'",
+            "leadsman simulate house:app --svg day.svg --seed 7",
+            "leadsman simulate house:app --assert 'gap_p99 < 10m and attempts < 4000'",
+        ),
         f"figures for --assert:\n  {FIGURES}\n\n"
         "Exits with 0 if all assertions hold, 4 if one does not, 1 if the app cannot be simulated.",
         (
@@ -291,19 +320,23 @@ COMMANDS = (
         "schema",
         commands.schema,
         "print the JSON Schema of every topic of an app",
-        "Prints one JSON document with a schema for each topic, made from the annotations of the handlers.\n"
-        "The schemas include the units and classes of Sensor(…).",
-        "example:  leadsman schema house:app | jq '.topics[\"house/air/state\"]'",
+        "Prints one JSON document with a schema for each topic, made from the annotations of the "
+        "handlers. The schemas include the units and classes of Sensor(…).",
+        ("leadsman schema house:app | jq '.topics[\"house/air/state\"]'",),
+        "",
         (*TARGET, OWN_PREFIX),
     ),
     Command(
         "init",
         commands.init,
         "write a small app with settings, a test, a Dockerfile and a systemd unit",
-        "Writes a new directory with an app that works at once: it reads the disks of this machine. With --minimal it\n"
-        "writes one file of a few lines. No existing file is overwritten.",
-        "examples:  leadsman init house && cd house && leadsman check house:app && leadsman run house:app\n"
-        "           leadsman init sound --minimal && leadsman run sound:app",
+        "Writes a new directory with an app that works at once: it reads the disks of this machine. With "
+        "--minimal it writes one file of a few lines. No existing file is overwritten.",
+        (
+            "leadsman init house && cd house && leadsman run house:app",
+            "leadsman init sound --minimal && leadsman run sound:app",
+        ),
+        "",
         (
             argument(
                 "name", "the name of the app, its module and its directory: one word, such as house", metavar="NAME"
@@ -317,7 +350,7 @@ COMMANDS = (
         commands.health,
         "check the health file of an app, for containers",
         "Reads the file that the app writes every 10 s to $LEADSMAN_HEALTH_FILE, or to $RUNTIME_DIRECTORY.",
-        'example, in a Dockerfile:  HEALTHCHECK --interval=30s CMD ["leadsman", "health"]\n\n'
+        ("leadsman health /run/house/health.json", 'HEALTHCHECK --interval=30s CMD ["leadsman", "health"]'),
         "Exits with 0 if the app runs and some data is fresh, else with 1.",
         (argument("file", "the health file (default: where the app writes it)", nargs="?", type=Path, metavar="FILE"),),
     ),
@@ -326,12 +359,25 @@ COMMANDS = (
         _completion,
         "print a completion script for your shell",
         "Prints a script for bash, zsh or fish.",
-        "examples:  source <(leadsman completion bash)\n"
-        "           leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
+        (
+            "source <(leadsman completion bash)",
+            "leadsman completion fish > ~/.config/fish/completions/leadsman.fish",
+        ),
+        "",
         (argument("shell", "bash, zsh or fish", choices=SHELLS),),
     ),
     DEMO,
 )
+
+
+GROUPS = {
+    "start": ("demo", "init", "check", "run", "completion"),
+    "look": ("watch", "inspect", "gaps", "trace", "held", "health", "schema"),
+    "explain": ("why", "doctor", "simulate"),
+    "operate": ("poll", "hold", "release", "circuit", "outbox", "clean", "acl"),
+    "several machines": ("cluster",),
+}
+"""The commands by what a person wants, for the help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -370,21 +416,31 @@ def run_command(options: argparse.Namespace, program: str) -> int:
 def parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     root = Parser(
-        prog="leadsman",
-        description="Sensor-to-MQTT apps that run unattended for years.",
-        epilog=f"Start with:  leadsman demo    leadsman init house && cd house && leadsman check house:app\n\n{CODES}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "leadsman",
+        f"Sensor-to-MQTT apps that run unattended for years.\n\n{_grouped()}",
+        (
+            "leadsman init house && cd house && leadsman run house:app",
+            "leadsman watch",
+            "leadsman why boiler",
+        ),
+        f"leadsman COMMAND --help shows the options of a command, with examples.\n\n{CODES}",
     )
     root.add_argument("--version", action="version", version=f"leadsman {__version__}")
-    subparsers = root.add_subparsers(required=True, metavar="COMMAND")
+    root.usage = "leadsman [-h] [--version] COMMAND ..."  # else argparse lists the commands once more
+    subparsers = root.add_subparsers(prog="leadsman", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for command in COMMANDS:
         one = subparsers.add_parser(
-            command.name,
-            help=command.summary,
-            description=command.description,
-            epilog=command.epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            command.name, description=command.description, examples=command.examples, notes=command.notes
         )
         add(one, command.arguments)
         one.set_defaults(run=command.run, refuse=one.error)
     return root
+
+
+def _grouped() -> str:
+    """The commands by group, each with its summary."""
+    summaries = {command.name: command.summary for command in COMMANDS}
+    lines = []
+    for title, names in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<10}  {summaries[name]}" for name in names), ""]
+    return "\n".join(lines).rstrip()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadsman.cli.arguments import OWN_PREFIX, SETTINGS, Command, argument
+from leadsman.cli.tables import json_text, say, table
 from leadsman.cli.target import UsageError
 from leadsman.errors import LeadsmanError, SpoolLocked
 from leadsman.text import clean, counted
@@ -44,7 +45,6 @@ def _state_of(options: argparse.Namespace) -> Path:
 
 
 def _list(path: Path, options: argparse.Namespace) -> int:
-    from leadsman.cli.tables import json_text, table
     from leadsman.spool.backup import look
 
     if options.item or options.all:
@@ -53,7 +53,7 @@ def _list(path: Path, options: argparse.Namespace) -> int:
     if options.json:
         print(json_text(_document(found), indent=2))
         return 0
-    print(_summary(found))
+    say(_summary(found))
     if found.dead:
         print(table(("id", "died", "topic", "bytes", "payload", "reason"), [_cells(each) for each in found.dead]))
     return 0
@@ -74,7 +74,7 @@ def _change(path: Path, options: argparse.Namespace) -> int:
     finally:
         spool.close()
     then = "deleted" if options.action == "drop" else "will be sent when the app runs"
-    _say({"ids": wanted}, f"{counted(done, 'dead letter')} {then}", options)
+    _tell({"ids": wanted}, f"{counted(done, 'dead letter')} {then}", options)
     return 0
 
 
@@ -111,7 +111,7 @@ def _copy(path: Path, options: argparse.Namespace) -> int:
         raise UsageError(f"{file} is the outbox itself; name another file")
     if options.action == "backup":
         found = backup(path, file)
-        _say({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
+        _tell({"rows": found.rows, "dead": len(found.dead)}, f"copied to {file}: {_summary(found)}", options)
         return 0
     try:
         found, aside = restore(path, file, time.time())
@@ -119,12 +119,15 @@ def _copy(path: Path, options: argparse.Namespace) -> int:
         raise LeadsmanError(f"the app runs and uses {path}; stop it, type this again, and start it") from None
     kept = f"; the outbox that was there is kept as {path.parent / aside}" if aside else ""
     document = {"rows": found.rows, "dead": len(found.dead), "kept": aside}
-    _say(document, f"restored from {file}: {_summary(found)}{kept}", options)
+    _tell(document, f"restored from {file}: {_summary(found)}{kept}", options)
     return 0
 
 
-def _say(document: dict[str, Any], text: str, options: argparse.Namespace) -> None:
-    print(json.dumps(document) if options.json else text)
+def _tell(document: dict[str, Any], text: str, options: argparse.Namespace) -> None:
+    if options.json:
+        print(json.dumps(document))
+    else:
+        say(text)
 
 
 def _summary(found: "View") -> str:
@@ -181,18 +184,25 @@ OUTBOX = Command(
     "outbox",
     outbox,
     "show the readings that wait for the broker, and send those again that it refused",
-    "Looks into the file in which readings of an app wait while the broker is away. A reading that the broker\n"
-    "refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but not sent.\n"
+    "Looks into the file in which readings of an app wait while the broker is away. A reading that "
+    "the broker refuses for good becomes a dead letter: it is kept, the newest 1,000 of them, but "
+    "not sent.\n"
     "list:    how much waits, and the dead letters; also while the app runs.\n"
-    "resend:  send dead letters again, when the reason is mended. A retained one becomes the newest of its topic.\n"
+    "resend:  send dead letters again, when the reason is mended. A retained one becomes the newest "
+    "of its topic.\n"
     "drop:    delete dead letters.\n"
     "backup:  copy everything into one file; also while the app runs.\n"
-    "restore: put such a copy in place. What was delivered since the copy was made is delivered once more.\n"
+    "restore: put such a copy in place. What was delivered since the copy was made is delivered once "
+    "more.\n"
     "Stop the app before resend, drop and restore.",
-    "examples:  leadsman outbox list --app house:app    leadsman outbox resend 3 4 --app house:app\n"
-    "           leadsman outbox drop --all --state-directory /var/lib/house\n"
-    "           leadsman outbox backup outbox-copy.db --app house:app\n"
-    "           leadsman outbox list --app house:app --json | jq '.dead[].reason'",
+    (
+        "leadsman outbox list --app house:app",
+        "leadsman outbox resend 3 4 --app house:app",
+        "leadsman outbox drop --all --state-directory /var/lib/house",
+        "leadsman outbox backup outbox-copy.db --app house:app",
+        "leadsman outbox list --app house:app --json | jq '.dead[].reason'",
+    ),
+    "",
     (
         argument("action", ", ".join(ACTIONS), choices=ACTIONS, metavar="ACTION"),
         argument(

@@ -25,14 +25,24 @@ from leadsman.timing.clock import system_clock
 if TYPE_CHECKING:
     from leadsman.introspection.exchange import Answer
 
+NO_SUBSCRIBERS = 0x10
+"""PUBACK: nobody has subscribed to the topic (MQTT 5 §3.4.2.1). Not every broker says so."""
 _PATIENCE = 1.0
 """Seconds after which a person who waits reads what the command waits for, and then how many pages have come."""
 
 
-def ask(brokers: Brokers, topic: str, request: Mapping[str, object], timeout: float, *, quiet: bool = False) -> Any:
+def ask(
+    brokers: Brokers,
+    topic: str,
+    request: Mapping[str, object],
+    timeout: float,
+    *,
+    quiet: bool = False,
+    may_be_empty: bool = False,
+) -> Any:
     """Send a request to `topic` and return the ``data`` of its answer. Of several brokers the first one counts at which
     the app answers. Unless `quiet`, a person at a terminal reads what the command waits for, and how many pages have
-    come.
+    come. An answer without data is none of leadsman, unless it `may_be_empty`.
 
     Raises:
         BrokerError: the broker cannot be reached, there is no answer or no further page within `timeout` seconds, or
@@ -41,7 +51,7 @@ def ask(brokers: Brokers, topic: str, request: Mapping[str, object], timeout: fl
     faults: list[BrokerError] = []
     for broker in brokers:
         try:
-            return asyncio.run(_Exchange(topic, request, quiet=quiet).ask(broker, timeout))
+            return asyncio.run(_Exchange(topic, request, quiet=quiet, may_be_empty=may_be_empty).ask(broker, timeout))
         except _RefusedError:
             raise
         except BrokerError as error:
@@ -215,10 +225,19 @@ class _RefusedError(_NoAnswerError):
 class _Exchange:
     """One request and its answer. It listens to a connection of its own."""
 
-    def __init__(self, topic: str, request: Mapping[str, object], *, quiet: bool, filters: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        topic: str,
+        request: Mapping[str, object],
+        *,
+        quiet: bool,
+        filters: Sequence[str] = (),
+        may_be_empty: bool = False,
+    ) -> None:
         self.status: str | None = None
         """The topic of a status that may say that nobody answers."""
         self._filters = filters
+        self._may_be_empty = may_be_empty
         self._seen: dict[str, Received] = {}
         self._topic = topic
         self._quiet = quiet or not sys.stderr.isatty()
@@ -228,6 +247,8 @@ class _Exchange:
         self._expected = 1
         self._came = asyncio.Event()
         self._lost: str | None = None
+        self._deaf = False
+        """Whether the broker says that nobody listens to the request."""
 
     async def ask(self, broker: Broker, timeout: float) -> Any:
         progress = asyncio.create_task(self._show_progress(broker))
@@ -268,9 +289,9 @@ class _Exchange:
             if self._pages:
                 came = f"{len(self._pages)} of {self._expected} pages"
                 raise _NoAnswerError(f"{came} came, and then none within {timeout:g} s; ask for some devices") from None
+            why = ": nobody listens there" if self._deaf else f" within {timeout:g} s"
             raise _NoAnswerError(
-                f"no answer at {self._topic!r} on {broker} within {timeout:g} s; "
-                "check that the app is running there, and its prefix"
+                f"no answer at {self._topic!r} on {broker}{why}; check that the app is running there, and its prefix"
             ) from None
         finally:
             await connection.close()
@@ -279,10 +300,12 @@ class _Exchange:
     async def _next_page(self) -> None:
         """Wait for a page that has not come yet."""
         self._came.clear()
-        if self._lost is None:
+        if self._lost is None and not self._deaf:
             await self._came.wait()
         if self._lost is not None:
             raise BrokerError(self._lost)
+        if self._deaf and not self._pages:
+            raise TimeoutError
 
     def _data(self) -> Any:
         """What the pages contain. Raises `BrokerError` if the answer is an error, or that of something else."""
@@ -290,6 +313,8 @@ class _Exchange:
         if first.get("status") != "ok":
             raise _RefusedError(clean(str(first.get("error"))))
         documents = [self._pages[number].get("data") for number in sorted(self._pages)]
+        if documents == [None] and self._may_be_empty:
+            return None
         if not all(isinstance(each, dict) for each in documents):
             raise _NoAnswerError(f"what answers at {self._topic!r} is no app of leadsman, or one of another version")
         return documents[0] if len(documents) == 1 else merged(documents)
@@ -334,5 +359,8 @@ class _Exchange:
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
+        if code == NO_SUBSCRIBERS:
+            self._deaf = True
+            self._came.set()
         if code >= 0x80:
             self.lost(f"the broker refused the request (0x{code:02x}); allow {self._topic!r} in its access list")

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from leadsman.cli.tables import json_text
+from leadsman.cli.colours import GREEN, RED, YELLOW
+from leadsman.cli.tables import filled, json_text, painted, say
 from leadsman.cli.times import local, zone
 from leadsman.errors import LeadsmanError
 from leadsman.resilience.verdict import REASONS
@@ -38,10 +39,10 @@ class Printer:
         """Print rows, one a line."""
         wanted = [row for row in rows if self._outage is None or row["outage_id"] == self._outage]
         if wanted and not self._zone_said and not self._as_json:
-            print(f"Times are local, {zone()}.")
+            say(f"Times are local, {zone()}.")
             self._zone_said = True
         for row in wanted:
-            print(json_text(row) if self._as_json else line_of(row), flush=True)
+            print(json_text(row) if self._as_json else shown(row), flush=True)
         if self._empty and not wanted and not self._as_json:
             print("No call has failed.", flush=True)
         self._empty = False
@@ -77,13 +78,27 @@ def follow(
         started, away = time.monotonic() - uptime, False
 
 
+def shown(row: "TraceRow") -> str:
+    """One row for a person: a line, or several on a terminal that is too narrow, with its verdict in colour."""
+    verdict = clean(_verdict(row))
+    return filled(line_of(row), further="    ").replace(f"  {verdict}", f"  {painted(verdict, _colour(row))}", 1)
+
+
 def line_of(row: "TraceRow") -> str:
-    """One row for a person."""
+    """One row in one line."""
     where = row["handler"]
     if row["attempt"] is not None and row["cycle"] is not None:
         where += f" poll {row['cycle'] + 1} call {row['attempt']}"
     error = "" if row["error_type"] is None else f"{row['error_type']}: {row['error_message']}"
     return clean(f"{local(row['at'], exact=True)}  {where}  {_verdict(row)}  {error}".rstrip())
+
+
+def _colour(row: "TraceRow") -> str | None:
+    if row["delay"] is not None:
+        return YELLOW
+    if row["error_type"] is not None or row["reason"] in ("held", "circuit open"):
+        return RED
+    return GREEN if row["reason"] in ("recovered", "released", "circuit closed") else None
 
 
 def _verdict(row: "TraceRow") -> str:

@@ -54,11 +54,15 @@ CLEAN = Command(
     "clean",
     _clean,
     "remove the retained topics that an app left at the broker",
-    "Compares the devices of an app with the registry that the broker keeps of it, and removes the retained topics of\n"
-    "devices that are gone. With --all, removes everything that the registry lists, and the registry: for an app that\n"
-    "is no longer used. Nothing else is touched. The app must be offline; at each start it does this by itself.",
-    "examples:  leadsman clean house:app --dry-run    leadsman clean house:app\n"
-    "           leadsman clean --prefix house --all --mqtt mqtt://broker.lan\n\n"
+    "Compares the devices of an app with the registry that the broker keeps of it, and removes the "
+    "retained topics of devices that are gone. With --all, removes everything that the registry "
+    "lists, and the registry: for an app that is no longer used. Nothing else is touched. The app "
+    "must be offline; at each start it does this by itself.",
+    (
+        "leadsman clean house:app --dry-run",
+        "leadsman clean house:app",
+        "leadsman clean --prefix house --all --mqtt mqtt://broker.lan",
+    ),
     "Exits with 0 if all is well, also if there is nothing to remove; 1 if the app is online, or the broker refuses.",
     (
         *MAYBE_TARGET,
@@ -77,9 +81,13 @@ ACL = Command(
     "acl",
     _acl,
     "print the access list that an app needs",
-    "Prints what the app publishes and subscribes to, in the syntax of a broker, for the user name of its settings.\n"
-    "The command connects to no broker.",
-    "examples:  leadsman acl house:app >> /etc/mosquitto/acl\n           leadsman acl house:app --format emqx",
+    "Prints what the app publishes and subscribes to, in the syntax of a broker, for the user name "
+    "of its settings. The command connects to no broker.",
+    (
+        "leadsman acl house:app >> /etc/mosquitto/acl",
+        "leadsman acl house:app --format emqx",
+    ),
+    "",
     (
         *TARGET,
         *IDENTITY,

@@ -14,8 +14,8 @@ from datetime import datetime
 
 from leadsman.cli.board import Head, View, plain, screen, text_of
 from leadsman.cli.fleet import Fleet
-from leadsman.cli.remote import connected
-from leadsman.cli.tables import json_text
+from leadsman.cli.remote import NO_SUBSCRIBERS, connected
+from leadsman.cli.tables import columns, json_text
 from leadsman.cli.times import zone
 from leadsman.errors import BrokerError, ConnectionRefused, LeadsmanError, SubscriptionRefused, TlsRefused
 from leadsman.introspection.situation import span
@@ -39,20 +39,24 @@ _UNSIZED = (80, 24)
 """Columns and lines of a terminal that does not know its size, such as a serial console."""
 
 
-def watch(brokers: Brokers, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool) -> None:
+def watch(
+    brokers: Brokers, patterns: Collection[str], timeout: float, *, once: bool, as_json: bool, options: str = ""
+) -> None:
     """Show the board until ``q`` or Ctrl-C; or once, if asked for or without a terminal.
 
     Args:
+        brokers: where the apps are.
         patterns: prefixes of apps; see `Fleet`.
         timeout: seconds for the first answers.
         once: print the board, and end.
         as_json: print JSON: one document with `once`, else one a line every few seconds.
+        options: what another command needs to reach the brokers; see `leadsman.cli.why.given`.
 
     Raises:
         BrokerError: the broker cannot be reached at the start, and there is no screen that could say so.
         LeadsmanError: the board was printed once, and no app has a prefix that was given.
     """
-    watcher = Watcher(brokers, patterns)
+    watcher = Watcher(brokers, patterns, options)
     if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         asyncio.run(watcher.print(timeout, as_json=as_json, again=as_json and not once))
     else:
@@ -63,8 +67,9 @@ class Watcher:
     """Listens to the apps of a broker, and shows them. Of several brokers it takes the first that it can reach, and
     the next one after a failure."""
 
-    def __init__(self, brokers: Brokers, patterns: Collection[str]) -> None:
+    def __init__(self, brokers: Brokers, patterns: Collection[str], options: str = "") -> None:
         self._brokers = brokers
+        self._options = options
         self._failures = 0
         self._fleet = Fleet(patterns)
         self._view = View()
@@ -76,6 +81,10 @@ class Watcher:
         self._refused: str | None = None
         self._lost = False
         self._asked = 0
+        self._requests: dict[int, str] = {}
+        """The prefixes of the apps that were asked, by packet identifier."""
+        self._deaf: set[str] = set()
+        """Those of them where nobody listens, as the broker says."""
         self._news = asyncio.Event()
         self._heard = asyncio.Event()
         self._keyed = asyncio.Event()
@@ -104,11 +113,11 @@ class Watcher:
             LeadsmanError: without `again`, no app has a prefix that was given. The board was printed.
         """
         async with _running(self._done, self._listen()):
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._settled.wait()
-            except TimeoutError:
-                raise BrokerError(self._reason) from None
+            if self._away_since is not None:
+                raise BrokerError(self._reason)
             await self._answers(timeout)
             self._print(as_json=as_json)
             if not again and (unmatched := self._fleet.unmatched):
@@ -131,7 +140,7 @@ class Watcher:
         asked = self._request(wanted)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while any(answers.get(prefix, 0) == before.get(prefix, 0) for prefix in asked):
+                while any(answers.get(each, 0) == before.get(each, 0) for each in asked if each not in self._deaf):
                     self._heard.clear()
                     await self._heard.wait()
 
@@ -149,8 +158,9 @@ class Watcher:
             print(json_text(document), flush=True)
             return
         colour = wants_colour(sys.stdout, os.environ)
-        width = _size()[0] if sys.stdout.isatty() else PLAIN_WIDTH
-        print("\n".join(text_of(line, colour=colour) for line in plain(apps, rows, width)), flush=True)
+        width = columns() or PLAIN_WIDTH
+        lines = plain(apps, rows, width, self._options)
+        print("\n".join(text_of(line, colour=colour) for line in lines), flush=True)
 
     # The connection
 
@@ -164,6 +174,8 @@ class Watcher:
             except BrokerError as error:
                 self._reason = clean(str(error))
                 self._failures += 1
+                if self._failures == len(self._brokers):  # who prints the board once waits for no broker that is away
+                    self._settled.set()
                 session, wait = after(error, session, random.random())
                 if self._failures % len(self._brokers):
                     wait = RECONNECT
@@ -179,6 +191,8 @@ class Watcher:
     async def _live(self) -> None:
         """One connection, from CONNECT to its end: subscribe to what finds the apps, and to each app that is found."""
         self._lost, self._refused, subscribed = False, None, set[str]()
+        self._requests.clear()
+        self._deaf.clear()
         connection = await connected(self._broker, self._client_id, self)
         try:
             await self._subscribe(connection, self._fleet.filters)
@@ -219,7 +233,8 @@ class Watcher:
             self._asked += 1
             payload = request | {"transaction": f"{self._client_id}-{self._asked}"}
             with contextlib.suppress(BrokerError):  # `lost` follows
-                self._connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
+                packet = self._connection.publish(Message(f"{prefix}/introspect", json.dumps(payload).encode()))
+                self._requests[packet] = prefix
         return list(requests)
 
     def received(self, message: Received) -> None:
@@ -230,6 +245,12 @@ class Watcher:
 
     def acknowledged(self, packet_id: int, code: int) -> None:
         """See `ConnectionListener`."""
+        prefix = self._requests.pop(packet_id, "")
+        if code == NO_SUBSCRIBERS:
+            self._deaf.add(prefix)
+            self._heard.set()
+        else:
+            self._deaf.discard(prefix)
         if code >= 0x80:
             self._refused = f"the broker refused a request for introspection (0x{code:02x})"
 
@@ -257,10 +278,10 @@ class Watcher:
         """The lines of the screen."""
         view, rows = self._view, self._fleet.rows(now)
         clock = f"{datetime.fromtimestamp(now):%H:%M:%S} {zone()}"
-        head = Head(str(self._broker), clock, self._trouble(now))
+        head = Head(str(self._broker), clock, self._trouble(now), self._options)
         why = self._fleet.verdict(*view.chosen, now) if view.detail and view.chosen is not None else None
-        columns, height = _size()
-        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, columns - 1), height), why)
+        width, height = _size()
+        lines = screen(head, self._fleet.apps(now), rows, view, (max(1, width - 1), height), why)
         colour = wants_colour(sys.stdout, os.environ)
         return [text_of(line, colour=colour) for line in lines]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from leadsman.cli.answering import processes
 from leadsman.cli.gaps import LATELY, ended_lately
 from leadsman.cli.remote import look, prefix_of
-from leadsman.cli.tables import filled, json_text, table
+from leadsman.cli.tables import filled, json_text, say, table
 from leadsman.cli.times import local, localised, zone
 from leadsman.errors import BrokerError, ConnectionRefused, SubscriptionRefused
 from leadsman.introspection.requests import SECTIONS
@@ -148,14 +148,16 @@ def show(answers: Answers, device: str | None, *, as_json: bool) -> None:
         print(json_text(found[0] if device is not None else found, indent=2))
     elif device is None and len(found) > 1:
         print(table(("device", "link", f"since ({zone()})", "why"), [_row(each) for each in found]))
-        print(f"\n{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
+        print()
+        say(f"{_summary(found)}; leadsman why DEVICE has the evidence, and what to do.")
     elif not found:
         print("No device is silent.")
     for each in found if not as_json and (device is not None or len(found) == 1) else ():
         print("\n".join(lines(each)))
     if answers.ended and not as_json:
-        ended = "\n".join(escaped(line) for line in answers.ended)
-        print(f"\n{ended}\nleadsman gaps has more. Times are local: {zone()}.")
+        print()
+        for line in (*answers.ended, f"leadsman gaps has more. Times are local: {zone()}."):
+            say(line)
 
 
 def lines(verdict: "Verdict") -> list[str]:

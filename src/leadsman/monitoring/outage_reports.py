@@ -23,6 +23,9 @@ from leadsman.text import clean, counted, describe, log_fields
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
 
+MOST_FIRST = 20
+"""First readings that are logged, each with a line; a person who sets up thousands of devices reads no more."""
+
 logger = logging.getLogger("leadsman")
 
 
@@ -35,6 +38,7 @@ class OutageReporter:
         records: the health records of the devices; it has processed each event before.
         lines: limits the log lines of each device.
         transient: errors that the adapters of a device declare as worth a retry.
+        jobs: the names of the side jobs, which give no readings.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class OutageReporter:
         records: HealthRecords,
         lines: Lines,
         transient: Callable[[str], tuple[type[Exception], ...]] = lambda _: (),
+        jobs: frozenset[str] = frozenset(),
     ) -> None:
         self._topics = topics
         self._send = send
@@ -55,6 +60,9 @@ class OutageReporter:
         self._retried: dict[str, int] = {}
         self._watched: set[str] = set()
         """Entities whose next success matters: they are in an outage, or some of their last polls needed retries."""
+        self._read = set(jobs)
+        """Entities that have been read since the start."""
+        self._firsts = 0
 
     def restore(self, entity: str, outage: Outage) -> None:
         """Continue an outage that began before a restart. It has been reported already."""
@@ -66,12 +74,15 @@ class OutageReporter:
         for kept in (self._outages, self._flaky, self._retried):
             kept.pop(entity, None)
         self._watched.discard(entity)
+        self._read.discard(entity)
         self._lines.forget(entity)
 
     def observe(self, event: Event) -> None:
         """Process one event. Observes in `Phase.REPORT`, after the health records."""
-        if type(event) is ReadingTaken and event.entity not in self._watched:
-            return  # the most frequent event
+        if type(event) is ReadingTaken and event.entity not in self._watched:  # the most frequent event
+            if event.entity not in self._read:
+                self._read_first(event.entity)
+            return
         if isinstance(event, AppFault | StateFailed):
             self._fault(event)
             return
@@ -88,7 +99,18 @@ class OutageReporter:
         if notice is not None:
             self._report(notice, event.at)
         if type(event) is ReadingTaken:
+            self._read.add(entity)
             self._look_for_retries(event, health, before)
+
+    def _read_first(self, entity: str) -> None:
+        """Log the first reading of a device since the start: whoever looks at the log knows that it is read. After an
+        outage its recovery says so."""
+        self._read.add(entity)
+        self._firsts += 1
+        if self._firsts <= MOST_FIRST:
+            more = "; those of further devices are not logged" if self._firsts == MOST_FIRST else ""
+            about = log_fields("first reading", entity)
+            logger.info("%s: first reading, %s%s", entity, self._topics.state(entity), more, extra=about)
 
     def _look_for_retries(self, event: ReadingTaken, health: Health, outage: Outage | None) -> None:
         """Check whether too many polls of a device succeed only after retries."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leadsman.errors import SettingsError
+from leadsman.extras import missing
 from leadsman.text import clean
 
 LARGEST = 256 * 1024
@@ -100,7 +101,7 @@ def yaml_document(path: Path, text: str) -> dict[str, object]:
     try:
         import yaml
     except ModuleNotFoundError:
-        raise SettingsError(f"{path} needs PyYAML; install leadsman[yaml], or write leadsman.toml") from None
+        raise SettingsError(f"{missing(f'settings in {path}', 'PyYAML', 'yaml')}; or write leadsman.toml") from None
     if _DEEP.search(text):
         raise SettingsError(f"{path} is not YAML: it has 50 brackets in a row; write fewer")
     try:

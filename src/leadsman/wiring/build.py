@@ -91,7 +91,7 @@ async def build(
     optional = OptionalParts(core, resources)
     log_lines = Lines()
     outages = OutageReporter(
-        plan.topics, core.link.put, core.records, log_lines, functools.partial(_declared_errors, plan)
+        plan.topics, core.link.put, core.records, log_lines, functools.partial(_declared_errors, plan), plan.jobs
     )
     core.ledgers.durable = reports and optional.found_readings
     pending = await _restored(core, optional, outages)
@@ -335,7 +335,13 @@ async def _restored(core: Core, optional: OptionalParts, outages: OutageReporter
 
 def _opening(plan: Plan) -> str:
     """The first line of the log: what is started, and with what."""
+    numbers = {
+        "source": sum(each.enabled for each in plan.sources.values()),
+        "command": sum(each.enabled for each in plan.commands.values()),
+        "subscription": len(plan.subscriptions),
+    }
     devices = counted(len({each.name for each in plan.handlers}), "device")
+    devices += "".join(f", {counted(number, what)}" for what, number in numbers.items() if number)
     settings = f"settings from {plan.settings_file}" if plan.settings_file else "no settings file"
     where = f"{'broker' if len(plan.brokers) == 1 else 'brokers'} {plan.brokers}"
     about = f"{devices}, {where}, topics below {plan.topics.prefix}/, {settings}"

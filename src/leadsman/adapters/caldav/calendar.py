@@ -7,6 +7,7 @@ change to or from daylight saving time.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -15,19 +16,14 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leadsman.adapters.adapter import Resource
+from leadsman.adapters.caldav.access import Access, shown
+from leadsman.adapters.caldav.recurrence import CalendarEvent, load, occurrences
 from leadsman.errors import DeviceTimeout, InvalidType, InvalidValue, LeadsmanError
-from leadsman.extras import missing
 from leadsman.redaction import Secret, SecretValue, address_of, revealed, secret_or_none
 from leadsman.text import clean
 from leadsman.threads import Worker
 from leadsman.timing.clock import system_clock
 from leadsman.timing.durations import Duration, human, positive_seconds
-
-try:
-    from leadsman.adapters.caldav.client import Access, Client, shown
-    from leadsman.adapters.caldav.recurrence import CalendarEvent, occurrences
-except ModuleNotFoundError as error:
-    raise missing("calendars", "caldav", "caldav") from error
 
 MOST_DAYS = 3660
 """Days of a window: ten years."""
@@ -112,7 +108,11 @@ class CalDav:
         self._answers: dict[str | None, _Answer] = {}
         self._reported: set[int] = set()
         self._worker = Worker(f"calendars of {shown(self._access.url)}")
-        self._backend: CalendarBackend = self._create_backend()
+
+    def check_installed(self) -> None:
+        """Raise `NotInstalled` if the libraries for calendars are missing; else load them, before an event waits."""
+        load()
+        self._backend  # noqa: B018  # making it imports what it needs
 
     async def __aenter__(self) -> Self:
         """Enter the context. The first request is sent when a handler asks."""
@@ -215,7 +215,7 @@ class CalDav:
 
     def _renew(self) -> None:
         self._worker.submit(self._backend.close)
-        self._backend = self._create_backend()
+        del self._backend  # the next request makes another one
 
     def _local(self) -> tzinfo:
         if self._zone is not None:
@@ -224,7 +224,13 @@ class CalDav:
 
         return get_localzone()
 
+    @functools.cached_property
+    def _backend(self) -> CalendarBackend:
+        return self._create_backend()
+
     def _create_backend(self) -> CalendarBackend:
+        from leadsman.adapters.caldav.client import Client  # whoever only has a calendar in the code needs no library
+
         return Client(self._access)
 
 

@@ -5,9 +5,9 @@ import contextlib
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, tzinfo
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
+from leadsman.adapters.caldav.access import Access, shown
 from leadsman.errors import (
     DeviceError,
     DeviceTimeout,
@@ -40,18 +40,6 @@ MOST_TAGS = 100_000
 
 
 _WEB_PAGE = "not a calendar, but maybe a web page: a log-in page, a captive portal, or the wrong url"
-
-
-class Access(NamedTuple):
-    """The address of a server, and the account."""
-
-    url: Secret
-    username: str | None
-    password: Secret | Path | None
-    """A `Path` is a file that holds it."""
-    token: Secret | None
-    ca: str | None
-    timeout: float
 
 
 class Client:
@@ -196,10 +184,3 @@ def _leadsman_error(error: Exception, what: str) -> LeadsmanError:
         case errors.DAVError():
             return DeviceUnavailable(text)
     return GarbledData(f"{what}: {type(error).__name__}: {describe(error)}")
-
-
-def shown(url: str) -> str:
-    """A URL without the parts that must not be in a log: user, password and query."""
-    parts = urlsplit(str(url))  # which keeps its argument: no `Secret`, which would not end then
-    host = parts.hostname or ""
-    return clean(urlunsplit((parts.scheme, f"{host}:{parts.port}" if parts.port else host, parts.path, "", "")))

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta, tzinfo
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadsman.adapters.caldav.rules import MOST, Rule, check
 from leadsman.adapters.caldav.sieve import sifted
@@ -18,11 +18,8 @@ from leadsman.errors import GarbledData
 from leadsman.extras import missing
 from leadsman.text import clean, describe, log_fields
 
-try:
+if TYPE_CHECKING:
     import icalendar
-    import recurring_ical_events
-except ImportError as error:
-    raise missing("calendars", "caldav", "caldav", error) from error
 
 MOST_TOGETHER = 20_000
 """Occurrences of all events within the window, which take a second to expand."""
@@ -87,7 +84,24 @@ def occurrences(
     return sorted(found, key=lambda event: (_moment(event.start, zone), event.summary))
 
 
+def load() -> None:
+    """Import the libraries that expand events, which takes long on a small machine.
+
+    Raises:
+        NotInstalled: one of them is missing.
+    """
+    try:
+        import icalendar
+        import recurring_ical_events
+    except ImportError as error:
+        raise missing("calendars", "caldav", "caldav", error) from error
+    del icalendar, recurring_ical_events
+
+
 def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[CalendarEvent]:
+    import icalendar
+    import recurring_ical_events
+
     calendar = icalendar.Calendar.from_ical(sifted(text))
     days, most = (end - start).days, 0.0
     for component in calendar.walk("VEVENT"):
@@ -102,13 +116,13 @@ def _of_text(text: str, start: date, end: date, zone: tzinfo) -> Iterator[Calend
     )
 
 
-def _rules(component: icalendar.Component) -> Iterator[Rule]:
+def _rules(component: "icalendar.Component") -> Iterator[Rule]:
     for name in ("RRULE", "EXRULE"):
         rules = component.get(name)
         yield from rules if isinstance(rules, list) else [] if rules is None else [rules]
 
 
-def _event(component: icalendar.Component) -> CalendarEvent | None:
+def _event(component: "icalendar.Component") -> CalendarEvent | None:
     start = component.get("DTSTART")
     if start is None or str(component.get("STATUS", "")).upper() == "CANCELLED":
         return None
