@@ -69,7 +69,7 @@ def test_the_unit_of_an_app_is_valid_and_hardened_with_the_lines_that_its_page_a
 @pytest.mark.parametrize("name", APPS)
 def test_the_image_of_an_app_is_made_of_what_its_page_names(name, tmp_path):
     assert f"pip wheel --no-deps --wheel-dir wheels . ./apps/{name}\n" in page(name)
-    (dockerfile,) = re.findall(rf"docker build --build-arg APP={name} --file (\S+) --tag {name} \.\n", page(name))
+    (dockerfile,) = re.findall(rf"docker build --build-arg APP={name} --tag {name} \\\n +--file (\S+) \.\n", page(name))
     assert "ARG APP\n" in (ROOT / dockerfile).read_text()
 
     subprocess.run(

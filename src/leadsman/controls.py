@@ -143,7 +143,7 @@ class _Payload:
         if name not in self._fields:
             known = ", ".join(self._fields) or "no fields"
             raise InvalidValue(
-                f"{self._control}: {role} is {name!r}, which is no field of {self._name}; it has {known}"
+                f"{self._control}: {role} is {name!r}, which is not a field of {self._name}; it has {known}"
             )
         outer = self._resolved(self._fields[name])
         found = [self._resolved(each) for each in outer.get("anyOf", [outer])]

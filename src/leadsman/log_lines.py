@@ -62,7 +62,7 @@ class Lines:
 
 def others() -> Lines:
     """The limit of lines that others cause: a few of each subject, then one each period with a count. The subject is
-    ours, such as a device that exists: it is no text that somebody sends."""
+    ours, such as a device that exists: it is not text that somebody sends."""
     return Lines(MOST_CAUSED, LONGEST)
 
 

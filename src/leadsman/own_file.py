@@ -1,8 +1,8 @@
 """The files of the state directory, where others may have put something else: a pipe whose open waits for its other
 end, a device that never ends, a link to the file of another program, a database whose views never end.
 
-What is no regular file is set aside before it is opened, and a database is asked for nothing but its schema before that
-is known to be ours. Someone who exchanges files just then is not defended against: he may write there in any case.
+What is not a regular file is set aside before it is opened. A database is asked for nothing but its schema until it is
+known to be ours. Someone who exchanges files just then is not defended against: he may write there in any case.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def is_strange(path: Path) -> bool:
-    """Whether something is there that is no regular file; a link is none."""
+    """Whether something is there that is not a regular file; a link is none."""
     try:
         return not stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def is_strange(path: Path) -> bool:
 
 
 def set_aside(path: Path) -> None:
-    """Rename what is there if it is no regular file, or a journal, and log its new name. A database of ours has a log
+    """Rename what is there if it is a journal or not a regular file, and log its new name. A database of ours has a log
     instead of a journal; SQLite would apply one, and open the file that it names.
 
     Raises:
@@ -73,7 +73,7 @@ def set_aside(path: Path) -> None:
     aside = next((name for name in names if not os.path.lexists(name)), names[-1])
     path.rename(aside)
     logger.warning(
-        "%s is no file of ours; it is kept as %s, and a new one is begun",
+        "%s is not a file of ours; it is kept as %s, and a new one is begun",
         path,
         Path(aside).name,
         extra=log_fields("state damaged", file=str(path)),
@@ -84,13 +84,13 @@ def create(path: Path, flags: int = os.O_RDWR, mode: int = 0o600) -> int:
     """Open a file in the state directory, and make it if it is missing. Returns its descriptor.
 
     Raises:
-        OSError: it is no regular file, or cannot be opened.
+        OSError: it is not a regular file, or cannot be opened.
     """
     flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(path, flags, mode)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(f"{path} is no regular file; move it away")
+        raise OSError(f"{path} is not a regular file; move it away")
     return handle
 
 
@@ -120,12 +120,12 @@ def read(path: Path, most: int) -> bytes:
     """The first `most` bytes of a file.
 
     Raises:
-        OSError: there is none, or it is no regular file, or it cannot be read.
+        OSError: there is none, or it is not a regular file, or it cannot be read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is no regular file; move it away")
+            raise OSError(f"{path} is not a regular file; move it away")
         return file.read(most)
 
 

@@ -130,7 +130,7 @@ def secret_or_none(name: str, value: object) -> Secret | None:
     """An argument that is a secret, hidden from now on.
 
     Raises:
-        InvalidType: it is no text; the message does not show it.
+        InvalidType: it is not text; the message does not show it.
     """
     text = revealed(value)
     if text is None:
@@ -256,8 +256,8 @@ def pattern_of(pattern: object) -> re.Pattern[str]:
     """Compile a pattern.
 
     Raises:
-        InvalidType: it is no text.
-        InvalidValue: it is no regular expression, it matches empty text, or it may take too long.
+        InvalidType: it is not text.
+        InvalidValue: it is not a regular expression, it matches empty text, or it may take too long.
     """
     if not isinstance(pattern, str):
         raise InvalidType(f"redact has {pattern!r}; write a regular expression as text")
@@ -267,7 +267,7 @@ def pattern_of(pattern: object) -> re.Pattern[str]:
             compiled = re.compile(pattern)
             steps = _steps(_parser.parse(pattern))
     except (re.error, OverflowError, RecursionError, FutureWarning) as error:
-        raise InvalidValue(f"redact has {pattern!r}, which is no regular expression: {error}; mend it") from None
+        raise InvalidValue(f"redact has {pattern!r}, which is not a regular expression: {error}; mend it") from None
     if steps > MOST_STEPS:
         raise InvalidValue(
             f"redact has {pattern!r}, which may take too long on a long text; write an upper limit, such as {{1,40}}, "

@@ -1,4 +1,5 @@
-"""Describes what a field of a reading measures: its unit, device class, precision and icon, written beside its type.
+"""Describes what a field of a reading measures: its unit, device class, name, precision and icon, written beside its
+type.
 
 ::
 
@@ -34,19 +35,21 @@ class Sensor(Value):
         icon: such as ``"mdi:molecule-co2"``.
         category: ``"diagnostic"`` for a value about the device itself, such as its battery; ``"config"`` for a value
             of a command that configures it.
+        name: for people, such as ``"Taupunkt"``; without it the name of the field in words.
 
     Raises:
         InvalidValue, InvalidType: at construction; also if Home Assistant does not know the device class, or does not
             take the unit with it.
     """
 
-    __slots__ = ("category", "device_class", "icon", "precision", "state_class", "unit")
+    __slots__ = ("category", "device_class", "icon", "name", "precision", "state_class", "unit")
     category: str | None
     unit: str | None
     device_class: str | None
     state_class: str | None
     precision: int | None
     icon: str | None
+    name: str | None
 
     def __init__(
         self,
@@ -57,14 +60,15 @@ class Sensor(Value):
         precision: int | None = None,
         icon: str | None = None,
         category: str | None = None,
+        name: str | None = None,
     ) -> None:
         texts = {"unit": unit, "device_class": device_class, "state_class": state_class, "icon": icon}
-        texts["category"] = category
-        for name, value in texts.items():
+        texts |= {"category": category, "name": name}
+        for word, value in texts.items():
             if value is not None and not isinstance(value, str):
-                raise InvalidType(f"{name} is {value!r}; write text")
+                raise InvalidType(f"{word} is {value!r}; write text")
             if value is not None and not value.strip():
-                raise InvalidValue(f"{name} is empty; leave it out")
+                raise InvalidValue(f"{word} is empty; leave it out")
         if state_class is not None and state_class not in STATE_CLASSES:
             raise InvalidValue(f"state_class is {state_class!r}; it must be one of {', '.join(STATE_CLASSES)}")
         if state_class == "measurement_angle" and unit != "°":

@@ -36,7 +36,7 @@ ON_REQUEST_ALONE = {
         "meter": {"at": 1775642400.0, "fields": {"watts": 412.5}, "series": {}}
         | {"outcomes": {"at": [1.0, 2.0, 3.0], "words": ["ok", "failed", "ok"]}}
     },
-    "fields": {"meter": {"watts": {"unit": "W", "precision": 1}}},
+    "fields": {"meter": {"watts": {"unit": "W", "precision": 1, "name": "Leistung"}}},
 }
 """Sections that a request must name, as an app answers them."""
 
@@ -98,7 +98,7 @@ def test_each_section_of_a_running_app_can_be_chosen():
         ("words", "meter\n  It is polled every 10 s."),
         ("ledger", "meter   75 %       4    3     failed 1"),
         ("recent", "meter   2026-04-08 10:00:00  watts 412.5  2 ok, 1 failed"),
-        ("fields", "meter   watts  W     –             1"),
+        ("fields", "meter   watts  Leistung  W     –             1"),
     ],
 )
 def test_a_section_that_a_request_must_name_is_shown_to_a_person(capsys, section, shown):

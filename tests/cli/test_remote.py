@@ -84,9 +84,9 @@ def test_the_error_of_an_app_cannot_drive_the_terminal(ask):
 
 @pytest.mark.parametrize("data", [None, [], "text", 5])
 def test_an_answer_that_is_no_document_is_named(ask, data):
-    with pytest.raises(BrokerError, match="is no app of leadsman, or one of another version"):
+    with pytest.raises(BrokerError, match="is not a leadsman app, or is one of another version"):
         ask({"data": data})
-    with pytest.raises(BrokerError, match="is no app of leadsman, or one of another version"):
+    with pytest.raises(BrokerError, match="is not a leadsman app, or is one of another version"):
         ask(page(1, 2, app=1), {"data": data, "page": 2, "pages": 2})
 
 

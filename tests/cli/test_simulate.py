@@ -117,7 +117,7 @@ def test_an_assertion_about_a_day_in_which_nothing_was_due_is_an_error(run, tmp_
     [
         (("--policy", "retri=3"), 2, "leadsman: --policy 'retri=3': 'retri' is unknown here; did you mean 'retry'?"),
         (("--policy", "gentel"), 78, "leadsman: --policy 'gentel': telemetry 'a': no policy is called 'gentel'"),
-        (("--assert", "gap_p98 < 10m"), 2, "'gap_p98' is no figure; did you mean 'gap_p99'?"),
+        (("--assert", "gap_p98 < 10m"), 2, "'gap_p98' is not a figure; did you mean 'gap_p99'?"),
         (("--assert", "gap_p99 <"), 2, "the end is not a figure or a value"),
         (("--device", "c"), 78, "leadsman: no device 'c' is polled"),
         (("--stand-in", "c"), 78, "leadsman: no device 'c' is polled"),
@@ -126,7 +126,7 @@ def test_an_assertion_about_a_day_in_which_nothing_was_due_is_an_error(run, tmp_
         (("--for", "1s"), 2, "leadsman: --for is 1 s; simulate between a minute and 31 days"),
         (("--for", "99d"), 2, "31 days"),
         (("--begins", "0001-01-01"), 2, "leadsman: --begins is in the year 1; write one from 1971 to 2999"),
-        (("--begins", "tomorrow"), 2, "'tomorrow' is no date; write 2026-10-25"),
+        (("--begins", "tomorrow"), 2, "'tomorrow' is not a date; write 2026-10-25"),
         (("--day", "sunny"), 2, "invalid choice: 'sunny'"),
     ],
 )

@@ -278,7 +278,7 @@ def test_the_app_is_found_by_the_registries_at_the_broker(monkeypatch, device, k
         ("boilr", registry("house", "boiler"), "did you mean 'boiler'?"),
         (None, registry("a") | registry("b"), "write --prefix a or --prefix b"),
         (None, registry("a") | node("b", "attic", "boiler"), "write --prefix a or --prefix b"),
-        ("boiler", registry("a", "boiler") | registry("b", "boiler"), "2 apps come into question"),
+        ("boiler", registry("a", "boiler") | registry("b", "boiler"), "2 apps match"),
     ],
 )
 def test_an_app_that_cannot_be_found_by_them_must_be_named(monkeypatch, capsys, device, kept, hint):

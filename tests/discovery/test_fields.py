@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, create_model
 
 from leadsman import Sensor
-from leadsman.discovery.fields import DEEPEST, MOST, fields_of, scalar, settable
+from leadsman.discovery.fields import DEEPEST, MOST, fields_of, scalar, settable, terms_of
 from leadsman.introspection.schema import schema_of
 
 
@@ -110,6 +110,41 @@ def test_a_model_in_itself_ends():
 def test_a_title_of_the_author_is_the_name():
     assert found(Annotated[float, Field(title="Water in the cellar")])[0].name == "Water in the cellar"
     assert fields_of(schema_of(create_model("M", radon_24h_avg=(float, ...))))[0].name == "Radon 24h avg"
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[float, Sensor("°C", name="Taupunkt")],
+        Annotated[float | None, Sensor("°C", name="Taupunkt")],
+        Annotated[float, Sensor("°C", name="Taupunkt")] | None,
+        Annotated[Mode, Sensor(name="Taupunkt")],
+        Annotated[float, Field(title="Dew point"), Sensor("°C", name="Taupunkt")],
+    ],
+)
+def test_a_sensor_names_its_field(annotation):
+    (field,) = found(annotation)
+
+    assert (field.name, field.title) == ("Taupunkt", "Taupunkt")
+
+
+def test_a_field_that_nobody_named_has_its_key_in_words_and_no_title():
+    (field,) = found(Annotated[float, Sensor("°C")])
+
+    assert (field.name, field.title) == ("X", None)
+
+
+def test_a_payload_that_is_one_value_has_the_name_of_its_sensor_or_of_its_parameter():
+    named = scalar(schema_of(Annotated[float, Sensor("°C", name="Sollwert")]), "degrees")
+    plain = scalar(schema_of(float), "degrees")
+
+    assert (named.name, plain.name) == ("Sollwert", "Degrees")
+
+
+def test_the_declared_names_are_among_the_terms():
+    model = create_model("M", dew=(Annotated[float, Sensor("°C", name="Taupunkt")], ...), other=(int, ...))
+
+    assert terms_of(schema_of(model)) == {"dew": {"unit": "°C", "name": "Taupunkt"}}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from leadsman import App, CircuitBreaker, OnChange, Sensor
+from leadsman import App, CircuitBreaker, Device, OnChange, Sensor
 from leadsman.discovery import description
 from leadsman.discovery.description import AppDescription, Retained
 from leadsman.discovery.homeassistant import HomeAssistant
@@ -456,3 +456,45 @@ def test_a_configuration_of_a_device_with_eight_fields_has_less_than_four_kiloby
 
     (message,) = convention(["living_room"], prefix="airthings2mqtt").describe(device)
     assert len(message.payload) <= 4096
+
+
+class Named(BaseModel):
+    on: Annotated[bool, Sensor(name="Lüfter an")]
+
+
+def named(**options):
+    app = App("house")
+
+    @app.telemetry("fan", interval="30s", **options)
+    async def read() -> Named | None: ...
+
+    @app.command("fan", title="Ventilator")
+    async def switch(on: bool) -> None: ...
+
+    return app
+
+
+@pytest.mark.parametrize(("options", "shown"), [({"title": "Lüfter"}, "Lüfter"), ({}, "Ventilator")])
+def test_the_title_of_a_device_is_its_name_for_people_and_no_topic_changes(options, shown):
+    topic, payload = configuration(named(**options), "fan")
+
+    assert topic == "homeassistant/device/house/fan/config"
+    assert json.loads(payload)["dev"]["name"] == shown
+    assert json.loads(payload)["dev"]["ids"] == ["house--fan"]
+
+
+def test_a_switch_keeps_the_name_that_its_field_declares():
+    found = entities(configuration(named(), "fan").payload)
+
+    assert (found["on"]["platform"], found["on"]["name"]) == ("switch", "Lüfter an")
+
+
+def test_each_of_many_devices_has_its_own_title():
+    app = App("house")
+    rooms = {"bath": Device(title="Bad"), "hall": Device()}
+
+    @app.telemetry(rooms, interval="30s")
+    async def read() -> Air | None: ...
+
+    names = [json.loads(configuration(app, name).payload)["dev"]["name"] for name in rooms]
+    assert names == ["Bad", "hall"]

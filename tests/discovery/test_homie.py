@@ -449,3 +449,17 @@ def test_only_what_the_datatype_allows_is_taken(field, payload):
     elif kind == "enum":
         assert text in field.options
     assert payload
+
+
+def test_names_for_people_are_those_that_were_declared():
+    class Bath(BaseModel):
+        dew: Annotated[float, Sensor("°C", name="Taupunkt")]
+
+    app = App("house")
+
+    @app.telemetry("bath", interval="30s", title="Bad")
+    async def read() -> Bath | None: ...
+
+    document = described(of_app(app), "bath")
+    assert document["name"] == "Bad"
+    assert document["nodes"]["values"]["properties"]["dew"]["name"] == "Taupunkt"

@@ -125,7 +125,7 @@ CASES = [
     ),
     (broker(mixed_up=True), "client ids", "fail", "end each other", "use_username_as_clientid"),
     (with_connack(receive_maximum=1), "limits", "warn", "1 in flight", "max_inflight_messages"),
-    (with_connack(maximum_qos=0), "limits", "warn", "quality 0", "max_qos"),
+    (with_connack(maximum_qos=0), "limits", "warn", "QoS 0", "max_qos"),
     (with_connack(keepalive=5), "limits", "warn", "every 5 s", "max_keepalive"),
     (with_connack(maximum_packet_size=200), "packet size", "fail", "200 bytes", "max_packet_size"),
     (with_connack(maximum_packet_size=700), "packet size", "warn", "700 bytes", "max_packet_size"),

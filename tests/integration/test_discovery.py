@@ -165,7 +165,7 @@ def test_a_wrong_argument_is_refused_at_once(discovery, error, message):
 def test_wrong_identities_are_refused_when_the_settings_are_loaded():
     with pytest.raises(InvalidType, match="write the former names by the present ones"):
         Discovery(ids=["kitchen"])
-    with pytest.raises(InvalidValue, match="which is no device; did you mean 'kitchen'"):
+    with pytest.raises(InvalidValue, match="which is not a device; did you mean 'kitchen'"):
         house(discovery=Discovery(ids={"kitchn": "old"})).load()
     with pytest.raises(InvalidValue, match="have one identifier, 'kitchen'"):
         house("kitchen", "attic", discovery=Discovery(ids={"attic": "kitchen"})).load()

@@ -129,8 +129,8 @@ def test_an_outage_longer_than_the_memory_costs_no_reading(state, monkeypatch):
     [
         ("durability", "always", "outbox.durability: 'always' is unknown; write 'acked-or-durable'"),
         ("max_bytes", "12", "outbox.max_bytes: 12 bytes are too few; write 1048576 or more"),
-        ("max_bytes", "many", "outbox.max_bytes: 'many' is no whole number of bytes"),
-        ("max_age", True, "outbox.max_age: True is no duration"),
+        ("max_bytes", "many", "outbox.max_bytes: 'many' is not a whole number of bytes"),
+        ("max_age", True, "outbox.max_age: True is not a duration"),
         ("max_ages", "7d", "outbox.max_ages: unknown"),
     ],
 )

@@ -195,6 +195,21 @@ def test_what_the_type_of_a_field_declares_is_told_if_a_request_asks_for_it(harn
     }
 
 
+def test_the_title_of_a_device_is_told_and_its_topics_have_its_name(harness):
+    app = App("house")
+
+    @app.telemetry("bath", interval="1s", title="Bad")
+    async def bath() -> dict[str, float]:
+        return {"celsius": 21.5}
+
+    running = harness(app)
+    running.run("1s")
+    answer = asked(running, {"sections": ["devices"]}, "house/introspect/response", "house/introspect")
+
+    assert answer["data"]["devices"]["bath"]["registrations"][0]["title"] == "Bad"
+    assert running.states("bath") != []
+
+
 def test_sections_and_devices_can_be_chosen(harness):
     running = harness(house())
     running.run(1)

@@ -550,7 +550,7 @@ UNANSWERED = {
         ONLINE["at"],
     ),
     "the lease is none": (Retained(WILL, lease={"owner": 1, "until": []}), "app", "published its will", None),
-    "the time of its session is no time": (
+    "the time of its session is not a time": (
         Retained({"state": "offline", "session": 10**30}),
         "app",
         "an unknown time",

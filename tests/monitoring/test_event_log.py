@@ -193,8 +193,7 @@ def test_polls_that_a_late_timer_missed_are_not_blamed_on_the_device(log, caplog
     log.observe(PollMissed("d", 1, 1.0, 1001.0))
 
     assert caplog.messages == [
-        "1 poll missed so far, the last one of d: the app was late, since the machine is too slow for what it "
-        "is asked, or slept"
+        "1 poll missed so far, the last one of d: the app was late, because the machine slept or has too much to do"
     ]
 
 

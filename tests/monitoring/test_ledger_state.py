@@ -141,7 +141,7 @@ def test_counts_that_no_period_can_have_are_damage_and_change_nothing(by):
     period = Row(7, {"start": WALL - 60, "slots": 2**32 - 1, "by": by})
     for found in ([head, period], [gap]):
         after = Ledger(5.0)
-        with pytest.raises(ValueError, match=r"disposition|no number"):
+        with pytest.raises(ValueError, match=r"disposition|not a number"):
             restore(after, found, Now(5.0, WALL), every(60))
         assert (total(after.periods()), after.gaps()) == ({}, [])
 

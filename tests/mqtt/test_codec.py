@@ -219,8 +219,8 @@ def test_a_packet_larger_than_we_allow_is_an_error_as_soon_as_its_length_is_know
         (CONNACK + b"\xc0\x00", "PINGREQ, which was not due"),
         (CONNACK + b"\x30\x05\x00\x02\xff\xfe\x00", "text that is not UTF-8"),
         (CONNACK + mqtt5.PublishPacket("a", b"", topic_alias=3).write(), "topic alias"),
-        (CONNACK + mqtt5.PublishPacket("a", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=3).write(), "quality 2"),
-        (CONNACK + b"\x32\x06\x00\x01a\x00\x00\x00", "quality 1"),  # the packet identifier is 0
+        (CONNACK + mqtt5.PublishPacket("a", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=3).write(), "QoS 2"),
+        (CONNACK + b"\x32\x06\x00\x01a\x00\x00\x00", "QoS 1"),  # the packet identifier is 0
         (CONNACK + b"\x30\xff\xff\xff\xff\x01", "malformed"),
     ],
 )

@@ -174,7 +174,7 @@ def test_a_message_of_a_quality_that_nobody_asked_for_ends_the_connection(scheme
     with ByteBroker(broker) as server:
         hooks = connecting(server, scheme, protocol, until_lost)
 
-    assert hooks.reasons == ["the broker sent a message of quality 2, which was not asked for"]
+    assert hooks.reasons == ["the broker sent a message with QoS 2, which was not asked for"]
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n"])

@@ -45,8 +45,8 @@ def test_a_payload_with_the_fields_is_taken(annotation):
 @pytest.mark.parametrize(
     ("annotation", "error", "message"),
     [
-        (Annotated[Free, Light(on="no")], InvalidValue, "on is 'no', which is no field of Free; it has on, level"),
-        (Annotated[int, Light()], InvalidValue, "which is no field of int; it has no fields"),
+        (Annotated[Free, Light(on="no")], InvalidValue, "on is 'no', which is not a field of Free; it has on, level"),
+        (Annotated[int, Light()], InvalidValue, "which is not a field of int; it has no fields"),
         (Annotated[Payload, Light(on="level")], InvalidValue, "'on' of Payload is required; give it a default"),
         (Annotated[Free, Light(on="level")], InvalidType, "on is 'level', which must be a bool"),
         (Annotated[Payload, Light(brightness="mode")], InvalidType, "must be a number"),

@@ -15,6 +15,7 @@ def test_options_that_are_left_out_have_their_defaults():
     assert options.publish_of({}) is None
     assert options.breaker_of({}) is None
     assert options.group_of({}) is None
+    assert options.title_of({}) is None
 
 
 def test_options_that_are_given_are_returned_as_they_are():
@@ -24,6 +25,7 @@ def test_options_that_are_given_are_returned_as_they_are():
     assert options.backoff_of({"backoff": backoff}) is backoff
     assert options.group_of({"group": "bus"}) == "bus"
     assert options.enabled_of({"enabled": False}) is False
+    assert options.title_of({"title": "Bad"}) == "Bad"
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,9 @@ def test_options_that_are_given_are_returned_as_they_are():
         (options.breaker_of, {"circuit_breaker": CircuitBreaker}, InvalidType),
         (options.group_of, {"group": 7}, InvalidType),
         (options.group_of, {"group": " "}, InvalidValue),
+        (options.title_of, {"title": 7}, InvalidType),
+        (options.title_of, {"title": " "}, InvalidValue),
+        (options.title_of, {"title": "Bad\n"}, InvalidValue),
     ],
 )
 def test_an_option_of_the_wrong_type_is_refused(check, given, error):

@@ -46,7 +46,7 @@ def test_the_first_may_write_and_the_second_reports_once_that_it_may_not(make):
     assert [first.may_write(), first.may_write()] == [True, True]
     assert [second.may_write(), second.may_write()] == [False, False]
     assert second.report.texts == [
-        "house: another process uses it; stop that one, or give this one another STATE_DIRECTORY"
+        "house: another process uses it; stop that process, or give this app another STATE_DIRECTORY"
     ]
     assert first.report.texts == []
 

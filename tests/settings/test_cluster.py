@@ -47,16 +47,16 @@ def test_a_variable_lists_labels_with_commas(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("engine = 'natts://localhost'", "did you mean nats://?"),
-        ("engine = 4222", "it is no text"),
+        ("engine = 4222", "it is not text"),
         ("node = 'a/b'", "write letters, digits"),
-        ("node = 1", "is no text"),
-        ("labels = [1]", "is no list of labels"),
+        ("node = 1", "is not text"),
+        ("labels = [1]", "is not a list of labels"),
         ('labels = ["a\\u0007"]', "printable characters"),
         ("ttl = '1s'", "too short"),
         ("ttl = '1h'", "too long"),
-        ("ttl = true", "is no duration"),
+        ("ttl = true", "is not a duration"),
         ("shards = 0", "out of range"),
-        ("shards = 'many'", "is no whole number"),
+        ("shards = 'many'", "is not a whole number"),
         ("nodes = 3", "unknown"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_section_without_an_engine_is_named(tmp_path: Path) -> None:
 
 def test_the_name_of_a_machine_that_can_be_no_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "küche")
-    with pytest.raises(ConfigurationError, match="the name of this machine does not do"):
+    with pytest.raises(ConfigurationError, match="the name of this machine cannot be used"):
         of(f"[cluster]\nengine = '{ENGINE}'", tmp_path)
 
 

@@ -55,14 +55,14 @@ def test_an_address_that_others_reach_needs_a_token(bind):
     [
         ("house.lan:8080", "'house.lan' is no IP address"),
         (":8080", "'' is no IP address"),
-        ("127.0.0.1:http", "'http' is no port"),
-        ("127.0.0.1:70000", "'70000' is no port"),
+        ("127.0.0.1:http", "'http' is not a port"),
+        ("127.0.0.1:70000", "'70000' is not a port"),
         ("[::1", "is no IP address"),
         ("unix:http.sock", "absolute path"),
         ("unix:/" + "x" * 200, "absolute path"),
         (True, "write text such as"),
         (["127.0.0.1"], "write text such as"),
-        (70000, "is no port"),
+        (70000, "is not a port"),
     ],
 )
 def test_a_wrong_address_is_named_with_what_to_write(bind, said):
@@ -89,7 +89,7 @@ def test_any_text_is_an_address_or_a_named_error(text):
         ({"token_file": "/nowhere/token"}, "http.token_file: /nowhere/token cannot be read"),
         ({"token_file": 5}, "write the path of a file"),
         ({"hosts": 5}, "http.hosts: write a list of host names"),
-        ({"hosts": ["house.lan:8080"]}, "'house.lan:8080' is no host name"),
+        ({"hosts": ["house.lan:8080"]}, "'house.lan:8080' is not a host name"),
     ],
 )
 def test_other_wrong_values_are_named_too(values, said):

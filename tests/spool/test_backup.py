@@ -115,7 +115,7 @@ def test_a_damaged_copy_changes_nothing(open_spool, path, row, copy, everything,
     else:
         copy.write_bytes(content)
 
-    with pytest.raises(SpoolUnavailable, match="there is no .*copy.db; name a copy|damaged or is no outbox"):
+    with pytest.raises(SpoolUnavailable, match="there is no .*copy.db; name a copy|damaged, or is not an outbox"):
         restore(path, copy, NOW)
 
     assert len(everything(open_spool())) == 49

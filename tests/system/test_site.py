@@ -39,6 +39,9 @@ QUESTIONS = {
     "retry-after": "docs/how-to/http-devices.html",
     "deadband": "docs/how-to/publish-rules.html",
     "uninstall": "docs/how-to/raspberry-pi.html",
+    "FAQ": "docs/how-to/symptoms.html",
+    "common problems": "docs/how-to/symptoms.html",
+    "it does not work": "docs/how-to/symptoms.html",
     "dialout": "docs/how-to/raspberry-pi.html",
 }
 """What people ask, and the page that answers it."""

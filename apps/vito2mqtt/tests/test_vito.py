@@ -95,14 +95,14 @@ def test_what_is_written_is_what_would_be_read():
     [
         ({"setpont": 55}, "did you mean 'setpoint'"),
         ({"temperature": 55}, "read only"),
-        ({"setpoint": "hot"}, "no number"),
-        ({"setpoint": True}, "no number"),
+        ({"setpoint": "hot"}, "not a number"),
+        ({"setpoint": True}, "not a number"),
         ({"setpoint": 1000}, "does not fit"),
         ({"setpoint": float("nan")}, "does not fit"),
         ({"timer_monday": [["06:05", "22:00"]]}, "steps of ten"),
         ({"timer_monday": [["22:00", "06:00"]]}, "one after the other"),
         ({"timer_monday": [["06:00", "07:00"]] * 5}, "up to four"),
-        ({"timer_monday": "always"}, "no timer"),
+        ({"timer_monday": "always"}, "not a timer"),
         ({}, "nothing to write"),
     ],
 )

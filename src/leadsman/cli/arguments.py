@@ -254,7 +254,9 @@ def moment(text: str) -> datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no date; write 2026-10-25 or 2026-10-25T00:00+02:00") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a date; write 2026-10-25 or 2026-10-25T00:00+02:00"
+        ) from None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 

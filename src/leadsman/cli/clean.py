@@ -140,7 +140,7 @@ def _clean_at(
         listed.add(topic, message.payload)
     _prove(listed, broker, marker)
     if listed.app is None:
-        say(f"The broker keeps no registry at {topics.registry}, so no retained topic is known to be of this app.")
+        say(f"The broker keeps no registry at {topics.registry}; which retained topics are of this app is not known.")
         return 0
     if app is not None and listed.app != app:
         raise LeadsmanError(

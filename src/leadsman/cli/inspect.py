@@ -112,6 +112,7 @@ def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
         (
             clean(device),
             clean(field),
+            clean(terms.get("name", "–")),
             terms.get("unit", "–"),
             terms.get("device_class", "–"),
             str(terms.get("precision", "–")),
@@ -119,7 +120,7 @@ def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
         for device, fields in devices.items()
         for field, terms in fields.items()
     ]
-    return table(("device", "field", "unit", "device class", "decimals"), rows)
+    return table(("device", "field", "name", "unit", "device class", "decimals"), rows)
 
 
 def show_settings(app: App) -> None:

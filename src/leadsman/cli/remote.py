@@ -172,9 +172,7 @@ def prefix_of(brokers: Brokers, device: str | None) -> str:
     if len(having) == 1:
         return having[0]
     if having:
-        raise UsageError(
-            f"{counted(len(having), 'app')} come into question; write --prefix {' or --prefix '.join(having)}"
-        )
+        raise UsageError(f"{counted(len(having), 'app')} match; write --prefix {' or --prefix '.join(having)}")
     if not found:
         raise UsageError(f"no app has published a registry at {brokers}; write --prefix, or name the app (MODULE:APP)")
     known = {name for devices in found.values() for name in devices}
@@ -316,7 +314,7 @@ class _Exchange:
         if documents == [None] and self._may_be_empty:
             return None
         if not all(isinstance(each, dict) for each in documents):
-            raise _NoAnswerError(f"what answers at {self._topic!r} is no app of leadsman, or one of another version")
+            raise _NoAnswerError(f"what answers at {self._topic!r} is not a leadsman app, or is one of another version")
         return documents[0] if len(documents) == 1 else merged(documents)
 
     def _is_offline(self) -> bool:

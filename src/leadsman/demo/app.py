@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, create_model
 
 from leadsman.adapters.serial.port import SerialPort
 from leadsman.app import App
@@ -25,42 +25,37 @@ Degrees = Annotated[float | None, Sensor("°C", device_class="temperature", stat
 class Power(BaseModel):
     watts: Annotated[
         float,
-        Field(title="Power"),
-        Sensor("W", device_class="power", state_class="measurement", icon="mdi:meter-electric"),
+        Sensor("W", device_class="power", state_class="measurement", icon="mdi:meter-electric", name="Power"),
     ]
 
 
 class Load(BaseModel):
     cpu_percent: Annotated[
-        float, Field(title="CPU"), Sensor("%", state_class="measurement", precision=0, icon="mdi:cpu-64-bit")
+        float, Sensor("%", state_class="measurement", precision=0, icon="mdi:cpu-64-bit", name="CPU")
     ]
     load_1m: Annotated[
-        float, Field(title="Load in 1 minute"), Sensor(state_class="measurement", precision=2, icon="mdi:speedometer")
+        float, Sensor(state_class="measurement", precision=2, icon="mdi:speedometer", name="Load in 1 minute")
     ]
     load_5m: Annotated[
-        float, Field(title="Load in 5 minutes"), Sensor(state_class="measurement", precision=2, icon="mdi:speedometer")
+        float, Sensor(state_class="measurement", precision=2, icon="mdi:speedometer", name="Load in 5 minutes")
     ]
 
 
 class Memory(BaseModel):
-    used_percent: Annotated[
-        float, Field(title="Used"), Sensor("%", state_class="measurement", precision=0, icon="mdi:memory")
-    ]
+    used_percent: Annotated[float, Sensor("%", state_class="measurement", precision=0, icon="mdi:memory", name="Used")]
     available_mib: Annotated[
         int,
-        Field(title="Available"),
-        Sensor("MiB", device_class="data_size", state_class="measurement", icon="mdi:memory"),
+        Sensor("MiB", device_class="data_size", state_class="measurement", icon="mdi:memory", name="Available"),
     ]
 
 
 class Disk(BaseModel):
     used_percent: Annotated[
-        float, Field(title="Used"), Sensor("%", state_class="measurement", precision=0, icon="mdi:harddisk")
+        float, Sensor("%", state_class="measurement", precision=0, icon="mdi:harddisk", name="Used")
     ]
     free_gib: Annotated[
         float,
-        Field(title="Free"),
-        Sensor("GiB", device_class="data_size", state_class="measurement", icon="mdi:harddisk"),
+        Sensor("GiB", device_class="data_size", state_class="measurement", icon="mdi:harddisk", name="Free"),
     ]
 
 

@@ -123,13 +123,16 @@ def _settings(command: Command, device: Device, places: Places) -> dict[str, Com
     for field in command.fields:
         component, path = _setting(field) | {"cmd_t": topic}, field.path or (command.parameter,)
         if (
-            field.name in SWITCHES
+            field.title is None
+            and field.name in SWITCHES
             and component["p"] == "switch"
             and shown.keys() <= {path}
             and len(command.fields) == 1
         ):
             component["name"] = None  # as the device: a lamp is called "Lamp", and not "Lamp On"
         state = shown.get(path)
+        if state is not None and state.title is not None and field.title is None:
+            component["name"] = state.title
         if state is None:
             found[joined(*path)] = component
         elif state.kind != field.kind or component["p"] == "button":

@@ -34,6 +34,8 @@ class Field(NamedTuple):
     maximum: float | None = None
     step: float | None = None
     pattern: str | None = None
+    title: str | None = None
+    """The name that was declared; None if `name` is made of the path."""
 
 
 class Light(NamedTuple):
@@ -83,6 +85,8 @@ class Device(NamedTuple):
     """Whether it has a circuit breaker."""
     retained: bool = True
     """Whether the broker keeps its readings."""
+    title: str | None = None
+    """Its name for people; None if that is `name`."""
 
 
 class AppDescription(NamedTuple):

@@ -31,7 +31,7 @@ DEEPEST = 4
 """Keys that lead to a field, at most."""
 MOST = 100
 """Fields of a payload, at most: each is an entity that a person sees."""
-_SENSOR = ("unit", "device_class", "state_class", "precision", "icon", "category")
+_SENSOR = ("unit", "device_class", "state_class", "precision", "icon", "category", "name")
 _NUMBERS = ("number", "integer")
 KNOWN = {
     word.lower().replace("₂", "2"): word
@@ -70,10 +70,10 @@ def fields_of(schema: Schema) -> tuple[Field, ...]:
 
 
 def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
-    """The unit, the device class and the precision of the fields that have one, by their keys, joined by a dot."""
+    """What is declared of the fields: unit, device class, precision and name; by their keys, joined by a dot."""
     found: dict[str, FieldTerms] = {}
     for field in fields_of(schema):
-        words = {word: getattr(field, word) for word in ("unit", "device_class", "precision")}
+        words = {word: getattr(field, word) for word in ("unit", "device_class", "precision")} | {"name": field.title}
         given = {word: value for word, value in words.items() if value is not None}
         if given:
             found[".".join(field.path)] = cast("FieldTerms", given)
@@ -83,7 +83,8 @@ def terms_of(schema: Schema) -> "dict[str, FieldTerms]":
 def scalar(schema: Schema, parameter: str) -> Field | None:
     """The payload itself as a field, if it is one value; else None. It is called as the parameter that takes it."""
     defs = schema.get("$defs", {})
-    return _field(_resolved(schema, defs), defs, (), _name((parameter,), None))
+    field = _field(_resolved(schema, defs), defs, (), None)
+    return field if field is None or field.title else field._replace(name=_name((parameter,)))
 
 
 def settable(schema: Schema) -> tuple[Field, ...]:
@@ -127,10 +128,12 @@ def _field(node: Schema, defs: Schema, path: tuple[str, ...], title: str | None)
     if kind == "text" and numeric:
         kind = "number"
     options = _options(branches) if kind == "enum" else ()
+    title = words.pop("name", title)
     return Field(
         path,
         kind,
-        _name(path, title),
+        title or _name(path),
+        title=title,
         **words,
         options=tuple(str(each) for each in options),
         quoted=all(isinstance(each, str) for each in options),
@@ -214,7 +217,7 @@ def _title(node: Schema, key: str) -> str | None:
     return title if isinstance(title, str) and title != key.replace("_", " ").title() else None
 
 
-def _name(path: tuple[str, ...], title: str | None) -> str:
+def _name(path: tuple[str, ...]) -> str:
     words = [word for each in path for word in each.replace("_", " ").split()]
     text = " ".join(KNOWN.get(word.lower(), word) for word in words)
-    return title or (text[:1].upper() + text[1:] if words and words[0].lower() not in KNOWN else text) or "Value"
+    return (text[:1].upper() + text[1:] if words and words[0].lower() not in KNOWN else text) or "Value"

@@ -115,7 +115,7 @@ class HomeAssistant:
         places = Places(topics, device.name, _app_availability(topics.status))
         found = _with_ids(components.of_device(device, places), unique)
         head = {
-            "dev": {"ids": [unique], "name": device.name, "mf": "leadsman", "mdl": self._app.name}
+            "dev": {"ids": [unique], "name": device.title or device.name, "mf": "leadsman", "mdl": self._app.name}
             | {"via_device": f"{self._node}--{self._app_key}"},
             "o": self._origin,
             "avty": [places.app_availability, {"t": topics.availability(device.name)}],

@@ -149,7 +149,7 @@ class Homie:
         for each in self._of(device.name):
             nodes.setdefault(each.node, {"properties": {}})["properties"][each.key] = each.attributes
         more = {"root": self._root, "nodes": nodes}
-        return (self._description(self._ids[device.name], device.name, more),)
+        return (self._description(self._ids[device.name], device.title or device.name, more),)
 
     def describe_app(self) -> Retained:
         """See `Convention`."""

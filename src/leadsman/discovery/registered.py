@@ -64,6 +64,7 @@ class Registered:
             polled=isinstance(each, Telemetry),
             circuit=each is not None and each.guards.breaker is not None,
             retained=each is None or each.delivery.retain,
+            title=next((one.title for one in (each, command) if one is not None and one.title is not None), None),
         )
 
     def without_values(self) -> Sequence[str]:

@@ -91,7 +91,7 @@ def version(facts: Facts) -> Iterator[Result]:
     elif wanted != V5:
         yield warn(f"MQTT {broker.protocol}, as the URL asks", "leave protocol= out: refused messages are seen with 5")
     else:
-        text = f"MQTT {broker.protocol} only: refused messages, expiry and the delay of the will are not to be had"
+        text = f"MQTT {broker.protocol} only: it has no refusals, no expiry, and no delay of the will"
         yield warn(text, "use a broker with MQTT 5, such as mosquitto 2")
 
 
@@ -114,14 +114,14 @@ def limits(facts: Facts) -> Iterator[Result]:
         yield warn(text, "raise max_inflight_messages in mosquitto.conf to 20 or more")
     if connack.maximum_qos == 0:
         clear = False
-        yield warn("quality 0 only: what is lost on the way stays lost", "raise max_qos in mosquitto.conf to 2")
+        yield warn("QoS 0 only: a message that is lost on the way stays lost", "raise max_qos in mosquitto.conf to 2")
     if connack.keepalive is not None and 0 < connack.keepalive < 10:
         clear = False
-        text = f"the broker wants a sign of life every {connack.keepalive} s: a busy network will cost connections"
+        text = f"the broker expects a message every {connack.keepalive} s: a slow network breaks the connection"
         yield warn(text, "raise max_keepalive in mosquitto.conf to 60 or more")
     if clear:
         aliases = f", {connack.topic_alias_maximum} topic aliases" if connack.topic_alias_maximum else ""
-        yield ok(f"{connack.receive_maximum} in flight, quality {connack.maximum_qos}{aliases}")
+        yield ok(f"{connack.receive_maximum} in flight, QoS {connack.maximum_qos}{aliases}")
 
 
 def packet_size(facts: Facts) -> Iterator[Result]:
@@ -160,7 +160,7 @@ def retained(facts: Facts) -> Iterator[Result]:
     elif seen.kept:
         yield ok("kept for new subscribers, and removed")
     elif seen.kept is None or seen.code is None or seen.code >= 0x80:
-        yield unknown("the probe may not be published or read", allow_probes(facts))
+        yield unknown("this user may not publish or read the probe", allow_probes(facts))
     else:
         yield fail("a retained message is not there for a new subscriber", advice)
 
@@ -188,9 +188,9 @@ def last_will(facts: Facts) -> Iterator[Result]:
     if seen is None or (seen.after is None and broker.hung is not None):
         yield not_seen(broker, "will")
     elif not seen.readable:
-        yield unknown("the will of the probe may not be published or read", allow_probes(facts))
+        yield unknown("this user may not publish or read the will of the probe", allow_probes(facts))
     elif seen.after is None:
-        yield fail("no will came: nobody learns that the app died", "the log of the broker says more")
+        yield fail("no will came: subscribers do not notice that the app died", "the log of the broker says more")
     elif seen.after < EARLY * seen.wanted:
         text = f"the will came after {seen.after:.1f} s instead of {seen.wanted:g} s: short breaks show as offline"
         yield warn(text, "use a broker that has the will delay of MQTT 5, such as mosquitto 2")

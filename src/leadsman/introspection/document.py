@@ -43,6 +43,8 @@ class Registered(TypedDict):
     needs: list[str]
     """The adapters that the handler asks for."""
     enabled: bool
+    title: NotRequired[str]
+    """The name of the device for people. Present only if it has one beside its own."""
     interval: NotRequired[float | None]
     schedule: NotRequired[str | None]
     retry: NotRequired[int | Literal["until the next poll"]]
@@ -243,6 +245,8 @@ class FieldTerms(TypedDict, total=False):
     device_class: str
     precision: int
     """Decimals to show."""
+    name: str
+    """For people."""
 
 
 class Introspection(TypedDict, total=False):

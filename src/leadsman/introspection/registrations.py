@@ -122,6 +122,8 @@ def registered(each: Telemetry | Source | Command) -> "Registered":
         "needs": labels_of(each.needs),
         "enabled": each.enabled,
     }
+    if each.title is not None:
+        common["title"] = clean(each.title)
     match each:
         case Telemetry():
             own: dict[str, object] = {

@@ -351,6 +351,8 @@ def _log(topics: int, gone: list[str]) -> None:
     about = log_fields("topics removed", topics=topics, devices=len(gone))
     shown = ", ".join(clean(name) for name in gone[:SHOWN]) + (f" and {len(gone) - SHOWN} more" if gone[SHOWN:] else "")
     whose = (
-        f"{counted(len(gone), 'device')} that this app no longer has: {shown}" if gone else "this app has no use for"
+        f"of {counted(len(gone), 'device')} that this app no longer has: {shown}"
+        if gone
+        else "that this app no longer uses"
     )
-    logger.info("removing %s of %s", counted(topics, "retained topic"), whose, extra=about)
+    logger.info("removing %s %s", counted(topics, "retained topic"), whose, extra=about)

@@ -63,7 +63,7 @@ def sender_of(request: Json, otherwise: str) -> str:
     """The sender of a request: the name that it gives, else `otherwise`.
 
     Raises:
-        PayloadError: the name is no text.
+        PayloadError: the name is not text.
     """
     named = request.get("by", "") if isinstance(request, dict) else ""
     if not isinstance(named, str):

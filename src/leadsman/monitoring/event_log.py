@@ -372,7 +372,7 @@ class Log:
         self._tracebacks.log(f"the command of {clean(event.device)}", event.error)
 
 
-LATE = "the app was late, since the machine is too slow for what it is asked, or slept"
+LATE = "the app was late, because the machine slept or has too much to do"
 _ACTIONS = {
     "isolate": "isolated; the device is not polled until somebody closes the circuit",
     "close": "closed; the device is polled as after a success",

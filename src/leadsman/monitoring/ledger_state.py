@@ -164,14 +164,14 @@ def _by(document: Any) -> dict[str, int]:
 def _time(value: object) -> float:
     """Epoch seconds of the years 1970 to 5138."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e11:
-        raise ValueError(f"{value!r:.40} is no time")
+        raise ValueError(f"{value!r:.40} is not a time")
     return float(value)
 
 
 def _number(value: object) -> int:
     """Slots of a period, so few that sums of such numbers fit into 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**31:
-        raise ValueError(f"{value!r:.40} is no number of slots")
+        raise ValueError(f"{value!r:.40} is not a number of slots")
     return value
 
 

@@ -59,7 +59,7 @@ def life_of(document: Json) -> Life:
         LookupError, TypeError, ValueError: it is damaged, or a newer version wrote it.
     """
     if not isinstance(document, Mapping):
-        raise TypeError("the counters are no object")
+        raise TypeError("the counters are not an object")
     if document["version"] != VERSION:
         raise ValueError(f"the counters have the version {document['version']!r}, and this leadsman reads {VERSION}")
     return Life(_number(document, "since"), Totals(*(_number(document, each) for each in Totals._fields)))

@@ -253,7 +253,7 @@ class _Client(aiomqtt.Client):
         """
         quality_2 = command & 0xF0 == _PUBLISH and command & _QUALITY_2  # paho would keep it until the broker says so
         if quality_2:
-            raise BrokerError("the broker sent a message of quality 2, which was not asked for")
+            raise BrokerError("the broker sent a message with QoS 2, which was not asked for")
         if self._largest is None or size <= self._largest:
             return 0
         if self._client.protocol == paho.MQTTv5 or command & 0xF0 != _PUBLISH:

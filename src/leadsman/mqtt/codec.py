@@ -252,7 +252,7 @@ class Reader:
             raise PacketError("the broker used a topic alias, and none is allowed", ALIAS_INVALID)
         qos = int(packet.qos)
         if qos > 1 or (qos and not packet.packet_id):
-            raise PacketError(f"the broker sent a message of quality {qos}, which was not asked for", QOS_NOT_SUPPORTED)
+            raise PacketError(f"the broker sent a message with QoS {qos}, which was not asked for", QOS_NOT_SUPPORTED)
         response_topic, correlation, at = (
             packet.response_topic,
             packet.correlation_data,

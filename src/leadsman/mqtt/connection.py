@@ -65,8 +65,11 @@ class Received(NamedTuple):
     """A received message."""
 
     topic: str
+    """Where it was published."""
     payload: bytes
+    """What was published, as it came."""
     retain: bool
+    """Whether the broker kept it from before; false for a message that is published now (§3.3.1.3)."""
     response_topic: str | None = None
     """Where the sender wants the answer (MQTT 5 §3.3.2.3.5)."""
     correlation: bytes | None = None

@@ -182,7 +182,7 @@ def check_filter(topic_filter: object) -> str:
     for position, level in enumerate(levels):
         if ("+" in level and level != "+") or ("#" in level and (level != "#" or position + 1 < len(levels))):
             raise InvalidValue(
-                f"the topic filter {topic_filter!a} has a wildcard that is no level of its own, or a '#' before its "
+                f"the topic filter {topic_filter!a} has a wildcard that is not a level of its own, or a '#' before its "
                 "end; write it as in 'zigbee2mqtt/+/battery' or 'zigbee2mqtt/#' (MQTT 5 §4.7.1)"
             )
     if not topic_filter or not topic_filter.isprintable() or len(topic_filter.encode()) > LONGEST_TOPIC:

@@ -65,7 +65,7 @@ def drain_of(request: Json) -> Drain:
 def told(request: Drain) -> str:
     """What the log says of a request."""
     if request.draining:
-        return f"gives everything away, and takes nothing until it is told to or starts again, asked by {request.by}"
+        return f"gives everything away, and takes nothing until undrain or a restart, asked by {request.by}"
     return f"takes part again, asked by {request.by}"
 
 

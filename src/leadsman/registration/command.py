@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 from leadsman.errors import InvalidType, InvalidValue, PayloadError
 from leadsman.mqtt.answers import Json, is_finite
 from leadsman.registration.injection import Dependencies, Dependency, Handler, check_result, is_async, needs_and_payload
-from leadsman.registration.options import check_options, enabled_of, group_of, labelled, labels_of
+from leadsman.registration.options import check_options, enabled_of, group_of, labelled, labels_of, title_of
 from leadsman.registration.result import ValidateResult, reasons, result_validator
 from leadsman.text import describe
 from leadsman.timing.durations import Duration, positive_seconds
@@ -42,6 +42,9 @@ class CommandOptions(TypedDict, total=False):
     needs: str | Sequence[str]
     """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
     ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
+    title: str | None
+    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
+    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
     enabled: bool
     """False registers the command without listening to it. Default True."""
 
@@ -63,6 +66,8 @@ class Command(NamedTuple):
     group: str | None
     enabled: bool
     validate_result: ValidateResult | None
+    title: str | None = None
+    """The name of its device for people; None if that is its name."""
     labels: frozenset[str] = frozenset()
     """What a node must have to execute it, in a cluster."""
 
@@ -105,6 +110,7 @@ def _register(name: str, handler: Handler, options: CommandOptions, available: S
         group=group_of(options),
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
+        title=title_of(options),
         labels=labels_of(options),
     )
 

@@ -53,6 +53,16 @@ def enabled_of(options: Options) -> bool:
     return instance_of(options, "enabled", bool, True, "True or False")
 
 
+def title_of(options: Options) -> str | None:
+    """The name of the device for people; None if that is its name in topics."""
+    title = options.get("title")
+    if title is None or (isinstance(title, str) and title.strip() and title.isprintable()):
+        return title
+    raise (InvalidValue if isinstance(title, str) else InvalidType)(
+        f"title is {title!r}; write a name for people, such as 'Bathroom'"
+    )
+
+
 def delivery_of(options: Options) -> Delivery:
     """How readings are delivered."""
     return instance_of(options, "delivery", Delivery, STANDARD, "Delivery(keep='newest')")

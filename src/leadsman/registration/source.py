@@ -19,6 +19,7 @@ from leadsman.registration.options import (
     labels_of,
     offline_on_error_of,
     publish_of,
+    title_of,
 )
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.backoff import BackoffStrategy
@@ -59,6 +60,9 @@ class SourceOptions(TypedDict, total=False):
     needs: str | Sequence[str]
     """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
     ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
+    title: str | None
+    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
+    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
     enabled: bool
     """False registers the generator without running it. Default True."""
 
@@ -81,6 +85,8 @@ class Source(NamedTuple):
     finds: "Finds | None" = None
     found_by: str | None = None
     """The name of the handler that has found the device, and hands over its readings; None for a generator."""
+    title: str | None = None
+    """Its name for people; None if that is its name."""
     labels: frozenset[str] = frozenset()
     """What a node must have to run it, in a cluster."""
 
@@ -115,5 +121,6 @@ def _register(name: str, handler: Handler, options: SourceOptions, available: Se
         enabled=enabled_of(options),
         validate_result=result_validator(handler),
         finds=finds_of(options, needs),
+        title=title_of(options),
         labels=labels_of(options),
     )

@@ -25,6 +25,7 @@ from leadsman.registration.options import (
     labels_of,
     offline_on_error_of,
     publish_of,
+    title_of,
 )
 from leadsman.registration.result import ValidateResult, result_validator
 from leadsman.resilience.algebra import Policy, as_policy
@@ -49,8 +50,8 @@ SHORTEST_STALE_AFTER = 1.0
 """Seconds. A device that is polled many times a second is not stale at each moment in which the machine is busy."""
 RETRYING = ("retry", "retry_on", "backoff", "budget", "within")
 """Options that together define a policy."""
-JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle"})
-"""Options about topics. They do not apply to side jobs."""
+JOBLESS = frozenset({"publish", "delivery", "offline_on", "throttle", "title"})
+"""Options about topics and devices. They do not apply to side jobs."""
 
 
 Fallback = Callable[[BaseException], Awaitable[object]]
@@ -116,6 +117,9 @@ class TelemetryOptions(TypedDict, total=False):
     needs: str | Sequence[str]
     """What a node of a cluster must have to run this: one label or several, such as ``"ble"`` or
     ``"serial:/dev/serial/by-id/…"``. Default: every node can. Without ``[cluster]`` it changes nothing."""
+    title: str | None
+    """The name of the device for people, in Home Assistant, Homie and introspection, such as ``"Bathroom"``. Its topics
+    do not change. Of several devices, each has its own: ``Device(title="Bathroom")``. Default: its name."""
     enabled: bool
     """False registers the handler without polling it. Default True."""
 
@@ -149,6 +153,8 @@ class Telemetry(NamedTuple):
     finds: "Finds | None" = None
     job: bool = False
     """Whether this is a side job: it has a schedule and a health record, but no topics."""
+    title: str | None = None
+    """Its name for people; None if that is its name."""
     labels: frozenset[str] = frozenset()
     """What a node must have to poll it, in a cluster."""
 
@@ -209,6 +215,7 @@ def _register(
         policy_name=named if isinstance(named := options.get("policy"), str) else None,
         finds=finds_of(options, needs),
         job=job,
+        title=title_of(options),
         labels=labels_of(options),
     )
 

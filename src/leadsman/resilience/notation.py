@@ -23,7 +23,7 @@ from leadsman.text import suggestion
 from leadsman.timing.durations import Duration
 
 DEEPEST = 50
-"""Nodes within nodes; a file that nests deeper is no policy."""
+"""Nodes within nodes; a file that nests deeper is not a policy."""
 
 
 def policy_of(value: object, path: str) -> Policy:

@@ -131,7 +131,7 @@ class Context(ContextBase):
             reason: why, such as ``"its battery is low"``.
 
         Raises:
-            InvalidType: the reason is no text.
+            InvalidType: the reason is not text.
             InvalidValue: the reason is empty.
             UnknownDevice: the device only takes commands, or is a side job.
         """
@@ -160,7 +160,7 @@ class Context(ContextBase):
                 None: all nodes hear it equally well.
 
         Raises:
-            InvalidType: the name is no text, or the signal no number.
+            InvalidType: the name is not text, or the signal no number.
             InvalidValue: the handler is not registered with `Finds`.
         """
         if not isinstance(name, str):

@@ -59,7 +59,7 @@ class StateDirectory:
     def announce(self) -> None:
         """Report that another process has it, if `claim` found one."""
         if self.foreign:
-            text = "another process uses it; stop that one, or give this one another STATE_DIRECTORY"
+            text = "another process uses it; stop that process, or give this app another STATE_DIRECTORY"
             self.report(self.path, OSError(text))
 
     def may_write(self) -> bool:

@@ -148,7 +148,7 @@ class ResilienceStore:
             away = max(0.0, clock.wall() - known.wall)  # a clock that was set back: the app was not away
             return self._restore(name, known, away, records, outages, clock.monotonic())
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-            what = "%s: its state in %s is damaged (%s); it starts without it"
+            what = "%s: its state in %s is damaged (%s); the device starts without it"
             about = log_fields("state damaged", name, error_type=type(error).__name__)
             logger.warning(what, name, where, describe(error), extra=about)
             self._change(name)  # what makes sense takes its place

@@ -52,7 +52,7 @@ class Known(NamedTuple):
 def known_of(saved: Saved) -> Known:
     """Check a row and read it. Raises `LookupError`, `TypeError`, `ValueError` or `RecursionError` if it is invalid."""
     if not isinstance(saved.wall, int | float) or not isinstance(saved.document, str):
-        raise TypeError("it is not what was written")
+        raise TypeError("its checksum is wrong")
     document: Json = json.loads(saved.document)
     execution, success, health = document["execution"], document.get("success"), document.get("health")
     streak, since_failure = execution.get("streak"), None
@@ -73,7 +73,7 @@ def known_of(saved: Saved) -> Known:
 def found_by_of(saved: Saved) -> str | None:
     """Who had found the device at run time; None for one that was registered. Raises as `known_of`."""
     if not isinstance(saved.document, str):
-        raise TypeError("it is not what was written")
+        raise TypeError("its checksum is wrong")
     found = json.loads(saved.document).get("found_by")
     return found if isinstance(found, str) else None
 

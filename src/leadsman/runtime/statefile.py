@@ -162,7 +162,7 @@ class StateFile:
         if not os.path.lexists(self.path):
             return []
         if any(is_strange(name) for name in self._names()):
-            raise Damage("it is no regular file")
+            raise Damage("it is not a regular file")
         mode = "immutable=1" if self._is_settled() else "mode=rw"
         database = sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", timeout=BUSY, uri=True)
         with contextlib.closing(database):

@@ -72,12 +72,12 @@ def _host() -> str:
     try:
         return _node(name)
     except ConfigurationError as error:
-        raise type(error)(f"cluster.node: the name of this machine does not do: {error}") from None
+        raise type(error)(f"cluster.node: the name of this machine cannot be used: {error}") from None
 
 
 def _engine(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidType("it is no text; write 'nats://host:4222' or 'postgresql://user:password@host/database'")
+        raise InvalidType("it is not text; write 'nats://host:4222' or 'postgresql://user:password@host/database'")
     scheme, separator, rest = value.partition("://")
     if value and (not separator or not rest or scheme not in ENGINES):
         close = nearest(scheme, ENGINES) if separator else None
@@ -90,7 +90,7 @@ def _engine(value: object) -> str:
 
 def _node(value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidType(f"{value!r} is no text; write a name such as 'gateway-1'")
+        raise InvalidType(f"{value!r} is not text; write a name such as 'gateway-1'")
     if len(value) > LONGEST_NODE or not _NODE.fullmatch(value):
         raise InvalidValue(f"{value!r}: write letters, digits, ., _ and -, at most {LONGEST_NODE}, such as 'gateway-1'")
     return value
@@ -100,7 +100,7 @@ def _labels(value: object) -> frozenset[str]:
     """A list, or text with commas as a variable has it."""
     given = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
-        raise InvalidType(f"{value!r} is no list of labels; write one such as ['ble']")
+        raise InvalidType(f"{value!r} is not a list of labels; write one such as ['ble']")
     found = frozenset(each for each in given if each)
     for label in found:
         if len(label) > LONGEST_LABEL or not label.isprintable():
@@ -111,7 +111,7 @@ def _labels(value: object) -> frozenset[str]:
 def _shards(value: object) -> int:
     number = int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 9 else value
     if isinstance(number, bool) or not isinstance(number, int):
-        raise InvalidType(f"{value!r} is no whole number; write one such as {SHARDS}")
+        raise InvalidType(f"{value!r} is not a whole number; write one such as {SHARDS}")
     if not 1 <= number <= MOST_SHARDS:
         raise InvalidValue(f"{number} is out of range; write 1 to {MOST_SHARDS}")
     return number

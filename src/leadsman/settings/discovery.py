@@ -207,7 +207,9 @@ def check_devices(
     """
     for name in () if finds else discovery.ids:
         if name not in names:
-            raise InvalidValue(f"discovery: ids names {name!r}, which is no device; {suggestion(name, names)}{origin}")
+            raise InvalidValue(
+                f"discovery: ids names {name!r}, which is not a device; {suggestion(name, names)}{origin}"
+            )
     rules = CONVENTIONS[discovery.convention]
     rules.identifiers(names, discovery.ids, app)
     return rules.filters(discovery.prefix, app)

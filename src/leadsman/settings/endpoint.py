@@ -107,7 +107,7 @@ def _address(value: object) -> tuple[str, int | None]:
             f"{clean(host)!r} is no IP address; write one of this machine, such as '127.0.0.1:8080'"
         ) from None
     if not port.isdecimal() or int(port) > 0xFFFF:
-        raise InvalidValue(f"{clean(port)!r} is no port; write a number up to 65535")
+        raise InvalidValue(f"{clean(port)!r} is not a port; write a number up to 65535")
     return str(address), int(port)
 
 
@@ -148,5 +148,5 @@ def _hosts(value: object) -> frozenset[str]:
     found = frozenset(name.strip().lower() for name in names)
     for name in found:
         if not _HOST.fullmatch(name):
-            raise SettingsError(f"{clean(name)!r} is no host name; leave out the port")
+            raise SettingsError(f"{clean(name)!r} is not a host name; leave out the port")
     return found

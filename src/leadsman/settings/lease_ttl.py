@@ -14,7 +14,7 @@ power cut."""
 def ttl_of(value: object) -> float:
     """The seconds of a TTL. Raises `InvalidType` and `InvalidValue`; the messages say what to write."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise InvalidType(f"{value!r} is no duration; write one such as '15s'")
+        raise InvalidType(f"{value!r} is not a duration; write one such as '15s'")
     seconds = positive_seconds(cast("Duration", value), "it")
     if not SHORTEST <= seconds <= LONGEST:
         raise InvalidValue(f"{seconds:g} s is too {'short' if seconds < SHORTEST else 'long'}; write 3s to 10m")

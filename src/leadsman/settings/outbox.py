@@ -63,7 +63,7 @@ def _durability(value: object) -> Durability:
 def _bytes(value: object) -> int:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool):
-        raise InvalidType(f"{value!r} is no whole number of bytes")
+        raise InvalidType(f"{value!r} is not a whole number of bytes")
     if number < SMALLEST:
         raise InvalidValue(f"{number} bytes are too few; write {SMALLEST} or more")
     return number
@@ -71,5 +71,5 @@ def _bytes(value: object) -> int:
 
 def _age(value: object) -> float:
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise InvalidType(f"{value!r} is no duration; write one such as '7d'")
+        raise InvalidType(f"{value!r} is not a duration; write one such as '7d'")
     return positive_seconds(cast("Duration", value), "it")

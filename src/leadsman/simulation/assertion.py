@@ -209,7 +209,7 @@ class _Reader:
             found = Operand(token, _DURATION, seconds(token, "a duration in the assertion"))
         elif kind == "word" and token.lower() not in ("and", "or", "not"):
             if token not in Figures._fields:
-                raise InvalidValue(f"the assertion {clean(self._text)!r}: {token!r} is no figure; {_instead(token)}")
+                raise InvalidValue(f"the assertion {clean(self._text)!r}: {token!r} is not a figure; {_instead(token)}")
             found = Operand(token, _kind_of(token), None)
         else:
             raise self.wrong("a figure or a value")

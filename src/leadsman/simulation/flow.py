@@ -53,7 +53,7 @@ class _Reader:
 
     def wrong(self, wanted: str) -> InvalidValue:
         rest = clean(self._text[self._at :].strip()) or "the end"
-        return InvalidValue(f"{clean(self._text)!r} is no policy: at {rest!r} it lacks {wanted}")
+        return InvalidValue(f"{clean(self._text)!r} is not a policy: at {rest!r} it lacks {wanted}")
 
     def _take(self, token: str) -> None:
         if self.token != token:

@@ -106,7 +106,7 @@ def _reading(path: Path, work: Callable[[sqlite3.Connection], T]) -> T:
             return work(database)
     except (sqlite3.Error, OSError) as error:
         if is_damage(error):
-            raise SpoolUnavailable(f"{path} is damaged or is no outbox: {error}") from error
+            raise SpoolUnavailable(f"{path} is damaged, or is not an outbox: {error}") from error
         raise translated(error, path) from error
 
 

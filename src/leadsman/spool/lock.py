@@ -41,7 +41,7 @@ class Lock:
             os.close(handle)
             name = self._path.with_suffix("")
             raise SpoolLocked(
-                f"another process uses {name}; stop that one, or give this one another STATE_DIRECTORY"
+                f"another process uses {name}; stop that one, or give this app another STATE_DIRECTORY"
             ) from None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:

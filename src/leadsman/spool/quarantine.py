@@ -20,7 +20,7 @@ def create(path: Path) -> None:
     """Make an empty file that only this user can read, or make sure that nobody else can read the one that is there.
 
     Raises:
-        OSError: it cannot be made, or it is no regular file.
+        OSError: it cannot be made, or it is not a regular file.
     """
     handle = own_file.create(path)
     try:
@@ -31,7 +31,7 @@ def create(path: Path) -> None:
 
 
 def set_strange_aside(path: Path) -> None:
-    """Rename what is no file of ours at the names that are used for a database. Its lock is held.
+    """Rename what is not a file of ours at the names that are used for a database. Its lock is held.
 
     Raises:
         OSError: it cannot be renamed.

@@ -27,7 +27,7 @@ def row_of(found: Sequence[Any]) -> tuple[Row, bool]:
     """
     key, run, bits, taken_at, expires_at, checksum, topic, payload = found
     if not isinstance(topic, str) or not isinstance(payload, bytes):
-        raise TypeError("the topic is no text, or the payload no bytes")
+        raise TypeError("the topic is not text, or the payload is not bytes")
     if not all(isinstance(number, int) for number in (key, run, bits, checksum)):
         raise TypeError("one of its numbers is none")
     expires_at = None if expires_at is None else float(expires_at)
@@ -47,5 +47,5 @@ def dead_letter(found: Sequence[Any]) -> DeadLetter:
     """The dead letter of its columns, in the order of the table."""
     number, died_at, why, *rest = found
     if not isinstance(died_at, int | float) or not isinstance(why, str):
-        raise TypeError("its time is no number, or its reason no text")
+        raise TypeError("its time is not a number, or its reason is not text")
     return DeadLetter(number, row_of(rest)[0], died_at, why)

@@ -45,7 +45,7 @@ def integer(divisor: int = 1, *, signed: bool = False, places: int = 1) -> Codec
 
     def encode(value: Json, length: int) -> bytes:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise PayloadError(f"{value!r} is no number")
+            raise PayloadError(f"{value!r} is not a number")
         try:
             return round(value * divisor).to_bytes(length, "little", signed=signed)
         except (OverflowError, ValueError):
@@ -74,7 +74,7 @@ def byte(index: int, divisor: int = 1) -> Codec:
 def bcd(byte: int) -> int:
     """Decode two decimal digits."""
     if byte >> 4 > 9 or byte & 15 > 9:
-        raise GarbledData(f"0x{byte:02x} is no decimal number")
+        raise GarbledData(f"0x{byte:02x} is not a decimal number")
     return (byte >> 4) * 10 + (byte & 15)
 
 
@@ -86,7 +86,7 @@ def moment(data: bytes) -> str | None:
     try:
         return datetime(century * 100 + year, month, day, hour, minute, second).isoformat()
     except ValueError as error:
-        raise GarbledData(f"{data.hex(' ')} is no time") from error
+        raise GarbledData(f"{data.hex(' ')} is not a time") from error
 
 
 def clock(value: Json, length: int) -> bytes:
@@ -94,7 +94,7 @@ def clock(value: Json, length: int) -> bytes:
     try:
         when = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise PayloadError(f"{value!r} is no time such as 2026-11-21T12:00:00") from None
+        raise PayloadError(f"{value!r} is not a time such as 2026-11-21T12:00:00") from None
     parts = (
         when.year // 100,
         when.year % 100,
@@ -138,7 +138,7 @@ def timer(value: Json, length: int) -> bytes:
                     raise ValueError(text)
                 found.append(hour << 3 | minute // 10)
     except (TypeError, ValueError, AttributeError):
-        raise PayloadError(f'{value!r} is no timer; write [["06:00", "22:00"]], in steps of ten minutes') from None
+        raise PayloadError(f'{value!r} is not a timer; write [["06:00", "22:00"]], in steps of ten minutes') from None
     if len(found) > length or list(found) != sorted(found):
         raise PayloadError(f"{value!r}: a day has up to four times on and off, one after the other")
     return bytes(found).ljust(length, bytes((UNSET,)))

@@ -32,15 +32,20 @@ class CalendarEvent(NamedTuple):
     """One occurrence of an event."""
 
     summary: str
+    """Its title; empty if it has none."""
     start: date | datetime
     """A `date` for what takes whole days; a `datetime` with its zone for a moment; one without for a time that is the
     same everywhere, "floating"."""
     end: date | datetime | None
     """Of whole days, the day after the last one (RFC 5545, 3.6.1)."""
     all_day: bool
+    """Whether it takes whole days, so that `start` and `end` are dates."""
     uid: str
+    """The same for all occurrences of a recurring event (RFC 5545, 3.8.4.7)."""
     location: str | None
+    """Where it takes place; None if the calendar does not say."""
     description: str | None
+    """Its text; None if it has none."""
 
 
 def occurrences(

@@ -136,7 +136,7 @@ def advice(error: Exception) -> str:
         case errno.EACCES | errno.EPERM:
             return "permission denied; add the user to the group that owns it, on Debian: usermod -aG dialout USER"
         case errno.EAGAIN | errno.EBUSY:
-            return "another program has it open; stop that one first"
+            return "another program has it open; stop that program first"
     if not isinstance(error, OSError) and error.args[:1] == (errno.EINVAL,):  # termios.error is no OSError
         return "it does not take these settings; check baudrate, bytesize, parity and stopbits"
     return str(error)
