@@ -158,3 +158,23 @@ def test_the_health_of_an_adapter_is_shown_in_words_with_units(health, shown, ca
     show({"adapters": [adapter]}, as_json=False)
 
     assert capsys.readouterr().out == f"adapter SerialPort: open, reopened 1 time, {shown}\n"
+
+
+def test_check_says_when_a_cron_schedule_is_due_next_and_what_is_subscribed_to(capsys):
+    app = App("house")
+    begin = app.telemetry("bins", schedule=Cron("30 6 * * *", zone="Europe/Berlin", at_start=True))
+    rest = app.telemetry("meter", schedule="0 0 1 1 *")
+    for register in (begin, rest):
+        register(lambda: None)
+
+    @app.subscribe("tele/+/SENSOR")
+    def heard(payload: str) -> None: ...
+
+    show_plans(app)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"bins is polled at the start of the app, and then on \w+ \d{4}-\d\d-\d\d at 06:30 \(Europe/Berlin\)", lines[1]
+    )
+    assert re.fullmatch(r"meter is polled next on \w+ \d{4}-01-01 at 00:00 \(the zone of this machine\)", lines[2])
+    assert re.fullmatch(r"messages at tele/\+/SENSOR go to .*heard", lines[3])

@@ -109,7 +109,10 @@ def test_a_bad_payload_and_a_failing_handler_are_counted_and_logged_and_others_g
     running.run(1)
 
     assert heard == [14]
-    assert counts(running)["one/+"] == {"received": 5, "failed": 4, "dropped": 0, "waiting": 0}
+    found = counts(running)["one/+"]
+    assert found | {"received": 5, "failed": 4, "dropped": 0, "waiting": 0} == found
+    assert found["received_at"] == "2026-01-01T00:00:01.000Z"
+    assert "UTF-8" in found["last_error"]
     assert "message at one/x: refused: Input should be a valid integer" in caplog.text
     assert "message at one/x: LookupError: no such lamp" in caplog.text
 
@@ -164,7 +167,8 @@ def test_a_slow_handler_stops_no_other_and_its_oldest_messages_are_dropped(harne
     assert sorted(heard) == [-9, 0, 3, 4]
     assert heard[0] == -9 or plain
     assert [n for n in heard if n >= 0] == [0, 3, 4]
-    assert counts(running)["slow"] == {"received": 5, "failed": 0, "dropped": 2, "waiting": 0}
+    found = counts(running)["slow"]
+    assert found | {"received": 5, "failed": 0, "dropped": 2, "waiting": 0, "last_error": None} == found
 
 
 def test_a_call_that_hangs_ends_with_its_timeout(harness, caplog):

@@ -729,6 +729,40 @@ def test_the_advice_fits_the_kind_of_the_adapter(kind, error):
         assert "baud" not in advice
 
 
+HEARD = {"received": 6, "failed": 6, "dropped": 0, "waiting": 0, "received_at": READ}
+HEARD |= {"last_error": "AM2301.Temperature: Input should be a valid number"}
+NOT_HEARD = HEARD | {"received": 0, "failed": 0, "received_at": None, "last_error": None}
+SILENT_SOURCES = {
+    "unread": NEVER | {"status": "stale", "stale": True},
+    "failing": FAILING | {"last_error": "DeviceTimeout: silent for 3s"},
+    "stale": {"status": "stale", "stale": True},
+}
+
+
+@pytest.mark.parametrize("how", SILENT_SOURCES)
+def test_what_a_source_without_an_adapter_is_fed_by_is_named_if_it_is_silent(how):
+    fed = SOURCE | {"needs": []}
+
+    def asked(heard):
+        mqtt = MQTT | {"subscriptions": {"tele/bathrom/SENSOR": heard}}
+        return why("boiler", *of(registered=fed, mqtt=mqtt, **SILENT_SOURCES[how]))
+
+    verdict = asked(NOT_HEARD)
+    assert verdict["advice"].startswith("check the topic tele/bathrom/SENSOR, and that its sender runs")
+    assert "received nothing at tele/bathrom/SENSOR" in verdict["evidence"]
+    verdict = asked(HEARD)
+    assert verdict["advice"].endswith("with what its handler takes: 6 messages failed")
+    assert any("Input should be a valid number" in line for line in verdict["evidence"])
+    verdict = asked(HEARD | {"failed": 0, "last_error": None})
+    assert "tele/bathrom" not in verdict["advice"]
+
+
+def test_a_device_with_an_adapter_is_not_fed_by_a_subscription():
+    mqtt = MQTT | {"subscriptions": {"tele/bathrom/SENSOR": NOT_HEARD}}
+
+    assert "tele/bathrom" not in str(why("boiler", *of(mqtt=mqtt, **FAILING)))
+
+
 def test_an_app_of_another_version_that_names_no_kind_or_another_one_has_neutral_advice():
     document, retained = of(port=PORT | {"kind": "tin-can"}, **FAILING)
 

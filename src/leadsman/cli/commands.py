@@ -65,7 +65,7 @@ def check(options: argparse.Namespace) -> int:
     """Check an app and its settings, and show its registrations."""
     import os
 
-    from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_settings
+    from leadsman.cli.inspect import registrations, show, show_brokers, show_identity, show_plans, show_settings
     from leadsman.wiring.access import hidden_values_of
 
     app = _app_to_run(options)
@@ -75,6 +75,7 @@ def check(options: argparse.Namespace) -> int:
     show_identity(app)
     print()
     show(registrations(app), as_json=False)
+    show_plans(app)
     app.setup.check_installed()
     check_files(app.brokers)
     if (idle := app.setup.idle_reason) is not None:
@@ -107,10 +108,13 @@ def doctor(options: argparse.Namespace) -> int:
 
 def inspect(options: argparse.Namespace) -> int:
     """Show the registrations of an app, or the state of a running one."""
-    from leadsman.cli.inspect import registrations, selected, show
+    from leadsman.cli.inspect import registrations, selected, show, show_plans
 
     if options.target is not None and not (options.live or options.prefix):
-        show(selected(registrations(load_app(options)), options.section, options.device), as_json=options.json)
+        app = load_app(options)
+        show(selected(registrations(app), options.section, options.device), as_json=options.json)
+        if not (options.json or options.section or options.device):
+            show_plans(app)
         return 0
     from leadsman.cli.answering import process
     from leadsman.cli.remote import any_version, ask

@@ -3,6 +3,7 @@ of each setting."""
 
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,9 +21,11 @@ from leadsman.introspection.sections import About, app_section
 from leadsman.introspection.situation import span
 from leadsman.mqtt.connection_state import V311
 from leadsman.mqtt.topics import SURE_CLIENT_ID
+from leadsman.registration.injection import name_of
 from leadsman.text import clean, counted, describe, suggestion
 from leadsman.timing.clock import rfc3339
 from leadsman.timing.durations import human
+from leadsman.timing.schedule import zone_of
 
 if TYPE_CHECKING:
     from leadsman.introspection.connection_document import MqttSection
@@ -105,6 +108,23 @@ def show(document: "Introspection", *, as_json: bool) -> None:
     if "trace" in document:
         print()
         Printer(None, as_json=False).print(document["trace"])
+
+
+def show_plans(app: App) -> None:
+    """Print when devices with a cron schedule are polled next, and what the app subscribes to."""
+    now, lines = time.time(), list[str]()
+    for name, each in app.telemetries.items():
+        if each.cron is not None:
+            due = datetime.fromtimestamp(each.cron.after(now), zone_of(each.cron.zone))
+            start = "at the start of the app, and then" if each.cron.at_start else "next"
+            zone_name = each.cron.zone or "the zone of this machine"
+            lines.append(f"{clean(name)} is polled {start} on {due:%A %Y-%m-%d at %H:%M} ({zone_name})")
+    for topics, subscription in app.setup.registry.subscriptions.items():
+        lines.append(f"messages at {clean(topics)} go to {name_of(subscription.handler)}")
+    if lines:
+        print()
+    for line in lines:
+        say(line)
 
 
 def _fields_table(devices: "Mapping[str, Mapping[str, FieldTerms]]") -> str:
@@ -191,6 +211,10 @@ def _show_mqtt(mqtt: "MqttSection") -> None:
         say(f"readings come faster than the broker takes them, and the newest go first: {allowed}")
     if mqtt["last_error"]:
         say(f"last error: {clean(mqtt['last_error'])}")
+    for topics, heard in mqtt.get("subscriptions", {}).items():
+        numbers = f"{heard['received']} received, {heard['failed']} failed, {heard['dropped']} dropped"
+        error = f"; last error: {clean(heard['last_error'])}" if heard["last_error"] else ""
+        say(f"messages at {clean(topics)}: {numbers}{error}")
 
 
 def _show_adapter(adapter: "AdapterSection") -> None:

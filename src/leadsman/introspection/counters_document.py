@@ -49,3 +49,7 @@ class Subscribed(TypedDict):
     dropped: int
     """Messages that came faster than they were handled."""
     waiting: int
+    received_at: str | None
+    """When the last one came."""
+    last_error: str | None
+    """Why the last of those that failed did so."""

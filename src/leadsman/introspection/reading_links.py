@@ -197,7 +197,8 @@ def _unread(s: Situation) -> "Verdict | None":
         return _waits(s, "call", f"{finder} has handed over no reading yet", evidence, advice)
     if reader["kind"] == "source":
         evidence = [f"its source was started {counted(state.get('restarts', 0) + 1, 'time')}", *s.silence()]
-        advice = "check that the device sends: a source publishes only what it receives"
+        evidence += s.subscriptions()
+        advice = _by_subscriptions(s) or "check that the device sends: a source publishes only what it receives"
         return _waits(s, "call", "its source has received no reading yet", evidence, advice)
     evidence = [s.timetable(), *s.last_reading()]
     evidence += [f"the first poll is due at {s.at(state['next_due_at'])}"] if state["next_due_at"] else []
@@ -219,7 +220,8 @@ def _stale(s: Situation) -> "Verdict | None":
         evidence.append("a poll is under way, or the thread of an earlier one still runs")
         advice = "find out where the handler blocks: the log has its stack if it blocks the event loop"
     elif reader["kind"] == "source":
-        advice = "check that the device still sends"
+        evidence += s.subscriptions()
+        advice = _by_subscriptions(s) or "check that the device still sends"
     else:
         evidence += [s.timetable(), *([f"the next poll is due at {s.at(due)}"] if due else [])]
         advice = "check that the host did not sleep, and that stale_after is longer than the interval"
@@ -269,12 +271,25 @@ def _limit(s: Situation) -> str:
 def _mend(s: Situation, error: str | None) -> str:
     """One thing to do about an error, which begins with the name of its class."""
     text = error or ""
+    if text.startswith("DeviceTimeout") and (unheard := _by_subscriptions(s)) is not None:
+        return unheard
     name = text.partition(":")[0].strip()
     known = next((advice for words, advice in _BY_WORDS.items() if words in text), None)
     if known is None and (advice := _MENDING.get(name)) is not None:
         kinds = {each.get("kind", "") for each in s.adapters}
         known = advice.get(kinds.pop() if len(kinds) == 1 else "", advice[""])
     return known or f"look at each failed call, with its traceback: {s.command('trace')} --json"
+
+
+def _by_subscriptions(s: Situation) -> str | None:
+    """One thing to do about a device that messages of others may feed; None if nothing is wrong with those."""
+    for topics, each in s.heard.items():
+        if not each["received"]:
+            return f"check the topic {clean(topics)}, and that its sender runs: nothing came there"
+        if each["failed"]:
+            failed = counted(each["failed"], "message")
+            return f"compare what is sent to {clean(topics)} with what its handler takes: {failed} failed"
+    return None
 
 
 LINKS: tuple[Callable[[Situation], "Verdict | None"], ...] = (

@@ -293,6 +293,8 @@ def _subscribed(counts: "MessageCounts") -> "Subscribed":
         "failed": counts.failed,
         "dropped": counts.dropped,
         "waiting": counts.waiting,
+        "received_at": None if counts.received_at is None else rfc3339(counts.received_at),
+        "last_error": counts.last_error,
     }
 
 

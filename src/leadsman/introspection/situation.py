@@ -7,7 +7,7 @@ of the app counts and not that of the reader.
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -17,6 +17,7 @@ from leadsman.text import clean, counted
 from leadsman.timing.durations import human
 
 if TYPE_CHECKING:
+    from leadsman.introspection.counters_document import Subscribed
     from leadsman.introspection.document import AdapterSection, DeviceSection, Introspection, Registered, Runtime
     from leadsman.introspection.explanations import Link, Published, Verdict
 
@@ -172,7 +173,7 @@ class Situation:
         if runtime["failing_since"]:
             polls = counted(runtime["consecutive_failures"], "failed poll")
             lines.append(f"failing since {self.at(runtime['failing_since'])}: {polls} in a row")
-        return [*lines, *self.last_reading(), *self.silence()]
+        return [*lines, *self.last_reading(), *self.silence(), *self.subscriptions()]
 
     def last_reading(self) -> list[str]:
         """When the device was read last."""
@@ -195,6 +196,24 @@ class Situation:
                     f"{clean(each['adapter'])} discarded {value(health['discarded'])} bytes that fit no message"
                 )
         return lines
+
+    def subscriptions(self) -> list[str]:
+        """What came at the topics that the app subscribes to, for a device without an adapter: they may feed it."""
+        lines = []
+        for topics, each in self.heard.items():
+            failed = f", {each['failed']} of them failed" if each["failed"] else ""
+            last = f", the last one {self.at(each.get('received_at'))}" if each.get("received_at") else ""
+            why = each.get("last_error")
+            error = f": {clean(why)}" if why else ""
+            came = counted(each["received"], "message") if each["received"] else "nothing"
+            lines.append(f"received {came} at {clean(topics)}{last}{failed}{error}")
+        return lines
+
+    @property
+    def heard(self) -> "Mapping[str, Subscribed]":
+        """What became of the messages of other programs, by topic filter; empty for a device with an adapter."""
+        needy = any(each["needs"] for each in self.registrations)
+        return {} if needy else self.document.get("mqtt", {}).get("subscriptions", {})
 
     def timetable(self) -> str:
         """How often it is read."""

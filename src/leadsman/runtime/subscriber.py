@@ -39,6 +39,10 @@ class MessageCounts(NamedTuple):
     dropped: int
     """Those that came faster than they were handled."""
     waiting: int
+    received_at: float | None = None
+    """When the last one came, epoch seconds; None if none did."""
+    last_error: str | None = None
+    """Why the last of those that failed did so."""
 
 
 class Subscriber:
@@ -54,6 +58,8 @@ class Subscriber:
         self.subscription = subscription
         self.task: asyncio.Task[None] | None = None
         self._received = self._failed = self._dropped = 0
+        self._received_at: float | None = None
+        self._last_error: str | None = None
         self._waiting: deque[Received] = deque()
         self._current: Received | None = None
         self._lines = others()
@@ -69,6 +75,7 @@ class Subscriber:
     def on_message(self, received: Received) -> None:
         """Handle a message now, or after those that wait."""
         self._received += 1
+        self._received_at = self._environment.clock.wall()
         if self.task is None:
             self.task = asyncio.get_running_loop().create_task(self._run(received))
             return
@@ -80,7 +87,8 @@ class Subscriber:
     @property
     def counts(self) -> MessageCounts:
         """What became of the messages since the start."""
-        return MessageCounts(self._received, self._failed, self._dropped, len(self._waiting))
+        numbers = self._received, self._failed, self._dropped, len(self._waiting)
+        return MessageCounts(*numbers, self._received_at, self._last_error)
 
     def abandoned(self, error: Abandoned) -> None:
         """The current call does not end. The next message is handled once it has."""
@@ -121,6 +129,7 @@ class Subscriber:
         current, self._current = self._current, None
         if current is not None:
             self._failed += 1
+            self._last_error = clean(explained(error) if isinstance(error, PayloadError) else placed(error))
             if isinstance(error, PayloadError):
                 self._log(current, f"refused: {explained(error)}")
                 return

@@ -2,7 +2,7 @@
 
 import { drawActions } from "./actions.js";
 import { by, h, icon, put, reicon, say } from "./dom.js";
-import { attemptsOf, circuitOf, inFull, rhythm, shown, sinceOf, WORDS, words } from "./overview.js";
+import { attemptsOf, circuitOf, inFull, named, rhythm, shown, sinceOf, WORDS } from "./overview.js";
 import { bars, curve, drawBars, drawSparkline, sparkline, timeline } from "./pictures.js";
 import { ago, clock, counted, local, span, until } from "./time.js";
 import { traceTable } from "./trace.js";
@@ -148,12 +148,12 @@ export class DeviceView {
 			this.values.dataset.fields = names;
 			this.cells.clear();
 			const rows = fields.map(([name]) => {
-				const spark = sparkline(), value = h("td", { class: "number" }), kind = h("span", { class: "dim" });
-				const open = h("button", { type: "button", class: "plain", "aria-expanded": "false", "aria-label": `Curve of ${words(name)}`, click: () => this.open(name) }, spark);
+				const spark = sparkline(), value = h("td", { class: "number" }), kind = h("span", { class: "dim" }), label = h("span");
+				const open = h("button", { type: "button", class: "plain", "aria-expanded": "false", click: () => this.open(name) }, spark);
 				const picture = h("td", { class: "pic" }, open), large = h("td", { colspan: "3" });
 				const unfolded = h("tr", { class: "curve", hidden: true }, large);
-				this.cells.set(name, { spark, value, kind, picture, open, large, unfolded });
-				return [h("tr", {}, h("th", { scope: "row" }, words(name), kind), value, picture), unfolded];
+				this.cells.set(name, { spark, value, kind, label, open, large, unfolded });
+				return [h("tr", {}, h("th", { scope: "row" }, label, kind), value, picture), unfolded];
 			});
 			this.when = h("p", { class: "dim" });
 			const none = "No reading since this page was opened.";
@@ -164,7 +164,9 @@ export class DeviceView {
 			say(cell.value, shown(value, terms));
 			put(cell.value, "title", inFull(value, terms));
 			put(cell.value, "class", typeof value === "object" && value ? "nested" : "number");
-			say(cell.kind, kind && kind !== name ? ` ${words(kind)}` : "");
+			say(cell.label, named(name, terms));
+			put(cell.open, "aria-label", `Curve of ${named(name, terms)}`);
+			say(cell.kind, kind && kind !== name ? ` ${kind.replaceAll("_", " ")}` : "");
 			drawSparkline(cell.spark, points);
 			cell.open.hidden = !(points?.length > 1);
 			put(cell.open, "title", cell.open.hidden ? null : `${rangeOf(points, terms)}: open the curve`);

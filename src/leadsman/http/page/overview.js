@@ -32,8 +32,10 @@ export function shown(value, terms = {}) {
 	return value;
 }
 
-/** The name of a field as people write it. */
-export const words = (name) => name.replaceAll("_", " ");
+/** The name of a field for people: the one that is declared, or its own. */
+export const named = (name, terms) => terms?.name ?? words(name);
+
+const words = (name) => name.replaceAll("_", " ");
 
 function digits(value, { precision }) {
 	if (precision != null) return value.toFixed(precision);
@@ -98,10 +100,10 @@ function row(model, name) {
 		const measured = main && device.fields?.[main];
 		say(value, main ? shown(measured ?? "", device.terms[main]) : "");
 		put(value, "title", measured == null ? null : inFull(measured, device.terms[main]));
-		say(field, main ? words(main) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
+		say(field, main ? named(main, device.terms[main]) : (device.job || runtime?.last_success_at ? "" : "no reading yet"));
 		const read = device.readAt ?? Date.parse(runtime?.last_success_at ?? "");
 		const rest = Object.entries(device.fields ?? {}).filter(([each]) => each !== main);
-		const listed = (write) => rest.map(([each, text]) => `${words(each)} ${write(text, device.terms[each])}`).join(", ");
+		const listed = (write) => rest.map(([each, text]) => `${named(each, device.terms[each])} ${write(text, device.terms[each])}`).join(", ");
 		say(others, Number.isNaN(read) ? "" : [ago(read, now), listed(shown)].filter(Boolean).join(" · "));
 		put(others, "title", rest.length ? listed(inFull) : null);
 		say(circuit, circuitOf(device, now));
@@ -238,7 +240,7 @@ function matches(device, words) {
 	if (device.name.toLowerCase().includes(words)) return true;
 	if (device.error?.toLowerCase().includes(words)) return true;
 	if (!device.fields) return false;
-	return Object.entries(device.fields).some(([name, value]) => `${words(name)} ${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
+	return Object.entries(device.fields).some(([name, value]) => `${named(name, device.terms[name])} ${name} ${shown(value, device.terms[name])}`.toLowerCase().includes(words));
 }
 
 // The facts about the app
