@@ -211,5 +211,5 @@ def test_only_who_expects_it_gets_an_answer_without_data(ask, monkeypatch):
     monkeypatch.setattr(remote.client, "connect", connect)
     brokers = Brokers.of("mqtt://broker.lan")
     assert remote.ask(brokers, "house/introspect", {}, 1.0, may_be_empty=True) is None
-    with pytest.raises(BrokerError, match="is no app of leadsman"):
+    with pytest.raises(BrokerError, match="is not a leadsman app"):
         remote.ask(brokers, "house/introspect", {}, 1.0)
