@@ -5,8 +5,8 @@ from typing import get_type_hints
 
 import pytest
 
-from leadsman import App
-from leadsman.cli.inspect import show, show_identity
+from leadsman import App, Cron
+from leadsman.cli.inspect import show, show_identity, show_plans
 from leadsman.cli.main import COMMANDS
 from leadsman.introspection.document import Introspection
 from leadsman.introspection.requests import ON_REQUEST, SECTIONS
