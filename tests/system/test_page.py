@@ -423,6 +423,21 @@ def test_it_says_when_the_connection_is_lost_and_goes_on_when_it_is_back(page, a
     ]
 
 
+@pytest.mark.parametrize(
+    ("messages", "only", "oldest", "said"),
+    [
+        (100, 0, 3.0, "room for 50.0 MB more"),  # it is too early for a rate
+        (100, 0, 100.0, "room for 50.0 MB more, about 5 d 18 h"),
+        (100, 99_900, 100_000.0, "room for 50.0 MB more, about 5 d 18 h"),  # the memory holds a part of what waits
+        (100, 0, 1000.0, "room for 50.0 MB more, over 7 d"),  # by then the oldest are too old
+    ],
+)
+def test_the_room_of_the_outbox_counts_what_waits_on_disk_only(page, messages, only, oldest, said):
+    waiting = {"messages": messages, "bytes": messages * 100, "oldest": oldest, "on_disk": {"only": only, "room": 50e6}}
+
+    assert page.evaluate("async (it) => (await import('/overview.js')).roomOf(it)", waiting) == said
+
+
 def test_its_files_are_small_and_name_no_other_place():
     texts = {path.name: path.read_text() for path in FILES.iterdir()}
 

@@ -263,11 +263,18 @@ function tile(key, name, value, more, state) {
 	return found.box;
 }
 
-/** What still fits into the outbox while the broker is away, and for how long, if readings go on coming as they did. */
-function roomOf({ messages, bytes, oldest, on_disk }) {
+/** How many messages wait, in memory or on disk. */
+const waitingIn = ({ messages, on_disk }) => messages + (on_disk?.only ?? 0);
+
+const AGE = 7 * 86400; // seconds that a reading waits at the most, unless the settings say otherwise
+
+/** What still fits into the outbox while the broker is away, and for how long, if readings go on coming as they did. The
+ * bytes are those in memory; what waits on disk only is as large. */
+export function roomOf(outbox) {
+	const { messages, bytes, oldest, on_disk } = outbox;
 	if (!on_disk?.room || !messages) return size(bytes);
-	const left = oldest > 5 ? on_disk.room / (bytes / oldest) : null;
-	return `room for ${size(on_disk.room)} more${left ? `, ${left > 30 * 86400 ? "over 30 d" : `about ${span(left)}`}` : ""}`;
+	const left = oldest > 5 ? on_disk.room / ((bytes / messages) * waitingIn(outbox) / oldest) : null;
+	return `room for ${size(on_disk.room)} more${left ? `, ${left > AGE ? "over 7 d" : `about ${span(left)}`}` : ""}`;
 }
 
 function drawFacts(model) {
@@ -278,7 +285,7 @@ function drawFacts(model) {
 		const session = `MQTT ${mqtt.protocol} · ${mqtt.broker} · connection ${mqtt.connects} · session ${mqtt.session}`;
 		const why = mqtt.connected || !mqtt.last_error ? session : mqtt.last_error;
 		tile("broker", "Broker", mqtt.connected ? "connected" : `away${since}`, why, mqtt.connected ? "good" : "bad");
-		const { messages, bytes, oldest, dropped, delivered } = mqtt.outbox;
+		const { bytes, oldest, dropped, delivered } = mqtt.outbox, messages = waitingIn(mqtt.outbox);
 		const age = oldest == null ? "" : `oldest ${span(oldest)}`;
 		const lost = dropped ? counted(dropped, "dropped", "dropped") : "";
 		const limit = mqtt.limited_by ? "slowed by the broker" : "";
