@@ -94,8 +94,8 @@ def test_usual_patterns_are_accepted(pattern):
 @pytest.mark.parametrize(
     ("patterns", "error", "said"),
     [
-        (["(a"], InvalidValue, "no regular expression: missing"),
-        (["[[a]"], InvalidValue, "no regular expression: Possible nested set"),
+        (["(a"], InvalidValue, "not a regular expression: missing"),
+        (["[[a]"], InvalidValue, "not a regular expression: Possible nested set"),
         (["a*"], InvalidValue, "matches empty text"),
         (["^"], InvalidValue, "matches empty text"),
         ([""], InvalidValue, "matches empty text"),

@@ -167,11 +167,16 @@ VERDICTS = [
 ENDED = [f"{name} was silent 16:35:13 to 16:35:25 (12s): failed: {GARBLED}" for name in WELL[:3]]
 FOUND = [
     Finding("broker", "address", "ok", "mqtt://broker.wohnung.example.net:1883 answers, 4 ms away"),
-    Finding("topics", "publish", "fail", "the broker refuses home/first floor/Küche/state and 19 other topics: not "
-            "authorized (0x87)", "add them to its access list; leadsman acl house:app prints the lines"),
+    Finding(
+        "topics",
+        "publish",
+        "fail",
+        "the broker refuses home/first floor/Küche/state and 19 other topics: not authorized (0x87)",
+        "add them to its access list; leadsman acl house:app prints the lines",
+    ),
     Finding("machine", "serial ports", "warn", UNAVAILABLE, f"plug it in; ls -l {PORT} shows whether it is there"),
     Finding("machine", "clock", "unknown", "no program that sets the clock of this machine says how well it does so"),
-]  # fmt: skip
+]
 VALUES = {"Küche": {"temperature": "21.5 °C", "Luftfeuchtigkeit": "48 %", "co2": "812 ppm"}, "hall": {"Licht": "aus"}}
 READING = {f"{name} (of the water that flows back)": 21.5 for name in WELL}
 NODE = {

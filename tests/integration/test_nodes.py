@@ -129,7 +129,7 @@ def test_a_node_that_drains_gives_everything_away_at_once_and_nothing_is_read_tw
     assert cluster.broker.readers(at + 1.5) == {name: {"b"} for name in METERS}
     assert document(cluster, "a")["device_count"] == 0
     assert document(cluster, "b")["device_count"] == len(METERS)
-    assert "this node, a, gives everything away, and takes nothing until it is told to or starts again" in caplog.text
+    assert "this node, a, gives everything away, and takes nothing until undrain or a restart" in caplog.text
 
     answer = ask(cluster, "house/nodes/b/drain", drain=True)
     cluster.run(5 * TTL)
